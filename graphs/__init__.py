@@ -1,0 +1,1 @@
+"""Wiring, and nothing else: the loop, and the presets built on it."""

@@ -1,0 +1,145 @@
+"""The loop: draft, get feedback, check, refine, until the work is right or a limit says stop.
+
+START → prepare → generate → feedback → check ──┬─ stop_reason set ──→ END
+                                ↑                └─ else → refine ─┐
+                                └──────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from langgraph.graph import START, StateGraph
+
+from ..nodes.check import check as check_step
+from ..nodes.critics import CALLABLE, NamedCritic, model_critic, name_critics
+from ..nodes.feedback import CriticsAfter
+from ..nodes.feedback import feedback as feedback_step
+from ..nodes.generate import GENERATE_PROMPT
+from ..nodes.generate import generate as generate_step
+from ..nodes.prepare import prepare as prepare_step
+from ..nodes.prompts import Keep, Memory, PromptedModel, Prompts
+from ..nodes.refine import REFINE_PROMPT
+from ..nodes.refine import refine as refine_step
+from ..nodes.writers import Writer, as_writer
+from ..state.schema import RefineInput, RefineOutput, RefineState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+
+    from ..nodes.meter import Prices
+
+__all__ = ["build_refine_graph"]
+
+RefineGraph = "CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]"
+
+
+def route(state: RefineState) -> Literal["refine", "__end__"]:
+    """Go on until there is a reason to stop. Reads state only, so that a fork can change it."""
+    return "__end__" if state.get("stop_reason") else "refine"
+
+
+def build_refine_graph(
+    model: BaseChatModel | None = None,
+    *,
+    critics: Sequence[Any] | None = None,
+    generate: Writer | None = None,
+    feedback: Any = None,
+    check: Any = None,
+    refine: Writer | None = None,
+    prepare: Any = None,
+    generate_prompt: Prompts = GENERATE_PROMPT,
+    refine_prompt: Prompts = REFINE_PROMPT,
+    critic_prompt: Prompts | None = None,
+    keep: Keep = "best",
+    memory: Memory = "all",
+    judge_last: bool = True,
+    critics_after: CriticsAfter = "undecided",
+    limits: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    name: str = "refine",
+) -> CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]:
+    """Return the loop as an ordinary compiled graph: it streams, draws itself, and works as a node in another graph.
+
+    Args:
+        model: Writes drafts and revisions, and judges them where no critic is given. Needed unless `generate`,
+            `refine` and `critics` (or `feedback`) are all given.
+        critics: Asked about each draft, cheapest first. Default: the model itself.
+        generate: Writes the first draft: a callable over the state, a Runnable, an agent, or a compiled graph.
+        feedback: Takes the state and returns a Critique, or several; stands in for the critics.
+        check: Takes the state and returns a stop reason or `None`; stands in for the stop logic.
+        refine: Writes revisions, like `generate`.
+        prepare: Run on the fresh state before the first draft; returns a state update.
+        generate_prompt: Template over `task`.
+        refine_prompt: Template over `task`, `draft`, `feedback`, `history` and `round`, or several, one a round.
+        critic_prompt: Of the default critic; one, or several, one a round.
+        keep: The answer, and what is revised, is the `"best"` draft or simply the `"last"`.
+        memory: What the refiner sees of earlier attempts: `"all"`, or only the `"last"` draft.
+        judge_last: Whether the last revision is judged too. With `False` and N rounds a run makes 1 + 2N model calls.
+        critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
+        limits: Used where the caller gives none.
+        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        checkpointer: As in `StateGraph.compile`.
+        name: Name of the graph, as a node and in traces.
+
+    Raises:
+        ValueError: A model or writer is missing, a prompt or limit makes no sense, or `judge_last=False` stands beside
+            a verifier (judging is free then).
+        TypeError: A critic is not callable.
+    """
+    prices = prices if prices is not None else _default_prices()
+    if model is None and (generate is None or refine is None or (not critics and feedback is None)):
+        raise ValueError("without a model, give generate=, refine= and critics= (or feedback=)")
+    if feedback is not None and critics:
+        raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
+    if critics is None and feedback is None and model is not None:
+        critics = [model_critic(model, prompt=critic_prompt)]
+    elif critic_prompt is not None:
+        raise ValueError(
+            "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
+        )
+    named = name_critics(critics or [], model=model)
+    if feedback is not None:
+        named = [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
+    if not judge_last and any(critic.verifier for critic in named):
+        raise ValueError("judge_last=False with a verifier: judging the last draft is free, so leave it True")
+
+    def writer(given: Writer | None, prompts: Prompts, what: str) -> Writer:
+        if given is not None:
+            return as_writer(given, keep=keep, memory=memory)
+        assert model is not None  # noqa: S101  # checked above
+        return PromptedModel(model, prompts, what=what, keep=keep, memory=memory)
+
+    people = [critic for critic in named if critic.human]
+    others = [critic for critic in named if not critic.human]
+    options = {"keep": keep, "judge_last": judge_last, "custom_check": check is not None}
+    first = writer(generate, generate_prompt, "generate_prompt")
+    revise = writer(refine, refine_prompt, "refine_prompt")
+
+    graph = StateGraph(RefineState, input_schema=RefineInput, output_schema=RefineOutput)
+    graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
+    graph.add_node("generate", generate_step(first, prices=prices))
+    graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
+    graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3))
+    graph.add_node("refine", refine_step(revise, keep=keep, prices=prices))
+    graph.add_edge(START, "prepare")
+    graph.add_edge("prepare", "generate")
+    graph.add_edge("generate", "feedback")
+    if people:  # in a node of their own, so that a pause saves what the other critics have answered
+        graph.add_node("human", feedback_step(people, name="human", judge_last=judge_last))
+        graph.add_edge("feedback", "human")
+    graph.add_edge("human" if people else "feedback", "check")
+    graph.add_conditional_edges("check", route)
+    graph.add_edge("refine", "feedback")
+    return graph.compile(checkpointer=checkpointer, name=name)
+
+
+def _default_prices() -> Prices:
+    from ..models import PriceTable
+
+    return PriceTable()

@@ -1,0 +1,109 @@
+"""Decide: keep the best draft, and stop or go on. Pure: it asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from ..state.events import record
+from ..state.folds import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
+from ..state.stopping import STOP_REASONS, StopReason, decide
+from .step import Step, Steps, ask, emit
+from .updates import extra_update
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from .prompts import Keep
+
+__all__ = ["check"]
+
+EXPLANATIONS: Mapping[StopReason | None, str] = {
+    "failed": "An error ended the run; the answer is the best draft so far.",
+    "accepted": "The draft was accepted.",
+    "human": "A person ended the run.",
+    "token_budget": "The token budget is spent.",
+    "cost_budget": "The cost budget is spent, or a model's price is not known.",
+    "time_budget": "The time budget is spent.",
+    "no_progress": "The last revisions brought nothing better.",
+    "max_rounds": "No rounds are left.",
+    None: "Not accepted yet; another round.",
+}
+
+
+def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) -> Step:
+    """Return the node that reads the critiques and sets `stop_reason`, or leaves it empty.
+
+    Args:
+        custom: A Runnable or callable that takes the state and returns a stop reason or `None`, in place of the stop
+            logic. Failures and an exhausted recursion limit still end the run.
+        keep: Whether the answer is the best or the latest draft.
+        steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
+
+    Reads: events, limits, remaining_steps. Writes: everything that comes back.
+
+    Raises:
+        ValueError: At run: `custom` returns something that is not a stop reason.
+    """
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        events = state["events"]
+        # This step counts as remaining; a round needs that many more after it.
+        out_of_steps = state.get("remaining_steps", steps_a_round + 1) <= steps_a_round
+        reason = decide(events, state["limits"], out_of_steps=out_of_steps)
+        extra: dict[str, Any] = {}
+        if custom is not None and reason != "failed":
+            outcome = yield from ask(custom, state, config=config, prices=None)
+            if outcome.error is not None:
+                raise outcome.error
+            reason = _reason(outcome.result) or ("max_rounds" if out_of_steps else None)
+            extra = extra_update(state, outcome.result, by="check")
+        best = best_draft(events, keep=keep)
+        latest = latest_draft(events)
+        verdict: dict[str, Any] = {
+            "kind": "verdict",
+            "round": latest.round if latest else 0,
+            "by": "check",
+            "text": _explain(reason, out_of_steps=out_of_steps),
+            "accepted": latest.accepted if latest else False,
+            "score": latest.score if latest else None,
+            "best": best.round if best else None,
+            "stop_reason": reason,
+        }
+        if out_of_steps:
+            verdict["out_of_steps"] = True
+        if oracle_touched(events):
+            verdict["oracle"] = True
+        added = extra.pop("events", [])
+        sealed = record({**state, **extra}, verdict)
+        emit(**sealed["events"][0])
+        return {
+            **extra,
+            "events": [*added, *sealed["events"]],
+            "head": sealed["head"],
+            "stop_reason": reason,
+            "answer": best.text if best and reason else "",
+            "rounds": rounds(events),
+            "score": best.score if best else None,
+            "accepted_by": accepted_by(best),
+            "oracle": oracle_touched(events),
+            "usage": usage_total(events),
+        }
+
+    return Step("check", logic)
+
+
+def _reason(result: Any) -> StopReason | None:
+    value = result.get("stop_reason") if isinstance(result, Mapping) else result
+    if value is None:
+        return None
+    if value not in get_args(StopReason):
+        raise ValueError(f"check returned {value!r}; a stop reason is None or one of {', '.join(STOP_REASONS)}")
+    reason: StopReason = value
+    return reason
+
+
+def _explain(reason: StopReason | None, *, out_of_steps: bool) -> str:
+    if out_of_steps and reason == "max_rounds":
+        return "The recursion_limit of the call leaves no room for another round; raise it in the config."
+    return EXPLANATIONS[reason]

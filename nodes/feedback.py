@@ -1,0 +1,124 @@
+"""Ask the critics about the current draft, cheapest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..state.events import Event, record
+from ..state.folds import latest_draft, rounds
+from ..state.stopping import since_verdict, spent_budget
+from ..state.usage import NO_USAGE
+from .critics import NamedCritic, in_order, read_critiques
+from .refine import failure
+from .step import Outcome, Step, Steps, ask, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from ..state.critique import Critique
+    from .meter import Prices
+
+__all__ = ["CriticsAfter", "feedback"]
+
+CriticsAfter = Literal["undecided", "always"]
+
+
+def feedback(
+    critics: Sequence[NamedCritic],
+    *,
+    name: str = "feedback",
+    critics_after: CriticsAfter = "undecided",
+    judge_last: bool = True,
+    prices: Prices | None = None,
+) -> Step:
+    """Return the node that collects critiques of the latest draft.
+
+    Verifiers decide where there are any: all run, all must pass, and no model is asked. A critic that has already
+    answered for this draft is not asked again, so neither a resumed run nor a rejected revision pays twice. Once a
+    budget is spent no further critic is asked, verifiers excepted.
+
+    Args:
+        critics: Asked in the order of their rank.
+        name: Name of the node. People are asked in a node of their own, so that the answers of the models are saved
+            before the run pauses.
+        critics_after: `always` asks the other critics too, after the verifiers and whatever those found; all must
+            accept.
+        judge_last: Whether the last revision that the limits allow is judged.
+        prices: Prices of the models that they call.
+
+    Reads: task, events, limits. Writes: events.
+    """
+    ranked = in_order(critics)
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        events: list[Event] = list(state["events"])
+        head: str = state["head"]
+        fresh: list[Event] = []
+        attempt = latest_draft(events)
+        number = rounds(events)
+        unjudged_last = not judge_last and number >= state["limits"]["max_rounds"]
+        failed_already = any(event["kind"] == "failure" for event in since_verdict(events))
+        if attempt is None or unjudged_last or failed_already:
+            return {}
+        asked = {critique.get("critic", critique["by"]) for critique in attempt.critiques}
+        decided = attempt.verified
+        for critic in ranked:
+            if critic.name in asked or (critic.asks_model and decided and critics_after != "always"):
+                continue
+            if not critic.verifier and spent_budget(events, state["limits"]):
+                break
+            emit(kind="start", node=name, round=attempt.round, by=critic.name)
+            question = (state,) if critic.takes_state else (state["task"], attempt.text, tuple(events))
+            outcome = yield from ask(critic.call, *question, config=config, prices=prices)
+            news, failed = _news(critic, attempt.round, outcome)
+            update = record({"head": head}, *news)
+            head = update["head"]
+            fresh += update["events"]
+            events += update["events"]
+            for event in update["events"]:
+                emit(**event)
+            if failed:
+                break
+            decided = decided or critic.verifier
+        return {"events": fresh, "head": head} if fresh else {}
+
+    return Step(name, logic)
+
+
+def _news(critic: NamedCritic, number: int, outcome: Outcome) -> tuple[list[dict[str, Any]], bool]:
+    """Return the events of one critic's answer, and whether it failed to give one."""
+    error = outcome.error
+    if error is None:
+        try:
+            critiques = read_critiques(outcome.result, by=critic.name)
+        except (TypeError, ValueError) as unusable:
+            error = unusable
+    if error is not None:
+        return [failure("feedback", number, error, by=critic.name, usage=outcome.usage)], True
+    # What asking cost is counted once, on the first critique.
+    costs = [outcome.usage] + [NO_USAGE] * len(critiques)
+    return [
+        _event(critique, critic, number, critique.usage or cost)
+        for critique, cost in zip(critiques, costs, strict=False)
+    ], False
+
+
+def _event(critique: Critique, critic: NamedCritic, number: int, usage: Any) -> dict[str, Any]:
+    event = {
+        "kind": "human" if critic.human else "critique",
+        "round": number,
+        "by": critique.by or critic.name,
+        "text": critique.text,
+        "usage": usage,
+        "accepted": critique.accepted,
+        "score": critique.score,
+    }
+    flags = {
+        "verifier": critic.verifier,
+        "oracle": critique.oracle or critic.oracle,
+        "stop": critique.stop and critic.human,
+    }
+    signature = {"critic": critic.name} if event["by"] != critic.name else {}
+    return event | signature | {name: True for name, value in flags.items() if value}

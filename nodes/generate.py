@@ -1,0 +1,74 @@
+"""Write the first draft."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from ..state.events import record
+from ..state.stopping import spent_budget
+from .replies import read_text
+from .step import Step, Steps, ask, emit
+from .updates import extra_update
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .meter import Prices
+    from .writers import Writer
+
+__all__ = ["GENERATE_PROMPT", "EmptyDraftError", "generate", "writer_update"]
+
+
+class EmptyDraftError(ValueError):
+    """The first draft came back empty, so there is nothing to work on. The thread can be resumed: it asks again."""
+
+
+def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
+    """Return the node that writes the first draft.
+
+    Args:
+        writer: Takes the state and returns the draft.
+        prices: Prices of the models that it calls.
+
+    Reads: task, events, limits. Writes: events.
+
+    Raises:
+        EmptyDraftError: At run: the draft is empty.
+        Exception: At run: whatever the writer raises. Before the first draft there is nothing to keep, and the thread
+            resumes from here.
+    """
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        if spent_budget(state["events"], state["limits"]):
+            return {}
+        emit(kind="start", node="generate", round=0)
+        outcome = yield from ask(writer, state, config=config, prices=prices)
+        if outcome.error is not None:
+            raise outcome.error
+        text = read_text(outcome.result)
+        if not text.strip():
+            raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} came back empty")
+        by = outcome.model or _name(writer)
+        return writer_update(
+            state, writer, outcome.result, {"kind": "draft", "round": 0, "by": by, "text": text, "usage": outcome.usage}
+        )
+
+    return Step("generate", logic)
+
+
+def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update of a writing node: the new event, and what a plain callable wants written beside it."""
+    extra = {} if isinstance(writer, Runnable) else extra_update(state, result, by=_name(writer))
+    added = extra.pop("events", [])
+    update = record({**state, **extra}, event)
+    emit(**update["events"][0])
+    return {**extra, **update, "events": [*added, *update["events"]]}
+
+
+def _name(writer: Writer) -> str:
+    return writer.get_name() if isinstance(writer, Runnable) else getattr(writer, "__name__", type(writer).__name__)
+
+
+GENERATE_PROMPT = """{task}"""

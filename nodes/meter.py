@@ -1,0 +1,114 @@
+"""Counting what a call costs, whatever it calls: every LangChain model below it reports here."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.tracers.context import register_configure_hook
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from langchain_core.messages import BaseMessage
+    from langchain_core.outputs import LLMResult
+
+    from ..state.usage import Usage
+
+__all__ = ["METER", "Meter", "Prices"]
+
+
+class Prices(Protocol):
+    """What a price table can do; `redraft.models.PriceTable` is one."""
+
+    def cost_usd(
+        self,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cache_read_tokens: int = 0,
+        provider: str | None = None,
+    ) -> float | None: ...
+
+
+class Meter(BaseCallbackHandler):
+    """Adds up tokens, calls and dollars of the model calls made while it is the current `METER`."""
+
+    raise_error = True
+    """A price table that breaks must not turn into a cost of 0."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.prices = prices
+        self.model = ""
+        self._lock = threading.Lock()
+        self._input = self._output = self._total = self._calls = 0
+        self._cost: float | None = 0.0
+        self._providers: dict[UUID, str | None] = {}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Note who serves the call: the address where one was given, since any server can speak OpenAI's protocol."""
+        address = (serialized or {}).get("kwargs", {}).get("openai_api_base")
+        provider = (metadata or {}).get("ls_provider")
+        with self._lock:
+            self._providers[run_id] = address or provider
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
+        with self._lock:
+            provider = self._providers.pop(run_id, None)
+            self._calls += 1
+            message = self._message(response)
+            usage = message.usage_metadata if message else None
+            name = str(message.response_metadata.get("model_name") or "") if message else ""
+            self.model = name or self.model
+            if message is None or usage is None:
+                self._cost = None
+                return
+            self._input += usage["input_tokens"]
+            self._output += usage["output_tokens"]
+            self._total += usage["total_tokens"]
+            cached = usage.get("input_token_details", {}).get("cache_read", 0)
+            cost = None
+            if self.prices is not None:
+                cost = self.prices.cost_usd(
+                    name,
+                    input_tokens=usage["input_tokens"],
+                    output_tokens=usage["output_tokens"],
+                    cache_read_tokens=cached or 0,
+                    provider=provider,
+                )
+            self._cost = None if cost is None or self._cost is None else self._cost + cost
+
+    def usage(self, *, seconds: float) -> Usage:
+        """Return what was counted, with the seconds that the caller measured."""
+        with self._lock:
+            return {
+                "input_tokens": self._input,
+                "output_tokens": self._output,
+                "total_tokens": self._total,
+                "calls": self._calls,
+                "cost_usd": self._cost,
+                "seconds": round(seconds, 6),
+            }
+
+    @staticmethod
+    def _message(response: LLMResult) -> AIMessage | None:
+        generation = response.generations[0][0] if response.generations and response.generations[0] else None
+        message = getattr(generation, "message", None)
+        return message if isinstance(message, AIMessage) else None
+
+
+METER: ContextVar[Meter | None] = ContextVar("redraft_meter", default=None)
+register_configure_hook(METER, inheritable=True)

@@ -1,0 +1,98 @@
+"""Write the next revision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..state.events import record
+from ..state.folds import attempts, rounds
+from .generate import writer_update
+from .prompts import Keep, attempt_at_hand
+from .replies import read_text, rejection
+from .step import Step, Steps, ask, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.runnables import RunnableConfig
+
+    from .meter import Prices
+    from .writers import Writer
+
+__all__ = ["REFINE_PROMPT", "refine"]
+
+
+def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None) -> Step:
+    """Return the node that revises the draft.
+
+    A revision that is empty, refused, a repeat, or talk about the task is logged as rejected; it counts as a round and
+    is no draft. An error is logged and ends the run in `check`, with the best draft so far.
+
+    Args:
+        writer: Takes the state and returns the revision.
+        keep: Whether the best or the latest draft is revised.
+        prices: Prices of the models that it calls.
+
+    Reads: task, events. Writes: events.
+    """
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        events = state["events"]
+        number = rounds(events) + 1
+        emit(kind="start", node="refine", round=number)
+        outcome = yield from ask(writer, state, config=config, prices=prices)
+        error, text = outcome.error, ""
+        if error is None:
+            try:
+                text = read_text(outcome.result)
+            except TypeError as unreadable:
+                error = unreadable
+        base = attempt_at_hand(events, keep)
+        by = outcome.model or "refine"
+        if error is not None:
+            update = record(state, failure("refine", number, error, usage=outcome.usage))
+            emit(**update["events"][0])
+            return update
+        reason = rejection(text, earlier=[attempt.text for attempt in attempts(events)], result=outcome.result)
+        event = {
+            "kind": "revision",
+            "round": number,
+            "by": by,
+            "text": text,
+            "usage": outcome.usage,
+            "base": base.round if base else 0,
+            "rejected": reason,
+        }
+        return writer_update(state, writer, outcome.result, event)
+
+    return Step("refine", logic)
+
+
+def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:
+    """Return the event that says a node failed: the error's type and its message, never its traceback."""
+    return {
+        "kind": "failure",
+        "round": number,
+        "by": node,
+        "node": node,
+        "error": type(error).__name__,
+        "text": str(error)[:2000],
+        **fields,
+    }
+
+
+REFINE_PROMPT = """\
+Task:
+{task}
+
+Earlier attempts, for what not to repeat:
+{history}
+
+Current draft:
+{draft}
+
+Feedback on the current draft:
+{feedback}
+
+Rewrite the current draft so that every point of the feedback is met. Reply with the new draft only: no preface, no \
+comment on the changes."""

@@ -1,0 +1,119 @@
+"""Reading what a model replied: the text, whether it is the stop phrase, and whether it is a draft at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+__all__ = ["is_stop_phrase", "read_text", "refused", "rejection", "same_text"]
+
+
+def read_text(result: Any) -> str:
+    """Return the text of what a model, a chain, an agent or a graph returned.
+
+    Args:
+        result: A string, a message, or a mapping that holds a `draft`, an `answer`, or an agent's `messages` (the last
+            message of the model counts).
+
+    Raises:
+        TypeError: It is none of these.
+    """
+    if isinstance(result, str):
+        return result
+    if isinstance(result, BaseMessage):
+        return str(result.text)
+    if isinstance(result, Mapping):
+        for key in ("draft", "answer"):
+            if isinstance(result.get(key), str):
+                return str(result[key])
+        if isinstance(result.get("messages"), list):
+            replies = [message for message in result["messages"] if isinstance(message, AIMessage)]
+            return str(replies[-1].text) if replies else ""
+    keys = f" with keys {sorted(map(str, result))}" if isinstance(result, Mapping) else ""
+    raise TypeError(
+        f"a draft must come as a string, a message, or a mapping with 'draft', 'answer' or 'messages', "
+        f"not {type(result).__name__}{keys}"
+    )
+
+
+def is_stop_phrase(reply: str, phrase: str) -> bool:
+    """Return whether the whole reply is the phrase, ignoring case, Markdown and final punctuation.
+
+    The published methods look for the phrase anywhere in the reply, which accepts "no issues with style, but the total
+    is wrong" and every reply that quotes the phrase. This is a deliberate deviation.
+    """
+    return bool(phrase.strip()) and _bare(reply) == _bare(phrase)
+
+
+def rejection(text: str, *, earlier: Iterable[str], result: Any = None) -> str:
+    """Return why a revision is not a draft, or an empty string when it is one.
+
+    Args:
+        text: The revision.
+        earlier: The drafts so far.
+        result: What the model returned; a provider that marks a refusal marks it here.
+
+    Returns:
+        `refused`, `empty`, `repeat` (it repeats an earlier draft, after whitespace) or `meta` (it talks about the task
+        instead of doing it).
+    """
+    if refused(text, result):
+        return "refused"
+    if not text.strip():
+        return "empty"
+    if any(same_text(text, draft) for draft in earlier):
+        return "repeat"
+    return "meta" if _META.fullmatch(_bare(text)) else ""
+
+
+def refused(text: str, result: Any = None) -> bool:
+    """Return whether the model declined to answer: marked so by the provider, or in so many words and nothing else."""
+    if isinstance(result, AIMessage):
+        if result.additional_kwargs.get("refusal"):
+            return True
+        if result.response_metadata.get("finish_reason") == "content_filter":
+            return True
+    return bool(_REFUSAL.fullmatch(_bare(text)))
+
+
+def same_text(one: str, other: str) -> bool:
+    """Return whether two texts are the same but for whitespace."""
+    return one.split() == other.split()
+
+
+def _bare(text: str) -> str:
+    """Lower case, without Markdown, quotes, surplus whitespace or final punctuation."""
+    plain = re.sub(r"[*_`#>~\"“”]+", " ", text.replace("’", "'"))
+    return re.sub(r"[\s.!:;,…]+$", "", " ".join(plain.split())).casefold()
+
+
+# Both patterns match whole texts only: a letter may well say that its writer can't come.
+_REFUSAL = re.compile(
+    r"(?:(?:i am|i'm) (?:very |really )?sorry,? |i apologi[sz]e,? |sorry,? |unfortunately,? )?"
+    r"(?:but )?(?:as an ai[^,]*, )?"
+    r"i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) "
+    r"(?:help|assist|comply|fulfil?l|continue|do (?:that|this)|provide|answer|discuss|create|generate|write|complete)"
+    r"\b[^.!?\n]{0,120}(?:[.!?][^.!?\n]{0,120}){0,1}"
+)
+
+_META = re.compile(
+    r"(?:(?:there are |i see |i found )?no (?:further |more |other )?"
+    r"(?:changes?|revisions?|edits?|improvements?|corrections?|issues?|problems?|errors?|mistakes?)"
+    r"(?: (?:are|is|were|was))?(?: (?:needed|required|necessary|found|to (?:make|fix|report)))?"
+    r"|(?:the |this |your |my )?(?:draft|text|answer|response|solution|sentence|code|it)(?:'s| is| looks)? "
+    r"(?:already )?"
+    r"(?:correct|perfect|fine|good|great|complete|ok|okay)(?: as (?:it )?is)?"
+    r"|(?:it |this |that |everything |all )?looks (?:good|great|fine|correct|perfect)(?: to me| as is)?"
+    r"|nothing (?:needs |need )?to (?:change|be changed|fix|revise|improve)"
+    r"|nothing needs? (?:changing|fixing|to change)"
+    r"|unchanged|same as (?:before|above)|see above"
+    r"|(?:here is|here's|below is) (?:the |my |a |your )?(?:revised|improved|updated|corrected|final|new)?"
+    r" ?(?:draft|version|text|answer|response|solution|sentence|code)"
+    r"|(?:sure|certainly|of course|okay|ok)[,!.]? (?:here it is|i can do that|i will|i'll do that)"
+    r"|i have (?:revised|updated|improved|corrected) (?:the|my|your) "
+    r"(?:draft|text|answer|response|solution|sentence|code)"
+    r")(?: (?:because|since|as|for) [^.\n]{0,80})?"
+)

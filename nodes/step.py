@@ -1,0 +1,163 @@
+"""One node, written once and run in both worlds.
+
+A node's logic is a generator that yields the calls it wants made and is sent their outcomes, so that it neither blocks
+nor awaits itself. `Step` drives it: `invoke` makes each call in place, `ainvoke` awaits it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.config import get_stream_writer
+from langgraph.errors import GraphBubbleUp
+
+from .meter import METER, Meter, Prices
+
+if TYPE_CHECKING:
+    from ..state.usage import Usage
+
+__all__ = ["Call", "Logic", "Outcome", "Step", "ask", "emit"]
+
+Update = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that a node wants made: a Runnable with its input, or any callable with its arguments."""
+
+    target: Any
+    args: tuple[Any, ...]
+    config: RunnableConfig
+    meter: Meter
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a call."""
+
+    result: Any
+    error: Exception | None
+    usage: Usage
+    model: str
+    """Name of the last model that answered; empty when none did."""
+
+
+Steps = Generator[Call, Any, Update]
+Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]
+
+
+def ask(target: Any, *args: Any, config: RunnableConfig, prices: Prices | None) -> Generator[Call, Any, Outcome]:
+    """Make one call and return its outcome; `result = yield from ask(…)` in a node's logic.
+
+    Raises:
+        GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
+    """
+    meter = Meter(prices)
+    start = perf_counter()
+    result, failure = None, None
+    try:
+        result = yield Call(target, args, config, meter)
+    except GraphBubbleUp:
+        raise
+    except Exception as error:
+        failure = error
+    return Outcome(result, failure, meter.usage(seconds=perf_counter() - start), meter.model)
+
+
+def emit(**progress: Any) -> None:
+    """Send progress to whoever streams this run with `stream_mode="custom"`; outside a graph it goes nowhere."""
+    try:
+        writer = get_stream_writer()
+    except RuntimeError:
+        return
+    writer(progress)
+
+
+class Step(Runnable[Any, Update]):
+    """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
+
+    def __init__(self, name: str, logic: Logic) -> None:
+        self.name = name
+        self.logic = logic
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+        """Run the node, making its calls in this thread."""
+        return _drive(self.logic(input, config or {}))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+        """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
+        steps = self.logic(input, config or {})
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    result = await _acall(call)
+                except Exception as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(result)
+        except StopIteration as end:
+            update: Update = end.value
+            return update
+
+
+def _drive(steps: Steps) -> Update:
+    try:
+        call = next(steps)
+        while True:
+            try:
+                result = _call(call)
+            except Exception as error:
+                call = steps.throw(error)
+            else:
+                call = steps.send(result)
+    except StopIteration as end:
+        update: Update = end.value
+        return update
+
+
+def _call(call: Call) -> Any:
+    context = _metered(call.meter)
+    if isinstance(call.target, Runnable):
+        return context.run(call.target.invoke, call.args[0], call.config)
+    result = context.run(call.target, *call.args)
+    return context.run(_finish, result) if inspect.isawaitable(result) else result
+
+
+async def _acall(call: Call) -> Any:
+    context = _metered(call.meter)
+    if isinstance(call.target, Runnable):
+        return await asyncio.create_task(call.target.ainvoke(call.args[0], call.config), context=context)
+    target = getattr(call.target, "acall", call.target)
+    if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
+        return await asyncio.create_task(target(*call.args), context=context)
+    result = await asyncio.get_running_loop().run_in_executor(None, context.run, target, *call.args)
+    return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+
+
+def _metered(meter: Meter) -> Context:
+    context = copy_context()
+    context.run(METER.set, meter)
+    return context
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _finish(result: Any) -> Any:
+    """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_awaited(result))
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()

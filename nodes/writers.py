@@ -1,0 +1,95 @@
+"""Who writes drafts: a model with a prompt, a chain, an agent, a graph, or any callable over the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
+
+__all__ = ["Writer", "as_writer", "from_runnable"]
+
+Writer = Runnable[Any, Any] | Callable[[Mapping[str, Any]], Any]
+"""Takes the state and returns the draft: a string, a message, or a mapping with `draft`, `answer` or `messages`."""
+
+InputKind = Literal["auto", "values", "messages", "state"]
+
+
+class _Adapted(Runnable[Mapping[str, Any], Any]):
+    def __init__(self, runnable: Runnable[Any, Any], given: InputKind, keep: Keep, memory: Memory) -> None:
+        self.name = runnable.get_name()
+        self.runnable = runnable
+        self.given = given
+        self.keep: Keep = keep
+        self.memory: Memory = memory
+
+    def translated(self, state: Mapping[str, Any]) -> Any:
+        events = state.get("events", [])
+        values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
+        if self.given == "values":
+            return values
+        if self.given == "state":
+            return {"task": state["task"]}
+        messages: list[tuple[str, str]] = [("user", state["task"])]
+        if values["draft"]:
+            messages += [("assistant", values["draft"]), ("user", values["feedback"] or "Improve your answer.")]
+        return {"messages": messages}
+
+    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        return self.runnable.invoke(self.translated(input), config)
+
+    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        return await self.runnable.ainvoke(self.translated(input), config)
+
+
+def from_runnable(
+    runnable: Runnable[Any, Any], *, given: InputKind = "auto", keep: Keep = "best", memory: Memory = "all"
+) -> Runnable[Any, Any]:
+    """Return a writer that runs a prompt chain, an agent whose state is `messages`, or a graph over a `task`.
+
+    Args:
+        runnable: The chain, agent or compiled graph. It may return a string, a message, or a mapping with `draft`,
+            `answer` or `messages`.
+        given: What it is invoked with: `values` (a mapping of task, draft, feedback, history and round, for a prompt
+            chain), `messages` (the conversation so far, for an agent) or `state` (only the task, for a graph such as
+            ours). `auto` looks at the input schema of a compiled graph and gives everything else `values`.
+        keep: Which draft a refiner is shown.
+        memory: Whether `history` holds earlier attempts.
+
+    Raises:
+        ValueError: `auto` finds neither `messages` nor `task` in the input of a compiled graph. At build.
+    """
+    return _Adapted(runnable, _input_kind(runnable) if given == "auto" else given, keep, memory)
+
+
+def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
+    """Return what was given as a node, adapted where it is a Runnable."""
+    if isinstance(writer, Runnable) and not isinstance(writer, _Adapted | PromptedModel):
+        return from_runnable(writer, keep=keep, memory=memory)
+    return writer
+
+
+def _input_keys(graph: Any) -> set[str]:
+    given = graph.input_channels
+    if given != "__start__":
+        return {given} if isinstance(given, str) else set(given)
+    # The builder's schemas, not the JSON schema: pydantic can't make one of `typing.TypedDict` before Python 3.12.
+    return set(graph.builder.schemas[graph.builder.input_schema])
+
+
+def _input_kind(runnable: Runnable[Any, Any]) -> InputKind:
+    from langgraph.pregel import Pregel
+
+    if not isinstance(runnable, Pregel):
+        return "values"
+    keys = _input_keys(runnable)
+    if "messages" in keys:
+        return "messages"
+    if "task" in keys:
+        return "state"
+    raise ValueError(
+        f"the graph {runnable.get_name()!r} takes {sorted(keys)}: a writer takes 'messages' or 'task'; "
+        "wrap it in a callable that takes the state and returns the draft"
+    )

@@ -1,0 +1,86 @@
+"""`open_checkpointer`: from a path or a URL to a saver."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from .database_urls import kind_and_place
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .database_urls import DatabaseKind
+    from .memory_saver import IndexedMemorySaver
+    from .postgres_saver import IndexedPostgresSaver
+    from .sqlite_saver import IndexedSqliteSaver
+
+    IndexedSaver: TypeAlias = IndexedMemorySaver | IndexedPostgresSaver | IndexedSqliteSaver
+
+__all__ = ["Checkpointer", "open_checkpointer"]
+
+
+def open_checkpointer(url: str | Path) -> Checkpointer:
+    """What gives, in `with` and in `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
+
+    ```python
+    with open_checkpointer("runs.sqlite") as saver:
+        graph = build_refine_graph(model, checkpointer=saver)
+        saver.runs.list(limit=10)
+    ```
+
+    Args:
+        url: A SQLite file (`"runs.sqlite"`, `Path("runs.sqlite")`, `"sqlite:///runs.sqlite"`, and `"sqlite:////…"` for
+            an absolute path), `"postgresql://…"` (needs the `postgres` extra), or `"memory"` for one that is gone
+            when the block ends.
+
+    Raises:
+        ValueError: At once, if the URL is none of these; on entering, if what it names is no such database.
+        ImportError: On entering, if the `postgres` extra is not installed.
+        OSError: On entering, if the file can't be opened or the server can't be reached.
+    """
+    return Checkpointer(*kind_and_place(url))
+
+
+class Checkpointer:
+    """A saver that is opened by `with` or `async with` and closed at the end of the block."""
+
+    def __init__(self, kind: DatabaseKind, place: str) -> None:
+        self._kind = kind
+        self._place = place
+        self._opened: list[IndexedSaver] = []
+
+    def open(self) -> IndexedSaver:
+        """The saver, which the caller closes; `with` does both."""
+        if self._kind == "memory":
+            from .memory_saver import IndexedMemorySaver
+
+            return IndexedMemorySaver()
+        if self._kind == "sqlite":
+            from .sqlite_saver import open_sqlite
+
+            return open_sqlite(Path(self._place))
+        try:
+            from .postgres_saver import open_postgres
+        except ImportError as error:
+            raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
+        return open_postgres(self._place)
+
+    def __enter__(self) -> IndexedSaver:
+        self._opened.append(self.open())
+        return self._opened[-1]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.pop().close()
+
+    async def __aenter__(self) -> IndexedSaver:
+        self._opened.append(await asyncio.to_thread(self.open))
+        return self._opened[-1]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._opened.pop().close)

@@ -1,0 +1,62 @@
+"""What a critic says about a draft."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from .events import Event
+    from .usage import Usage
+
+__all__ = ["Critic", "Critique", "Verifier"]
+
+
+@dataclass(frozen=True)
+class Critique:
+    """One opinion about one draft.
+
+    Args:
+        text: What is wrong and what would be right; the refiner reads it.
+        accepted: Whether the draft is right. `None`: the opinion could not be read, which accepts nothing.
+        score: How good the draft is, 0–1, or `None` when the critic gives no score.
+        by: Who says so. Left empty, it is the name of the critic.
+        usage: What asking cost. Left `None`, the calls of LangChain models are counted as they happen.
+        oracle: The critic knows the gold answer. Every result it touches says so.
+        stop: A person asks to end the run here.
+
+    Raises:
+        ValueError: `accepted` is not a bool or `None`, or `score` is not in 0–1.
+    """
+
+    text: str
+    accepted: bool | None = None
+    score: float | None = None
+    by: str = ""
+    usage: Usage | None = None
+    oracle: bool = False
+    stop: bool = False
+
+    def __post_init__(self) -> None:
+        if self.accepted is not None and not isinstance(self.accepted, bool):
+            raise ValueError(f"accepted must be True, False or None, not {self.accepted!r}")
+        if self.score is not None and (math.isnan(self.score) or not 0 <= self.score <= 1):
+            raise ValueError(f"score must be between 0 and 1, not {self.score!r}")
+
+
+class Critic(Protocol):
+    """Any callable with this shape is a critic; it may be async.
+
+    `history` is the record of the run so far, oldest first.
+    """
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | Awaitable[Critique]: ...
+
+
+class Verifier(Protocol):
+    """A pure check: the same task and draft always get the same critique, and no model is asked."""
+
+    def __call__(self, task: str, draft: str, /) -> Critique: ...

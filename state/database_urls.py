@@ -1,0 +1,64 @@
+"""What a database URL names, and how it is shown without its password."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+__all__ = ["DatabaseKind", "kind_and_place", "without_secrets"]
+
+DatabaseKind: TypeAlias = Literal["memory", "sqlite", "postgres"]
+
+HOST_AND_PORT = r"(?:\[[0-9A-Fa-f:.%]*\]|[^@:,\[\]]*)(?::\d*)?"
+AUTHORITY = re.compile(rf"(?:[^@:]*(?::[^@]*)?@)?{HOST_AND_PORT}(?:,{HOST_AND_PORT})*")
+
+
+def kind_and_place(url: str | Path) -> tuple[DatabaseKind, str]:
+    """The kind of database, and the file or the URL to open.
+
+    Raises:
+        ValueError: If it names none; the message says what is accepted and holds no password.
+    """
+    if isinstance(url, Path):
+        return "sqlite", str(url)
+    if not isinstance(url, str) or not url.strip() or "\0" in url or url.startswith("file:"):
+        raise ValueError(_refusal(url))
+    if url in ("memory", ":memory:", "sqlite:///:memory:"):
+        return "memory", ""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "sqlite", url
+    if scheme == "sqlite" and rest.startswith("/") and rest != "/":
+        return "sqlite", rest[1:]
+    if scheme not in ("postgresql", "postgres"):
+        raise ValueError(_refusal(url))
+    # Checked before libpq reads it: what libpq says of a bad URL quotes parts of the password.
+    authority, _, path = re.split(r"([/?#]|$)", rest, maxsplit=1)
+    stray = "@" in path and ("@" not in authority or "@" in path.partition("?")[0])
+    if stray or not AUTHORITY.fullmatch(authority):
+        raise ValueError(
+            f"{without_secrets(url)!r} is not a PostgreSQL URL: use postgresql://user:password@host:port/database, "
+            "special characters percent-encoded"
+        )
+    return "postgres", url
+
+
+def without_secrets(url: str) -> str:
+    """The URL as messages show it: no password, no query, which may hold one, and nothing where they can't be told."""
+    scheme, separator, rest = url.partition("://")
+    userinfo, at, place = rest.rpartition("@")
+    if re.search("[/?#@]", userinfo):
+        return scheme + separator + "…"
+    place = place.partition("?")[0]
+    if not place.startswith("["):
+        place = re.sub(r":(?!\d{1,5}(?:[/,]|$)).*", "", place, flags=re.DOTALL)
+    return scheme + separator + userinfo.partition(":")[0] + at + place
+
+
+def _refusal(url: object) -> str:
+    shown = without_secrets(url) if isinstance(url, str) else url
+    return (
+        f"{shown!r} names no checkpointer: "
+        'give a SQLite file such as "runs.sqlite", "postgresql://user@host/database", or "memory"'
+    )

@@ -1,0 +1,113 @@
+"""The record of a run: an append-only list of events, each carrying the hash of the one before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from .usage import NO_USAGE, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["CRITIQUE_KINDS", "DRAFT_KINDS", "Event", "EventKind", "append_events", "broken_links", "digest", "record"]
+
+EventKind = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
+
+DRAFT_KINDS = ("draft", "revision")
+CRITIQUE_KINDS = ("critique", "human")
+
+
+class Event(TypedDict):
+    """One thing that happened. Plain data, so that any checkpointer, serializer or HTTP server can hold it."""
+
+    kind: EventKind
+    round: int
+    """The draft that it concerns: 0 is the first draft, n the n-th revision."""
+    by: str
+    """Which model, critic, verifier, node or person."""
+    text: str
+    usage: Usage
+    prev: str
+    """Hash of the event before this one in the thread; empty on the first."""
+
+    limits: NotRequired[dict[str, Any]]
+    """task: the limits that the run started with."""
+    options: NotRequired[dict[str, Any]]
+    """task: what of the graph's options a fold needs (`keep`, `judge_last`)."""
+    accepted: NotRequired[bool | None]
+    """critique, human, verdict: `None` is an opinion that could not be read, and accepts nothing."""
+    score: NotRequired[float | None]
+    """critique, human, verdict: 0–1."""
+    critic: NotRequired[str]
+    """critique: the critic's name, where the critique is signed by someone else."""
+    verifier: NotRequired[bool]
+    """critique: made by a program that checks, not by an opinion."""
+    oracle: NotRequired[bool]
+    """critique, verdict: made with the gold answer in hand."""
+    stop: NotRequired[bool]
+    """human: the person ended the run."""
+    base: NotRequired[int]
+    """revision: the round of the draft that was revised."""
+    rejected: NotRequired[str]
+    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one."""
+    stop_reason: NotRequired[str | None]
+    """verdict: why the run stops here, or `None` when it goes on."""
+    best: NotRequired[int | None]
+    """verdict: the round of the best draft so far."""
+    out_of_steps: NotRequired[bool]
+    """verdict: the caller's `recursion_limit` left no room for another round."""
+    node: NotRequired[str]
+    """failure: the node that failed."""
+    error: NotRequired[str]
+    """failure: the type of the error."""
+
+
+def digest(event: Event) -> str:
+    """Return the hash of an event, 32 hex digits. It covers every field, so it covers all that came before."""
+    canonical = json.dumps(event, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
+
+
+def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) -> list[Event]:
+    """Return the record with all writes appended, in order: the reducer of the `events` channel."""
+    return [*events, *(event for write in writes for event in write)]
+
+
+def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state update that appends events, each linked to the one before it.
+
+    Args:
+        state: The current state; only `head` is read.
+        news: Events without `prev`; `usage` and `text` may be left out.
+    """
+    head: str = state.get("head") or ""
+    sealed: list[Event] = []
+    for new in news:
+        event: Any = {"text": "", "usage": NO_USAGE, **new, "prev": head}
+        event["text"] = clean(event["text"])
+        sealed.append(event)
+        head = digest(event)
+    return {"events": sealed, "head": head} if sealed else {}
+
+
+def clean(text: str) -> str:
+    """Return text that every database can hold: without NUL and without lone surrogates."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def broken_links(events: Sequence[Event], head: str) -> list[int]:
+    """Return the index of every event that was edited, removed or moved after it was written.
+
+    Args:
+        events: The whole record of a thread, from its first event.
+        head: The hash of the last event, as the state holds it.
+    """
+    following = [event["prev"] for event in events[1:]] + [head]
+    broken = [index for index, event in enumerate(events) if digest(event) != following[index]]
+    if events and events[0]["prev"]:
+        broken.insert(0, 0)
+    return sorted(set(broken))

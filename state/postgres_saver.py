@@ -1,0 +1,185 @@
+"""Checkpoints and the runs index in one PostgreSQL database."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from langgraph.checkpoint.postgres import PostgresSaver
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row, tuple_row
+from psycopg_pool import ConnectionPool
+
+from .async_by_thread import AsyncByThread
+from .database_urls import without_secrets
+from .runs import row_from_checkpoint
+from .runs_table import DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable, parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+
+__all__ = ["IndexedPostgresSaver", "open_postgres"]
+
+CONNECTIONS = 10
+CONNECT_TIMEOUT_S = 10
+SET_UP_TIMEOUT_S = 60.0
+SET_UP_LOCK = int.from_bytes(b"redraft", "big")
+"""Key of the advisory lock that the processes which open a database at once take in turn."""
+
+OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+"""How LangGraph's saver wants its connections."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+Connection = psycopg.Connection[DictRow]
+
+
+def open_postgres(url: str) -> IndexedPostgresSaver:
+    """A saver over this database, whose tables are made if they are not there.
+
+    Args:
+        url: As `kind_and_place` let it through.
+
+    Raises:
+        ConnectionError: If the server can't be reached, refuses the login or lacks the database. No message of ours
+            holds the password.
+        ValueError: If the URL can't be read, or the database holds another program's `runs` table.
+        TimeoutError: If another process keeps setting the tables up.
+    """
+    shown = without_secrets(url)
+    try:
+        given = conninfo_to_dict(url)
+        conninfo = make_conninfo(url, connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_S)
+    except psycopg.Error:  # its message quotes the URL
+        raise ValueError(f"{shown!r} is not a PostgreSQL URL: are special characters percent-encoded?") from None
+    try:
+        with psycopg.connect(conninfo, **OPTIONS) as conn:
+            _set_up(conn)
+    except psycopg.errors.UndefinedColumn as error:
+        reason = _one_line(error)
+        raise ValueError(f"the database {shown!r} has a table 'runs' that is not redraft's: {reason}") from None
+    except psycopg.Error as error:
+        raise ConnectionError(f"can't open {shown!r}: {_one_line(error)}") from None
+    pool: ConnectionPool[Connection] = ConnectionPool(
+        conninfo, connection_class=Connection, kwargs=OPTIONS, min_size=1, max_size=CONNECTIONS, open=True
+    )
+    return IndexedPostgresSaver(pool)
+
+
+class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
+    """LangGraph's PostgreSQL saver for `invoke` and `ainvoke`, as wide as its pool, with its threads in `runs`.
+
+    The tables are LangGraph's own, so its savers read what this one wrote, and the other way round.
+    """
+
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+        super().__init__(pool)
+        self.pool = pool
+        self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
+        self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
+        self.runs = RunsTable(self._query)
+
+    def close(self) -> None:
+        """Waits for what is under way, then closes every connection."""
+        self.executor.shutdown()
+        self.pool.close()
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """All that match, read before this returns, so that no connection is held while a caller looks at them."""
+        return iter(tuple(super().list(config, filter=filter, before=before, limit=limit)))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Saves the checkpoint and its thread's row in one transaction: both or neither."""
+        row = row_from_checkpoint(config, checkpoint, metadata)
+        values = checkpoint["channel_values"]
+        aside = {channel: value for channel, value in values.items() if not _fits_jsonb(value)}
+        if aside:
+            kept = {channel: value for channel, value in values.items() if channel not in aside}
+            checkpoint = {**checkpoint, "channel_values": kept}
+        with self.pool.connection() as conn, conn.transaction():
+            if versions := {channel: new_versions[channel] for channel in aside if channel in new_versions}:
+                where = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
+                with conn.cursor(binary=True) as cur:
+                    cur.executemany(self.UPSERT_CHECKPOINT_BLOBS_SQL, self._dump_blobs(*where, aside, versions))
+            saved = self._on(conn).put(config, checkpoint, metadata, new_versions)
+            if row is not None:
+                conn.execute(UPSERT_RUN, parameters(row))
+            return saved
+
+    def delete_thread(self, thread_id: str) -> None:
+        with self.pool.connection() as conn, conn.transaction():
+            self._on(conn).delete_thread(thread_id)
+            conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """As LangGraph's; `"delete"` takes the threads' rows too."""
+        if strategy != "delete" or isinstance(thread_ids, str):
+            super().prune(thread_ids, strategy=strategy)
+            return
+        with self.pool.connection() as conn, conn.transaction():
+            self._on(conn).prune(thread_ids, strategy=strategy)
+            for thread_id in thread_ids:
+                conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        await self._by_thread(self.prune, thread_ids, strategy=strategy)
+
+    def _on(self, conn: Connection) -> PostgresSaver:
+        """LangGraph's saver on this one connection, so that what it writes joins a transaction of ours."""
+        return PostgresSaver(conn, serde=self.serde)
+
+    def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
+            return cur.execute(statement.encode(), values).fetchall()
+
+
+def _set_up(conn: Connection) -> None:
+    """Makes the tables. LangGraph's own set-up fails when two processes do it at once."""
+    deadline = time.monotonic() + SET_UP_TIMEOUT_S
+    # Asked again and again, not waited for: the wait would be a transaction, for whose end the other process's
+    # CREATE INDEX CONCURRENTLY waits in its turn.
+    while not _first(conn, "SELECT pg_try_advisory_lock(%s) AS taken", SET_UP_LOCK):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"another process has been setting up the database for {SET_UP_TIMEOUT_S:.0f} s")
+        time.sleep(0.02)
+    PostgresSaver(conn).setup()
+    for statement in SET_UP_RUNS:
+        conn.execute(statement.format(bytewise='COLLATE "C"').encode())
+    conn.execute("SELECT pg_advisory_unlock(%s)", (SET_UP_LOCK,))
+
+
+def _fits_jsonb(value: object) -> bool:
+    """Whether LangGraph may put a plain value into its JSONB column; what does not fit goes where it puts objects."""
+    if isinstance(value, str):
+        return "\0" not in value and not SURROGATE.search(value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _first(conn: Connection, statement: str, *values: Any) -> Any:
+    row = conn.execute(statement.encode(), values).fetchone()
+    return next(iter(row.values())) if row else None
+
+
+def _one_line(error: psycopg.Error) -> str:
+    return error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__

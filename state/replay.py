@@ -1,0 +1,106 @@
+"""Recomputing a run's output from its record alone: no model is called, and an edited record is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from .events import Event, broken_links
+from .folds import accepted_by, best_draft, current_run, oracle_touched, rounds, run_options, usage_total
+from .stopping import decide
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .schema import RefineOutput
+
+__all__ = ["Replay", "replay_record"]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the record says, and whether that is what the run said."""
+
+    output: RefineOutput
+    """Folded from the record."""
+    matches: bool
+    differences: tuple[str, ...]
+    """One sentence for each thing in which record and result disagree."""
+
+
+def replay_record(values: Mapping[str, Any]) -> Replay:
+    """Return the output recomputed from the record in a thread's state, compared with the output in that state.
+
+    Args:
+        values: The state's values, as `graph.get_state(config).values` has them.
+
+    Raises:
+        ValueError: The state holds no record: the thread was not made by a graph of ours, or has not begun.
+    """
+    events: Sequence[Event] = values.get("events") or []
+    if not events:
+        raise ValueError("this thread holds no record of a refinement run, so there is nothing to replay")
+    run = current_run(events)
+    output = _recompute(events, run, values.get("limits") or {})
+    differences = [
+        f"event {index} ({events[index]['kind']}, round {events[index]['round']}) was changed after it was written"
+        for index in broken_links(events, values.get("head") or "")
+    ]
+    differences += _verdict_differences(run)
+    # Between two checks the record is ahead of the result; what was last read off it is compared at the next one.
+    if run[-1]["kind"] == "verdict":
+        for key in ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle"):
+            differences += _difference(key, values.get(key), output[key])
+        recorded = values.get("usage") or {}
+        for key, value in output["usage"].items():
+            differences += _difference(f"usage.{key}", recorded.get(key), value)
+    return Replay(output, not differences, tuple(differences))
+
+
+def _recompute(events: Sequence[Event], run: Sequence[Event], limits: Mapping[str, Any]) -> RefineOutput:
+    options = run_options(events)
+    best = best_draft(events, keep=options.get("keep", "best"))
+    reason: str | None = None
+    if run[-1]["kind"] == "verdict":
+        last = run[-1]
+        if options.get("custom_check"):
+            reason = last.get("stop_reason")
+        else:
+            reason = decide(run[:-1], limits, out_of_steps=last.get("out_of_steps", False))
+    return cast(
+        "RefineOutput",
+        {
+            "answer": best.text if best and reason else "",
+            "stop_reason": reason,
+            "rounds": rounds(events),
+            "score": best.score if best else None,
+            "accepted_by": accepted_by(best),
+            "oracle": oracle_touched(events),
+            "usage": usage_total(events),
+            "events": list(events),
+        },
+    )
+
+
+def _verdict_differences(run: Sequence[Event]) -> list[str]:
+    """Compare every verdict with the drafts and critiques before it."""
+    differences = []
+    for index, event in enumerate(run):
+        if event["kind"] != "verdict":
+            continue
+        best = best_draft(run[:index], keep=run[0].get("options", {}).get("keep", "best"))
+        differences += _difference(
+            f"best draft at the verdict of round {event['round']}", event.get("best"), best.round if best else None
+        )
+    return differences
+
+
+def _difference(what: str, recorded: Any, recomputed: Any) -> list[str]:
+    if recorded == recomputed:
+        return []
+    return [f"{what}: the run says {_short(recorded)}, the record says {_short(recomputed)}"]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

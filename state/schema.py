@@ -1,0 +1,60 @@
+"""The typed state of a run: what a caller gives, what a run knows, what comes back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from langgraph.channels.delta import DeltaChannel
+from langgraph.managed import RemainingSteps
+from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
+
+from .events import Event, append_events
+from .usage import Usage
+
+__all__ = ["RefineInput", "RefineOutput", "RefineState"]
+
+NEVER = 10**9
+
+
+class RefineInput(TypedDict):
+    """What a caller gives. Limits stay with the thread until they are given again."""
+
+    task: str
+    limits: NotRequired[dict[str, Any]]
+
+
+class RefineState(RefineInput, total=False):
+    """What a run knows: the record, and what was last read off it."""
+
+    events: Annotated[list[Event], DeltaChannel(append_events, snapshot_frequency=NEVER)]
+    """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
+    head: str
+    """Hash of the last event."""
+    answer: str
+    stop_reason: str | None
+    rounds: int
+    score: float | None
+    accepted_by: str | None
+    oracle: bool
+    usage: Usage
+    remaining_steps: RemainingSteps
+
+
+class RefineOutput(TypedDict):
+    """What comes back."""
+
+    answer: str
+    """The best draft; empty when a budget was spent before the first."""
+    stop_reason: str | None
+    """`accepted`, `max_rounds`, `no_progress`, `token_budget`, `cost_budget`, `time_budget`, `human` or `failed`."""
+    rounds: int
+    """How often the draft was revised."""
+    score: float | None
+    """Score of the answer, 0–1, or `None` when nobody scored it."""
+    accepted_by: str | None
+    """Who accepted the answer, or `None`."""
+    oracle: bool
+    """Whether a critic that knows the gold answer had a say."""
+    usage: Usage
+    events: list[Event]
+    """The record of the thread, oldest first."""

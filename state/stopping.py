@@ -1,0 +1,85 @@
+"""The stop logic: a pure function of the record and the limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from .folds import attempts, current_run, latest_draft, rounds, usage_total
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .events import Event
+
+__all__ = ["STOP_REASONS", "StopReason", "decide", "since_verdict", "spent_budget"]
+
+StopReason = Literal[
+    "failed", "accepted", "human", "token_budget", "cost_budget", "time_budget", "no_progress", "max_rounds"
+]
+"""Why a run ended; where several hold, the first one counts."""
+
+STOP_REASONS: tuple[StopReason, ...] = get_args(StopReason)
+
+
+def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: bool = False) -> StopReason | None:
+    """Return why the run stops now, or `None` when another round is due.
+
+    Args:
+        events: The record so far, without the verdict that this decides.
+        limits: The limits in force.
+        out_of_steps: The caller's `recursion_limit` leaves no room for another round; counts as `max_rounds`.
+    """
+    fresh = since_verdict(events)
+    latest = latest_draft(events)
+    if any(event["kind"] == "failure" for event in fresh):
+        return "failed"
+    if latest is not None and latest.accepted:
+        return "accepted"
+    if any(event.get("stop") for event in fresh):
+        return "human"
+    if budget := spent_budget(events, limits):
+        return budget
+    if any(event.get("rejected") == "repeat" for event in fresh) or _patience_lost(events, limits.get("patience")):
+        return "no_progress"
+    if out_of_steps or rounds(events) >= limits["max_rounds"]:
+        return "max_rounds"
+    return None
+
+
+def spent_budget(events: Sequence[Event], limits: Mapping[str, Any]) -> StopReason | None:
+    """Return the budget that is used up, or `None`: asked before every model call."""
+    usage = usage_total(events)
+    if (tokens := limits.get("max_tokens")) is not None and usage["total_tokens"] >= tokens:
+        return "token_budget"
+    if (dollars := limits.get("max_cost_usd")) is not None:
+        cost = usage["cost_usd"]
+        if cost is None or cost >= dollars:
+            return "cost_budget"
+    if (seconds := limits.get("max_seconds")) is not None and usage["seconds"] >= seconds:
+        return "time_budget"
+    return None
+
+
+def since_verdict(events: Sequence[Event]) -> Sequence[Event]:
+    """Return what happened in the current task after its last verdict."""
+    run = current_run(events)
+    for index in range(len(run) - 1, -1, -1):
+        if run[index]["kind"] == "verdict":
+            return run[index + 1 :]
+    return run
+
+
+def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:
+    if patience is None:
+        return False
+    scored = {attempt.round: attempt.score for attempt in attempts(events)}
+    first = scored.get(0)
+    best = -1.0 if first is None else first
+    without_gain = 0
+    for number in range(1, rounds(events) + 1):
+        score = scored.get(number)
+        if score is not None and score > best:
+            best, without_gain = score, 0
+        else:
+            without_gain += 1
+    return without_gain >= patience

@@ -1,0 +1,51 @@
+"""What model calls cost: tokens, calls, dollars and seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["NO_USAGE", "Usage", "add_usage"]
+
+
+class Usage(TypedDict):
+    """The cost of one event, or of a whole run.
+
+    `cost_usd` is `None` where the price of a model that was called is not known; it is never guessed as 0.
+    `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    calls: int
+    cost_usd: float | None
+    seconds: float
+
+
+NO_USAGE: Usage = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "total_tokens": 0,
+    "calls": 0,
+    "cost_usd": 0.0,
+    "seconds": 0.0,
+}
+
+
+def add_usage(usages: Iterable[Usage]) -> Usage:
+    """Return the sum; its `cost_usd` is `None` as soon as one part's is."""
+    total = NO_USAGE.copy()
+    for usage in usages:
+        total["input_tokens"] += usage["input_tokens"]
+        total["output_tokens"] += usage["output_tokens"]
+        total["total_tokens"] += usage["total_tokens"]
+        total["calls"] += usage["calls"]
+        total["seconds"] += usage["seconds"]
+        known, cost = total["cost_usd"], usage["cost_usd"]
+        total["cost_usd"] = None if known is None or cost is None else known + cost
+    return total

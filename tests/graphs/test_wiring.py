@@ -1,0 +1,239 @@
+"""The graph is an ordinary LangGraph graph, and any node can be replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+import pytest
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.nodes.critics import model_critic, verifier_critic
+from redraft.nodes.verifiers import uses_words
+from redraft.nodes.writers import from_runnable
+from redraft.state import Critique, Event
+
+TASK = "Write one short sentence that uses river and lamp."
+WORDS = verifier_critic(uses_words("river", "lamp"))
+
+
+def test_updates_custom_progress_and_tokens_stream() -> None:
+    """A caller watches steps, progress and model tokens while the run goes on."""
+    graph = build_refine_graph(ScriptedModel(["a river", "a river and a lamp"]), critics=[WORDS])
+    seen: dict[str, list[Any]] = {"updates": [], "custom": [], "messages": []}
+    for mode, item in graph.stream({"task": TASK}, stream_mode=["updates", "custom", "messages"]):
+        seen[mode].append(item)
+
+    assert [name for update in seen["updates"] for name in update] == [
+        "prepare", "generate", "feedback", "check", "refine", "feedback", "check",
+    ]  # fmt: skip
+    assert [item["kind"] for item in seen["custom"] if item["kind"] != "start"] == [
+        "draft", "critique", "verdict", "revision", "critique", "verdict",
+    ]  # fmt: skip
+    assert [item["node"] for item in seen["custom"] if item["kind"] == "start"] == [
+        "generate", "feedback", "refine", "feedback",
+    ]  # fmt: skip
+    streamed = [chunk.text for chunk, metadata in seen["messages"] if metadata["langgraph_node"] == "refine"]
+    assert len(streamed) > 1
+    assert "".join(streamed).strip() == "a river and a lamp"
+
+
+async def test_streaming_works_asynchronously() -> None:
+    """The async stream shows the same progress."""
+    graph = build_refine_graph(ScriptedModel(["a river and a lamp"]), critics=[WORDS])
+    shown = [item["kind"] async for item in graph.astream({"task": TASK}, stream_mode="custom")]
+    assert shown == ["start", "draft", "start", "critique", "verdict"]
+
+
+def test_tokens_are_counted_while_streaming() -> None:
+    """Streaming tokens does not lose the count of them."""
+    model = ScriptedModel([{"text": "a river and a lamp", "input_tokens": 7, "output_tokens": 5}])
+    graph = build_refine_graph(model, critics=[WORDS], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    list(graph.stream({"task": TASK}, config, stream_mode="messages"))
+    assert graph.get_state(config).values["usage"]["total_tokens"] == 12
+
+
+def test_the_drawing_shows_the_five_nodes_and_the_loop() -> None:
+    """The graph draws itself: what a reader sees is the loop."""
+    drawing = build_refine_graph(ScriptedModel([])).get_graph().draw_mermaid()
+    for edge in ("prepare --> generate", "feedback --> check", "check -.-> refine", "refine --> feedback"):
+        assert edge in drawing
+    assert "check -.-> __end__" in drawing
+
+
+class Outer(TypedDict, total=False):
+    task: str
+    answer: str
+    stop_reason: str
+    shouted: str
+
+
+def outer_graph(inner: Any) -> Any:
+    graph = StateGraph(Outer)
+    graph.add_node("inner", inner)
+    graph.add_node("shout", lambda state: {"shouted": state["answer"].upper()})
+    graph.add_edge(START, "inner")
+    graph.add_edge("inner", "shout")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_loop_is_a_node_in_a_bigger_graph(asynchronous: bool) -> None:
+    """In a parent graph its answer flows on, and its checkpoints are the parent's."""
+    inner = build_refine_graph(ScriptedModel(["a river", "a river, a lamp"]), critics=[WORDS])
+    outer = outer_graph(inner)
+    config: Any = {"configurable": {"thread_id": "1"}}
+    given: Any = {"task": TASK}
+    output = asyncio.run(outer.ainvoke(given, config)) if asynchronous else outer.invoke(given, config)
+
+    assert (output["shouted"], output["stop_reason"]) == ("A RIVER, A LAMP", "accepted")
+    namespaces = {stored.config["configurable"]["checkpoint_ns"] for stored in outer.checkpointer.list(config)}
+    assert any(namespace.startswith("inner:") for namespace in namespaces)
+
+
+def test_generate_can_be_a_callable_a_chain_an_agent_or_a_graph() -> None:
+    """Whatever writes the first draft, its text is the draft and its tokens are counted."""
+    model = ScriptedModel([{"text": "a river, a lamp", "input_tokens": 3, "output_tokens": 4}] * 3)
+    agent = StateGraph(MessagesState)
+    agent.add_node("talk", lambda state: {"messages": [model.invoke(state["messages"])]})
+    agent.add_edge(START, "talk")
+    chain = ChatPromptTemplate.from_template("Do this: {task}") | model
+    writers = [
+        (lambda state: "a river, a lamp", 0),
+        (lambda state: {"draft": "a river, a lamp"}, 0),
+        (chain, 1),
+        (agent.compile(), 1),
+        (from_runnable(agent.compile(), given="messages"), 1),
+        (build_refine_graph(ScriptedModel(["a river", "a river, a lamp"]), critics=[WORDS]), 2),
+    ]
+    for writer, calls in writers:
+        output = build_refine_graph(ScriptedModel([]), generate=writer, critics=[WORDS]).invoke({"task": TASK})
+        assert (output["answer"], output["stop_reason"]) == ("a river, a lamp", "accepted")
+        assert output["usage"]["calls"] == calls
+    assert model.calls[0][0].text == f"Do this: {TASK}"
+    assert model.calls[1][0].text == TASK
+
+
+def test_an_agent_that_refines_is_shown_its_draft_and_the_feedback() -> None:
+    """An agent in the place of `refine` gets the conversation so far."""
+    model = ScriptedModel(["a river, a lamp"])
+    agent = StateGraph(MessagesState)
+    agent.add_node("talk", lambda state: {"messages": [model.invoke(state["messages"])]})
+    agent.add_edge(START, "talk")
+    graph = build_refine_graph(ScriptedModel(["a river"]), refine=agent.compile(), critics=[WORDS])
+    assert graph.invoke({"task": TASK})["answer"] == "a river, a lamp"
+    assert [message.text for message in model.calls[0]] == [TASK, "a river", "These words are missing: lamp."]
+
+
+def test_a_graph_that_takes_neither_task_nor_messages_is_refused_when_built() -> None:
+    """A writer of the wrong shape is named before anything runs."""
+
+    class Other(TypedDict):
+        number: int
+
+    other = StateGraph(Other)
+    other.add_node("n", lambda state: {"number": 1})
+    other.add_edge(START, "n")
+    with pytest.raises(ValueError, match=r"takes \['number'\]: a writer takes 'messages' or 'task'"):
+        build_refine_graph(ScriptedModel([]), generate=other.compile())
+
+
+def test_feedback_check_and_prepare_can_be_replaced() -> None:
+    """One's own feedback, stop logic and preparation take their places; unknown keys are not lost silently."""
+    seen: list[str] = []
+
+    def prepare(state: Any) -> Any:
+        return {"events": [{"kind": "retrieval", "text": "three passages"}]}
+
+    def feedback(state: Any) -> Any:
+        seen.append(state["events"][-1]["text"])
+        return [Critique("one", accepted=False, by="style"), {"text": "two", "accepted": False, "score": 0.5}]
+
+    def check(state: Any) -> Any:
+        return "max_rounds" if len(seen) == 2 else None
+
+    graph = build_refine_graph(
+        ScriptedModel(["a", "b"]), prepare=prepare, feedback=feedback, check=check, checkpointer=InMemorySaver()
+    )
+    output = graph.invoke({"task": TASK}, {"configurable": {"thread_id": "1"}})
+    assert seen == ["a", "b"]
+    assert [event["kind"] for event in output["events"][:3]] == ["task", "retrieval", "draft"]
+    assert [event["by"] for event in output["events"] if event["kind"] == "critique"] == ["style", "feedback"] * 2
+    assert output["stop_reason"] == "max_rounds"
+
+
+def test_a_check_that_returns_a_typo_is_named() -> None:
+    """A stop reason that does not exist is refused; it would end the run silently."""
+    with pytest.raises(ValueError, match="'acepted'; a stop reason is None or one of failed, accepted"):
+        build_refine_graph(ScriptedModel(["a"]), critics=[WORDS], check=lambda state: "acepted").invoke({"task": TASK})
+
+
+def test_prompts_can_differ_by_round() -> None:
+    """The first critique can be asked for in other words than the later ones; so can revisions."""
+    judge = ScriptedModel(["bad", "bad", "bad"])
+    model = ScriptedModel(["a", "b", "c"])
+    critic = model_critic(judge, prompt=["First look: {draft}", "Look again: {draft}"])
+    graph = build_refine_graph(model, critics=[critic], refine_prompt=["Mend {draft}", "Mend again {draft}"])
+    graph.invoke({"task": TASK, "limits": {"max_rounds": 2}})
+    assert [call[0].text for call in judge.calls] == ["First look: a", "Look again: b", "Look again: c"]
+    assert [call[0].text for call in model.calls[1:]] == ["Mend a", "Mend again b"]
+
+
+def test_braces_in_a_task_are_just_text() -> None:
+    """A task or draft full of braces reaches the model as it is."""
+    model = ScriptedModel(["{draft} {{x}}", "bad {task}", "done"])
+    build_refine_graph(model).invoke({"task": "Explain {x: {y}}", "limits": {"max_rounds": 1}, })  # fmt: skip
+    assert model.calls[0][0].text == "Explain {x: {y}}"
+    assert "{draft} {{x}}" in model.calls[1][0].text
+
+
+async def test_async_critics_work_in_both_worlds() -> None:
+    """A critic may be async; it works under `ainvoke`, under `invoke`, and below a running loop as in a notebook."""
+
+    async def critic(task: str, draft: str, history: list[Event]) -> Critique:
+        await asyncio.sleep(0)
+        return Critique("", accepted=True, score=1.0)
+
+    graph = build_refine_graph(ScriptedModel(["a", "b", "c"]), critics=[critic])
+    assert (await graph.ainvoke({"task": TASK}))["accepted_by"] == "critic"
+    assert graph.invoke({"task": TASK})["accepted_by"] == "critic"
+    assert (await asyncio.to_thread(graph.invoke, {"task": TASK}))["accepted_by"] == "critic"
+
+
+def test_critics_are_asked_cheapest_first() -> None:
+    """Functions come before other models, and the model's opinion of itself comes last."""
+    order: list[str] = []
+    model = ScriptedModel(["a draft", lambda _: order.append("self") or "no issues"])
+    other = ScriptedModel([lambda _: order.append("other") or "no issues"], model_name="other")
+
+    def tool(task: str, draft: str, history: Any) -> Critique:
+        order.append("tool")
+        return Critique("", accepted=True)
+
+    output = build_refine_graph(model, critics=[model_critic(model), model_critic(other), tool]).invoke({"task": TASK})
+    assert order == ["tool", "other", "self"]
+    assert output["accepted_by"] == "tool, other, self"
+
+
+def test_critics_after_always_asks_the_model_too() -> None:
+    """With `critics_after="always"` a model may object to what the verifiers passed."""
+    judge = ScriptedModel(["It is dull."])
+    graph = build_refine_graph(
+        ScriptedModel(["a river, a lamp"]), critics=[WORDS, model_critic(judge)], critics_after="always"
+    )
+    output = graph.invoke({"task": TASK, "limits": {"max_rounds": 0}})
+    assert (output["stop_reason"], output["score"], len(judge.calls)) == ("max_rounds", 1.0, 1)
+
+
+def test_a_structured_verdict_accepts() -> None:
+    """A judge with structured output accepts by a field, not by a phrase."""
+    judge = ScriptedModel(
+        [{"text": "x", "structured": {"feedback": "", "score": 0.9, "accepted": True}}], structured=True
+    )
+    output = build_refine_graph(ScriptedModel(["a draft"]), critics=[model_critic(judge)]).invoke({"task": TASK})
+    assert (output["stop_reason"], output["score"]) == ("accepted", 0.9)
