@@ -67,7 +67,7 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
                 created_at=snapshot.created_at,
             )
         )
-        ran, known = ", ".join(snapshot.next), len(events)
+        ran, known = ", ".join(snapshot.next).replace("__start__", "start"), len(events)
     return steps
 
 

@@ -7,7 +7,6 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from redraft.graphs.loop import build_refine_graph

@@ -1,0 +1,142 @@
+"""Real databases for the tests: a throwaway PostgreSQL, a fresh database or file for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from redraft.state import open_checkpointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BACKENDS = ("memory", "sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a PostgreSQL server where databases can be made: REDRAFT_TEST_POSTGRES, or one started for this session.
+
+    Without PostgreSQL the test is skipped; with REDRAFT_REQUIRE_POSTGRES=1, as in CI, it fails instead.
+    """
+    given = os.environ.get("REDRAFT_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    missing = _missing_for_postgres()
+    if missing:
+        if os.environ.get("REDRAFT_REQUIRE_POSTGRES") == "1":
+            pytest.fail(f"REDRAFT_REQUIRE_POSTGRES=1, but {missing}", pytrace=False)
+        pytest.skip(f"{missing}; install it or set REDRAFT_TEST_POSTGRES to a server's URL")
+    with _throwaway_postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """URL of an empty database, dropped after the test."""
+    import psycopg
+
+    name = f"redraft_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{name}"')
+    yield urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(params=BACKENDS, ids=BACKENDS)
+def checkpointer_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What `open_checkpointer` takes: each kind of database in turn, always empty."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return {"memory": "memory", "sqlite": str(tmp_path / "runs.sqlite")}[request.param]
+
+
+@pytest.fixture
+def saver(checkpointer_url: str) -> Iterator[Any]:
+    """An open saver over each kind of database in turn."""
+    with open_checkpointer(checkpointer_url) as opened:
+        yield opened
+
+
+def _binaries() -> Path | None:
+    """Where Debian keeps the newest server's programs, or where PATH finds them."""
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda found: int(found.parts[-3]))
+    found = str(debian[-1]) if debian else shutil.which("initdb")
+    return Path(found).resolve().parent if found else None
+
+
+def _missing_for_postgres() -> str | None:
+    try:
+        import langgraph.checkpoint.postgres  # noqa: F401
+    except ImportError as error:
+        return f"the postgres extra is not installed ({error})"
+    return None if _binaries() else "PostgreSQL is not installed (no initdb found)"
+
+
+@contextmanager
+def _throwaway_postgres() -> Iterator[str]:
+    """Starts a server on loopback that writes nothing durably, and stops it by its own data directory."""
+    binaries = _binaries()
+    assert binaries is not None
+    home = Path(tempfile.mkdtemp(prefix="redraft-pg-"))
+    data = home / "data"
+    user = _unprivileged_user()
+    if user:
+        shutil.chown(home, user)
+
+    def run(program: str, *arguments: str) -> None:
+        as_user: dict[str, Any] = {"user": user, "group": _group_of(user), "extra_groups": []} if user else {}
+        command = [str(binaries / program), *arguments]
+        # into a file: the server keeps what it is started with open, and a pipe would never end
+        with (home / "commands.log").open("a+") as log:
+            done = subprocess.run(
+                command, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, **as_user
+            )
+            if done.returncode:
+                log.seek(0)
+                details = log.read() + "".join(path.read_text() for path in home.glob("server.log"))
+                raise RuntimeError(f"{program} failed with {done.returncode}:\n{details}")
+
+    try:
+        run("initdb", "-D", str(data), "-U", "redraft", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        options = (
+            f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={home} "
+            "-c fsync=off -c full_page_writes=off -c synchronous_commit=off -c max_connections=100"
+        )
+        run("pg_ctl", "-D", str(data), "-o", options, "-l", str(home / "server.log"), "-w", "start")
+        try:
+            yield f"postgresql://redraft@127.0.0.1:{port}/postgres"
+        finally:
+            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _unprivileged_user() -> str | None:
+    """Whom to start the server as when we are root, which PostgreSQL refuses."""
+    if os.name == "nt" or os.geteuid() != 0:
+        return None
+    import pwd
+
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def _group_of(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid

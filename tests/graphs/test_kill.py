@@ -1,0 +1,110 @@
+"""A run killed with SIGKILL at any moment is resumed, and nothing that was finished is paid again."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import chat_model
+from redraft.state import Thread, open_checkpointer
+
+HERE = Path(__file__).parent
+CALLS = 4
+"""generate, feedback, refine, feedback"""
+
+
+def load_server() -> Any:
+    spec = importlib.util.spec_from_file_location("openai_server", HERE.parent / "openai_server.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.OpenAIServer
+
+
+class Judge:
+    """Answers by what is asked, so that a call's answer does not depend on how often it is made."""
+
+    def __init__(self) -> None:
+        self.kill_at_call = 0
+        self.victim: subprocess.Popen[bytes] | None = None
+        self.calls = 0
+
+    def __call__(self, request: dict[str, Any]) -> str | dict[str, Any]:
+        self.calls += 1
+        if self.calls == self.kill_at_call:
+            while self.victim is None:
+                pass
+            os.kill(self.victim.pid, signal.SIGKILL)
+            return {"drop": True}
+        asked = str(request["messages"][-1]["content"])
+        judged = '{"feedback": "%s", "score": %s, "accepted": %s}'
+        if asked.startswith("You check"):
+            good = "river, a lamp" in asked
+            return judged % (("", 1, "true") if good else ("The lamp is missing.", 0.5, "false"))
+        return "a river, a lamp" if "The lamp is missing." in asked else "a river"
+
+
+def run_until_killed(database: str, judge: Judge, server: Any, moment: str, *asynchronous: str) -> None:
+    command = [sys.executable, str(HERE / "killed_run.py"), database, server.spec, moment, *asynchronous]
+    judge.victim = subprocess.Popen(command)
+    assert judge.victim.wait(60) == -signal.SIGKILL
+
+
+MOMENTS = [
+    *(f"node:{node}" for node in ("prepare", "generate", "feedback", "check", "refine")),
+    *(f"put:{number}" for number in (2, 3, 4, 5, 6, 7, 9)),
+    *(f"call:{number}" for number in range(1, CALLS + 1)),
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: Path) -> None:
+    """After SIGKILL inside a node, or between its writes and the next checkpoint, resume ends the run; the model
+    server's log shows that no finished call was made again."""
+    check_resume(str(tmp_path / "runs.sqlite"), moment)
+
+
+@pytest.mark.parametrize("moment", ["node:check", "put:4", "call:3"])
+def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str) -> None:
+    """The same on PostgreSQL."""
+    check_resume(postgres_url, moment)
+
+
+@pytest.mark.parametrize("moment", ["put:4", "call:3"])
+def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path) -> None:
+    """The same with `ainvoke` and `aresume`."""
+    check_resume(str(tmp_path / "runs.sqlite"), moment, "async")
+
+
+@pytest.mark.parametrize("moment", ["put:4", "put:9", "node:refine"])
+def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path) -> None:
+    """New limits on a run killed in mid-step lose nothing that was saved."""
+    check_resume(str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
+
+
+def check_resume(database: str, moment: str, *asynchronous: str, limits: dict[str, Any] | None = None) -> None:
+    judge = Judge()
+    if moment.startswith("call:"):
+        judge.kill_at_call = int(moment.partition(":")[2])
+    with load_server()(judge) as server:
+        run_until_killed(database, judge, server, moment, *asynchronous)
+        with open_checkpointer(database) as saver:
+            thread = Thread(build_refine_graph(chat_model(server.spec), checkpointer=saver), "killed")
+            output: Any = asyncio.run(thread.aresume(limits)) if asynchronous else thread.resume(limits)
+            assert thread.replay().matches
+
+    assert (output["answer"], output["stop_reason"], output["rounds"]) == ("a river, a lamp", "accepted", 1)
+    assert output["usage"]["calls"] == CALLS
+    in_flight = 1 if moment.startswith("call:") else 0
+    assert judge.calls == CALLS + in_flight
+    kinds = [event["kind"] for event in output["events"]]
+    assert kinds == ["task", "draft", "critique", "verdict", "revision", "critique", "verdict"]

@@ -1,0 +1,251 @@
+"""A kept run behaves the same on memory, SQLite and PostgreSQL, synchronously and asynchronously."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.nodes.critics import verifier_critic
+from redraft.nodes.verifiers import uses_words
+from redraft.state import Limits, Thread
+from redraft.state.threads import UnknownThreadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TASK = "Write one short sentence that uses river and lamp."
+WORDS = verifier_critic(uses_words("river", "lamp"))
+
+
+@pytest.fixture(params=["sync", "async"])
+def do(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Calls a method of a Thread or graph, or its async twin."""
+
+    def call(target: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        if request.param == "sync":
+            return getattr(target, method)(*args, **kwargs)
+        found = getattr(target, "a" + method)(*args, **kwargs)
+        return asyncio.run(_finish(found)) if inspect.isawaitable(found) else found
+
+    return call
+
+
+async def _finish(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def graph_of(replies: list[Any], saver: Any, **options: Any) -> tuple[Any, ScriptedModel]:
+    model = ScriptedModel(replies)
+    return build_refine_graph(model, critics=[WORDS], checkpointer=saver, **options), model
+
+
+def finished(saver: Any, do: Any, *replies: str, **limits: Any) -> tuple[Thread, ScriptedModel]:
+    graph, model = graph_of(list(replies), saver)
+    thread = Thread(graph, "demo-1")
+    do(graph, "invoke", {"task": TASK, "limits": Limits(**limits)}, thread.config)
+    return thread, model
+
+
+def test_a_fork_with_feedback_goes_its_own_way_and_leaves_its_parent(saver: Any, do: Any) -> None:
+    """New feedback on the first draft makes another revision; its parent stays what it was; both are in the tree."""
+    thread, model = finished(saver, do, "a river", "a lamp", "a river, a lamp", "winter: river, lamp")
+    before = do(thread, "history")
+
+    branch = do(thread, "fork", at=0, feedback="Make it about winter.")
+    assert len(model.calls) == 3
+    output = do(branch, "resume")
+
+    assert (output["answer"], output["rounds"], output["stop_reason"]) == ("winter: river, lamp", 1, "accepted")
+    assert "Make it about winter." in model.calls[3][0].text
+    assert [event["kind"] for event in output["events"]] == [
+        "task", "draft", "human", "verdict", "revision", "critique", "verdict",
+    ]  # fmt: skip
+    assert do(thread, "history") == before
+    tree = do(branch, "tree")
+    assert (tree.thread_id, [child.thread_id for child in tree.children]) == ("demo-1", [branch.thread_id])
+    assert (tree.children[0].row.fork_at, tree.children[0].row.stop_reason) == (0, "accepted")
+
+
+def test_forking_an_accepted_draft_clears_its_acceptance(saver: Any, do: Any) -> None:
+    """Feedback on the accepted draft is followed, though a verifier had passed it."""
+    thread, _ = finished(saver, do, "a river, a lamp", "lamp and river in winter")
+    branch = do(thread, "fork", at=0, feedback="Make it about winter.")
+    assert do(branch, "resume")["answer"] == "lamp and river in winter"
+
+
+def test_a_fork_with_a_draft_judges_that_draft(saver: Any, do: Any) -> None:
+    """An edited draft takes the place of the model's, and is judged at no cost."""
+    thread, model = finished(saver, do, "a river", "a lamp", "a river, a lamp")
+    output = do(do(thread, "fork", at=1, draft="My lamp by the river."), "resume")
+    assert (output["answer"], output["rounds"], output["stop_reason"]) == ("My lamp by the river.", 1, "accepted")
+    assert next(event for event in output["events"] if event["kind"] == "revision")["by"] == "human"
+    assert len(model.calls) == 3
+
+
+def test_a_fork_with_limits_runs_further(saver: Any, do: Any) -> None:
+    """A branch with more rounds goes on where its parent ran out of them."""
+    thread, _ = finished(saver, do, "a river", "a lamp", "a river, a lamp", max_rounds=1)
+    output = do(do(thread, "fork", at=1, limits={"max_rounds": 2}), "resume")
+    assert (output["answer"], output["stop_reason"]) == ("a river, a lamp", "accepted")
+
+
+def test_a_fork_on_another_model_is_a_thread_on_its_graph(saver: Any, do: Any) -> None:
+    """A stronger model takes over from a draft of the weaker one."""
+    thread, weak = finished(saver, do, "a river", "a lamp", max_rounds=1)
+    graph, strong = graph_of(["river and lamp"], saver)
+    branch = do(Thread(graph, thread.thread_id), "fork", at=0)
+    assert do(branch, "resume")["answer"] == "river and lamp"
+    assert (len(weak.calls), len(strong.calls)) == (2, 1)
+
+
+def test_every_checkpoint_can_be_forked(saver: Any, do: Any) -> None:
+    """From whichever step a branch starts, it ends as the run does from there."""
+    thread, _ = finished(saver, do, "a river", "a river, a lamp")
+    for step in do(thread, "history"):
+        graph, _ = graph_of(["a river", "a river, a lamp"], saver)
+        forked = Thread(graph, thread.thread_id)
+        if step.next in {("__start__",), ("prepare",)}:
+            with pytest.raises(ValueError, match="has not begun at this checkpoint"):
+                do(forked, "fork", at=step.checkpoint_id)
+            continue
+        branch = do(forked, "fork", at=step.checkpoint_id)
+        assert graph.get_state(branch.config).next == (step.next or ("check",))
+        calls = 1 if "refine" in step.next else 0
+        assert do(branch, "resume")["answer"] in ("a river", "a river, a lamp")
+        assert do(branch, "replay").matches
+        if calls:
+            assert do(branch, "history")[-1].stop_reason == "no_progress"
+
+
+def test_a_fork_of_a_fork_is_in_the_same_tree(saver: Any, do: Any) -> None:
+    """The tree shows branches of branches, from whichever of them it is asked for."""
+    thread, _ = finished(saver, do, "a river, a lamp", "lamp river 2", "lamp river 3")
+    first = do(thread, "fork", at=0, feedback="again", thread_id="first")
+    do(first, "resume")
+    second = do(first, "fork", at=1, feedback="and again", thread_id="second")
+    do(second, "resume")
+    for asked in (thread, first, second):
+        tree = do(asked, "tree")
+        assert (tree.thread_id, tree.children[0].thread_id, tree.children[0].children[0].thread_id) == (
+            "demo-1", "first", "second",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"at": 7}, r"no draft of round 7; this run has drafts of rounds \[0, 1\]"),
+        ({"at": 0, "feedback": "  "}, "feedback is blank"),
+        ({"at": 0, "draft": ""}, "draft is blank"),
+        ({"at": 0, "limits": {"max_rounds": -1}}, "max_rounds=-1"),
+        ({"at": 0, "thread_id": "demo-1"}, "'demo-1' exists already"),
+    ],
+)
+def test_a_fork_that_makes_no_sense_is_refused_and_writes_nothing(
+    saver: Any, do: Any, changes: dict[str, Any], message: str
+) -> None:
+    """The message says what is there; no thread is left behind."""
+    thread, _ = finished(saver, do, "a river", "a river, a lamp")
+    with pytest.raises(ValueError, match=message):
+        do(thread, "fork", **changes)
+    assert [row.thread_id for row in saver.runs.list()] == ["demo-1"]
+
+
+def test_unknown_threads_and_checkpoints_are_named(saver: Any, do: Any) -> None:
+    """Asking for what is not there says so."""
+    thread, _ = finished(saver, do, "a river, a lamp")
+    for method in ("resume", "history", "replay", "tree", "rerun"):
+        with pytest.raises(UnknownThreadError, match="no thread 'nobody'"):
+            do(Thread(thread.graph, "nobody"), method)
+    with pytest.raises(UnknownThreadError, match="no checkpoint 'nothing'"):
+        do(thread, "fork", at="nothing")
+    with pytest.raises(ValueError, match="no checkpointer"):
+        Thread(build_refine_graph(ScriptedModel([])), "1")
+
+
+def test_resume_of_a_finished_run_gives_its_output_and_pays_nothing(saver: Any, do: Any) -> None:
+    """Resuming what is done changes nothing."""
+    thread, model = finished(saver, do, "a river", "a river, a lamp")
+    output = do(thread, "resume")
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == ("a river, a lamp", "accepted", 2)
+    assert len(output["events"]) == 7
+
+
+def test_resume_with_new_limits_gives_a_stopped_run_room(saver: Any, do: Any) -> None:
+    """More rounds let a run go on; an accepted run stays accepted whatever the limits."""
+    thread, model = finished(saver, do, "a river", "a lamp", "a river, a lamp", max_rounds=1)
+    output = do(thread, "resume", {"max_rounds": 5})
+    assert (output["answer"], output["rounds"], output["stop_reason"]) == ("a river, a lamp", 2, "accepted")
+    output = do(thread, "resume", {"max_rounds": 9})
+    assert (output["stop_reason"], len(model.calls)) == ("accepted", 3)
+    with pytest.raises(ValueError, match="patience=0"):
+        do(thread, "resume", {"patience": 0})
+
+
+def test_replay_recomputes_the_output_without_a_call(saver: Any, do: Any) -> None:
+    """The record alone gives answer, stop reason, rounds and usage, and they agree with the run."""
+    thread, model = finished(saver, do, "a river", "a lamp", "a river, a lamp")
+    replay = do(thread, "replay")
+    assert (replay.matches, replay.differences) == (True, ())
+    assert (replay.output["answer"], replay.output["stop_reason"]) == ("a river, a lamp", "accepted")
+    assert (replay.output["rounds"], replay.output["usage"]["calls"], len(model.calls)) == (2, 3, 3)
+
+
+def test_rerun_runs_the_task_again_in_a_thread_of_its_own(saver: Any, do: Any) -> None:
+    """The same task and limits once more, at the cost of tokens, and both results are kept."""
+    thread, model = finished(saver, do, "a river, a lamp", "a lamp on a river")
+    again = do(thread, "rerun", thread_id="again")
+    assert do(again, "resume")["answer"] == "a lamp on a river"
+    assert do(thread, "resume")["answer"] == "a river, a lamp"
+    assert len(model.calls) == 2
+
+
+def test_history_shows_who_ran_and_what_it_added(saver: Any, do: Any) -> None:
+    """Each step names its node and the events it wrote."""
+    thread, _ = finished(saver, do, "a river", "a river, a lamp")
+    steps = [(step.node, [event["kind"] for event in step.events]) for step in do(thread, "history")]
+    assert steps == [
+        ("input", []), ("start", []), ("prepare", ["task"]), ("generate", ["draft"]), ("feedback", ["critique"]),
+        ("check", ["verdict"]), ("refine", ["revision"]), ("feedback", ["critique"]), ("check", ["verdict"]),
+    ]  # fmt: skip
+
+
+def test_diff_shows_words_that_changed(saver: Any, do: Any) -> None:
+    """Two drafts of a run, or the answers of two runs, word by word."""
+    thread, _ = finished(saver, do, "a river", "a river, a lamp", "the lamp, the river")
+    assert str(thread.diff()) == "a river{+, a lamp+}"
+    branch = do(thread, "fork", at=0, feedback="definite articles")
+    do(branch, "resume")
+    assert [change.kind for change in thread.diff(branch).changes].count("added") >= 1
+    with pytest.raises(ValueError, match="no draft of round 5"):
+        thread.diff(before=5)
+
+
+def test_history_works_on_any_graph() -> None:
+    """A graph that keeps no record still shows its steps."""
+    other = StateGraph(MessagesState)
+    other.add_node("talk", lambda state: {"messages": []})
+    other.add_edge(START, "talk")
+    graph = other.compile(checkpointer=InMemorySaver())
+    thread = Thread(graph, "1")
+    graph.invoke({"messages": []}, thread.config)
+    assert [step.node for step in thread.history()] == ["input", "start", "talk"]
+    assert thread.tree().thread_id == "1"
+    with pytest.raises(ValueError, match="no record of a refinement run"):
+        thread.replay()
+
+
+def test_trees_work_without_an_index() -> None:
+    """A stock saver keeps no index of runs; the tree is read from its checkpoints."""
+    graph, _ = graph_of(["a river, a lamp"], InMemorySaver())
+    thread = Thread(graph, "1")
+    graph.invoke({"task": TASK}, thread.config)
+    branch = thread.fork(at=0, feedback="again")
+    assert [child.thread_id for child in branch.tree().children] == [branch.thread_id]
+    assert [child.thread_id for child in asyncio.run(branch.atree()).children] == [branch.thread_id]
