@@ -307,8 +307,9 @@ def _next_step(snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> For
         return ForkPoint(changed, fork_at_checkpoint(values, snapshot.next).as_node)
     if values.get("stop_reason") == "failed":
         return ForkPoint({"stop_reason": None, "answer": "", **changed}, _before_failure(values))
-    # `check` decides anew with the new limits: an accepted draft stays accepted, and pays nothing.
-    return ForkPoint({"stop_reason": None, "answer": "", **changed}, "feedback") if changed else None
+    if not changed or values.get("stop_reason") == "accepted":
+        return None
+    return ForkPoint({"stop_reason": None, "answer": "", **changed}, "feedback")  # `check` decides anew
 
 
 def _before_failure(values: Mapping[str, Any]) -> str:
