@@ -120,5 +120,7 @@ def _event(critique: Critique, critic: NamedCritic, number: int, usage: Any) -> 
         "oracle": critique.oracle or critic.oracle,
         "stop": critique.stop and critic.human,
     }
+    if critique.evidence:
+        event["evidence"] = dict(critique.evidence)
     signature = {"critic": critic.name} if event["by"] != critic.name else {}
     return event | signature | {name: True for name, value in flags.items() if value}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from .events import Event
     from .usage import Usage
@@ -27,6 +27,7 @@ class Critique:
         usage: What asking cost. Left `None`, the calls of LangChain models are counted as they happen.
         oracle: The critic knows the gold answer. Every result it touches says so.
         stop: A person asks to end the run here.
+        evidence: What the opinion rests on, as plain data: a program and its result, say. Kept with the event.
 
     Raises:
         ValueError: `accepted` is not a bool or `None`, or `score` is not in 0–1.
@@ -39,6 +40,7 @@ class Critique:
     usage: Usage | None = None
     oracle: bool = False
     stop: bool = False
+    evidence: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.accepted is not None and not isinstance(self.accepted, bool):

@@ -48,6 +48,8 @@ class Event(TypedDict):
     """critique: made by a program that checks, not by an opinion."""
     oracle: NotRequired[bool]
     """critique, verdict: made with the gold answer in hand."""
+    evidence: NotRequired[dict[str, Any]]
+    """critique: what it rests on."""
     stop: NotRequired[bool]
     """human: the person ended the run."""
     base: NotRequired[int]

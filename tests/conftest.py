@@ -1,14 +1,16 @@
-"""Real databases for the tests: a throwaway PostgreSQL, a fresh database or file for each test."""
+"""What the tests share: a throwaway PostgreSQL, a server that speaks OpenAI's protocol, and nobody's keys."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,8 +19,9 @@ import pytest
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+SERVER_FILE = Path(__file__).with_name("openai_server.py")
 BACKENDS = ("memory", "sqlite", "postgres")
 
 
@@ -140,3 +143,28 @@ def _group_of(user: str) -> int:
     import pwd
 
     return pwd.getpwnam(user).pw_gid
+
+
+def _server_class() -> Any:
+    # The tests are no package, so that none of their modules can be imported under two names.
+    if "redraft_tests_openai_server" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("redraft_tests_openai_server", SERVER_FILE)
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    return sys.modules["redraft_tests_openai_server"].OpenAIServer
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Any]]:
+    """Start an OpenAI-compatible server with the given replies; it ends with the test."""
+    with ExitStack() as stack:
+        yield lambda replies, **options: stack.enter_context(_server_class()(replies, **options))
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_PROXY", "REDRAFT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
 import subprocess
@@ -19,15 +18,6 @@ from redraft.state import Thread, open_checkpointer
 HERE = Path(__file__).parent
 CALLS = 4
 """generate, feedback, refine, feedback"""
-
-
-def load_server() -> Any:
-    spec = importlib.util.spec_from_file_location("openai_server", HERE.parent / "openai_server.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.OpenAIServer
 
 
 class Judge:
@@ -67,40 +57,42 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: Path) -> None:
+def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: Path, serve: Any) -> None:
     """After SIGKILL inside a node, or between its writes and the next checkpoint, resume ends the run; the model
     server's log shows that no finished call was made again."""
-    check_resume(str(tmp_path / "runs.sqlite"), moment)
+    check_resume(serve, str(tmp_path / "runs.sqlite"), moment)
 
 
 @pytest.mark.parametrize("moment", ["node:check", "put:4", "call:3"])
-def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str) -> None:
+def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str, serve: Any) -> None:
     """The same on PostgreSQL."""
-    check_resume(postgres_url, moment)
+    check_resume(serve, postgres_url, moment)
 
 
 @pytest.mark.parametrize("moment", ["put:4", "call:3"])
-def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path) -> None:
+def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path, serve: Any) -> None:
     """The same with `ainvoke` and `aresume`."""
-    check_resume(str(tmp_path / "runs.sqlite"), moment, "async")
+    check_resume(serve, str(tmp_path / "runs.sqlite"), moment, "async")
 
 
 @pytest.mark.parametrize("moment", ["put:4", "put:9", "node:refine"])
-def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path) -> None:
+def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path, serve: Any) -> None:
     """New limits on a run killed in mid-step lose nothing that was saved."""
-    check_resume(str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
+    check_resume(serve, str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
 
 
-def check_resume(database: str, moment: str, *asynchronous: str, limits: dict[str, Any] | None = None) -> None:
+def check_resume(
+    serve: Any, database: str, moment: str, *asynchronous: str, limits: dict[str, Any] | None = None
+) -> None:
     judge = Judge()
     if moment.startswith("call:"):
         judge.kill_at_call = int(moment.partition(":")[2])
-    with load_server()(judge) as server:
-        run_until_killed(database, judge, server, moment, *asynchronous)
-        with open_checkpointer(database) as saver:
-            thread = Thread(build_refine_graph(chat_model(server.spec), checkpointer=saver), "killed")
-            output: Any = asyncio.run(thread.aresume(limits)) if asynchronous else thread.resume(limits)
-            assert thread.replay().matches
+    server = serve(judge)
+    run_until_killed(database, judge, server, moment, *asynchronous)
+    with open_checkpointer(database) as saver:
+        thread = Thread(build_refine_graph(chat_model(server.spec), checkpointer=saver), "killed")
+        output: Any = asyncio.run(thread.aresume(limits)) if asynchronous else thread.resume(limits)
+        assert thread.replay().matches
 
     assert (output["answer"], output["stop_reason"], output["rounds"]) == ("a river, a lamp", "accepted", 1)
     assert output["usage"]["calls"] == CALLS

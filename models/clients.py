@@ -1,0 +1,119 @@
+"""The HTTP clients that every OpenAI-style model of this process shares.
+
+One sync client, and one async client on the aiohttp transport. An aiohttp session belongs to the event loop in which
+it was opened, and using it in another raises "Event loop is closed"; so the shared async client keeps one session a
+loop and closes it when that loop shuts down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import httpx2
+
+__all__ = ["Route", "async_client", "sync_client"]
+
+Route = Literal["default", "direct"]
+"""`default` honours HTTP_PROXY and its kin; `direct` never does (a proxy can't reach our own loopback server)."""
+
+_CLOSE_TIMEOUT_S = 1.0
+
+
+@cache
+def sync_client(route: Route = "default") -> httpx2.Client:
+    """The process's one blocking HTTP client, safe to use from any thread; closed at exit."""
+    import openai
+
+    class SharedClient(openai.DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
+        """A client that no single user of it can close."""
+
+        def close(self) -> None:
+            # The OpenAI SDK closes the client it was given when it is closed itself; this one is everybody's.
+            return
+
+        def close_at_exit(self) -> None:
+            super().close()
+
+    client = SharedClient(trust_env=route == "default")
+    atexit.register(client.close_at_exit)
+    return client
+
+
+@cache
+def async_client(route: Route = "default") -> httpx2.AsyncClient:
+    """The process's one async HTTP client (aiohttp underneath), safe to use from any number of event loops."""
+    return _per_loop_client(trust_env=route == "default")
+
+
+def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
+    import openai
+
+    class PerLoopClient(openai.DefaultAioHttpClient):  # type: ignore[misc, valid-type, unused-ignore]
+        """Builds requests itself and sends each through the client of the running loop."""
+
+        def __init__(self) -> None:
+            super().__init__(trust_env=trust_env)
+            self._by_loop: dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, AsyncGenerator[None]]] = {}
+            self._lock = threading.Lock()
+            atexit.register(self._close_leftovers)
+
+        async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+            return await (await self._of_this_loop()).send(request, **kwargs)
+
+        async def aclose(self) -> None:
+            # As above.
+            return
+
+        async def _of_this_loop(self) -> httpx2.AsyncClient:
+            loop = asyncio.get_running_loop()
+            with self._lock:
+                if loop in self._by_loop:
+                    return self._by_loop[loop][0]
+                for dead in [other for other in self._by_loop if other.is_closed()]:
+                    _drop(self._by_loop.pop(dead)[0])
+                client = openai.DefaultAioHttpClient(trust_env=trust_env)
+                closer = self._close_with_loop(loop, client)
+                self._by_loop[loop] = (client, closer)
+            # A started generator is closed by `loop.shutdown_asyncgens()`, which asyncio.run, pytest and uvicorn all
+            # call while the loop still works: the only hook on "this loop is about to end" that asyncio offers.
+            await anext(closer)
+            return client
+
+        async def _close_with_loop(
+            self, loop: asyncio.AbstractEventLoop, client: httpx2.AsyncClient
+        ) -> AsyncGenerator[None]:
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._by_loop.pop(loop, None)
+                await client.aclose()
+
+        def _close_leftovers(self) -> None:
+            for loop, (client, _) in list(self._by_loop.items()):
+                with contextlib.suppress(Exception):
+                    if loop.is_closed():
+                        _drop(client)
+                    elif loop.is_running():
+                        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(_CLOSE_TIMEOUT_S)
+                    else:
+                        loop.run_until_complete(client.aclose())
+            self._by_loop.clear()
+
+    return PerLoopClient()
+
+
+def _drop(client: httpx2.AsyncClient) -> None:
+    """Marks a client closed whose loop ended without `shutdown_asyncgens`; its sockets die with it."""
+    closing = client.aclose()
+    with contextlib.suppress(Exception):
+        closing.send(None)
+    closing.close()

@@ -1,0 +1,138 @@
+"""A GGUF model served inside this process by llama.cpp, on a loopback port that only this process can use."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import os
+import secrets
+import socket
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EmbeddedServer", "require_llama", "serve_gguf"]
+
+
+@dataclass(frozen=True)
+class EmbeddedServer:
+    """Where a served model answers, and the key it asks for (kept out of `repr`)."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+    model_name: str
+
+
+_lock = threading.Lock()
+_servers: dict[tuple[Path, int, int], tuple[EmbeddedServer, Any]] = {}
+
+
+def serve_gguf(
+    path: str | os.PathLike[str], *, n_ctx: int = 4096, n_parallel: int = 1, model_name: str | None = None
+) -> EmbeddedServer:
+    """The server of one GGUF file, started at its first use and shared by the whole process until it ends.
+
+    It listens on a free port of 127.0.0.1, wants a random key, lets no web page read its answers, prints nothing and
+    leaves one core to the caller.
+
+    Args:
+        path: The GGUF file.
+        n_ctx: Tokens of context for each conversation, prompt and reply together.
+        n_parallel: How many calls are answered at once; more wait in line. Each takes memory for its own context.
+        model_name: The name it answers to; the file's name in lower case when not given.
+
+    Raises:
+        ValueError: There is no such file, or it is no GGUF model that llama.cpp can load.
+        ImportError: `xllamacpp` is not installed.
+    """
+    file = Path(path).expanduser().resolve()
+    _check_gguf(file, shown=str(path))
+    require_llama()
+    with _lock:
+        key = (file, n_ctx, n_parallel)
+        if key not in _servers:
+            _servers[key] = _start(file, n_ctx=n_ctx, n_parallel=n_parallel, name=model_name or file.stem.lower())
+        return _servers[key][0]
+
+
+def _check_gguf(file: Path, *, shown: str) -> None:
+    if not file.is_file():
+        raise ValueError(f"no GGUF file at {shown!r}")
+    with file.open("rb") as start:
+        if start.read(4) != b"GGUF":
+            raise ValueError(f"{shown!r} is not a GGUF file: it does not begin with the bytes b'GGUF'")
+
+
+def require_llama() -> None:
+    """Nothing, where llama.cpp can be used.
+
+    Raises:
+        ImportError: `xllamacpp` is not installed.
+    """
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise ImportError('a model inside the process needs xllamacpp: pip install "redraft[local]"', name="xllamacpp")
+
+
+def _start(file: Path, *, n_ctx: int, n_parallel: int, name: str) -> tuple[EmbeddedServer, Any]:
+    import xllamacpp
+
+    api_key = secrets.token_urlsafe(32)
+    params = xllamacpp.CommonParams()
+    params.model.path = str(file)
+    params.model_alias = {name}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [api_key]
+    # By default any web page's origin is echoed back as allowed. An empty one equals no origin at all.
+    params.cors_origins, params.cors_origins_explicit, params.cors_credentials = "", True, False
+    params.cors_methods = params.cors_headers = ""
+    params.ui = params.endpoint_slots = params.endpoint_props = params.endpoint_metrics = False
+    params.verbosity = 0
+    params.n_ctx = n_ctx * n_parallel  # llama.cpp divides what it is given among its slots
+    params.n_parallel = n_parallel
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _threads()
+    params.cache_ram_mib = 64
+    # How often it looks whether a caller has gone, in seconds; the default of 30 is how long an exit could hang.
+    params.sse_ping_interval = 1
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise ValueError(
+            f"llama.cpp can't load {str(file)!r}: the file is damaged or cut short, or its architecture is not known"
+        ) from error
+    if not _servers:
+        atexit.register(_stop_all)
+    return EmbeddedServer(base_url=f"{server.listening_address}/v1", api_key=api_key, model_name=name), server
+
+
+def _threads() -> int:
+    # With every core taken, generation on a busy two-core machine fell from 76 to 0.5 tokens a second.
+    count = getattr(os, "process_cpu_count", None)
+    if count is not None:
+        cores = count()
+    else:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (cores or 1) - 1)
+
+
+def _stop_all() -> None:
+    """Stops the servers while Python still works: one destroyed later, in mid-answer, is a segmentation fault."""
+    with _lock:
+        ports = {int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()}
+        _hang_up(ports)
+        _servers.clear()
+
+
+def _hang_up(ports: set[int]) -> None:
+    """Ends this process's connections to its own servers; an answer still being waited for would block their end."""
+    try:
+        descriptors = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        return
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
+            peer = end.getpeername()
+            if isinstance(peer, tuple) and peer[0] == "127.0.0.1" and peer[1] in ports:
+                end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,174 @@
+"""From a model's name to the model: `chat_model("openai:gpt-5-mini")`, `"local"`, `"gguf:model.gguf"` …"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from .providers import provider_model
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from .clients import Route
+
+__all__ = ["ACCEPTED", "chat_model", "redact"]
+
+ACCEPTED = (
+    '"openai:NAME" or another "PROVIDER:NAME", "http://HOST:PORT/v1#NAME" (any OpenAI-compatible server), '
+    '"gguf:PATH", "local", "scripted:FILE", "replay:DB" or "replay:DB#NAME", or a LangChain chat model'
+)
+
+_LOCAL_MAX_OUTPUT_TOKENS = 512
+_OPTIONS = ("temperature", "max_output_tokens", "seed")
+
+
+def chat_model(
+    spec: str | BaseChatModel,
+    *,
+    temperature: float | None = None,
+    max_output_tokens: int | None = None,
+    seed: int | None = None,
+    max_retries: int = 4,
+    timeout_s: float = 600.0,
+    record: str | os.PathLike[str] | None = None,
+) -> BaseChatModel:
+    """A chat model from its name; a model that is one already is given back as it is.
+
+    Retries happen in one place, the provider's own SDK (OpenAI's honours `Retry-After` and repeats no refused request).
+    All models that speak OpenAI's protocol share one HTTP client for sync and one for async calls.
+
+    Args:
+        spec: `openai:NAME` (key in OPENAI_API_KEY) or another `PROVIDER:NAME` whose LangChain package is installed;
+            `http://HOST:PORT/v1#NAME` or `https://…#NAME` for any OpenAI-compatible server (key in REDRAFT_API_KEY,
+            if it wants one; no other key is ever sent there); `gguf:PATH` for a model file run inside this process;
+            `local` for the small embedded one; `scripted:FILE` for replies from a file, in order; `replay:DB` for
+            recorded ones, `replay:DB#NAME` for those of one of several recorded models.
+        temperature: Sampling temperature, 0 up; the provider's default when not given.
+        max_output_tokens: The most tokens in one reply; the provider's default when not given, 512 for `local`.
+        seed: Seed for sampling, where the provider takes one.
+        max_retries: How often a call that failed for a passing reason is sent again.
+        timeout_s: Seconds to wait for a reply.
+        record: Keep every reply in this SQLite file, for `replay:`.
+
+    Raises:
+        ValueError: The spec or an option is wrong, a key is missing, or a named file is no such model.
+        ImportError: The package that the spec needs is not installed; the message says which.
+        RuntimeError: The weights of `local` can't be fetched.
+    """
+    options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
+    _check_options(options, max_retries=max_retries, timeout_s=timeout_s)
+    if isinstance(spec, str):
+        model = _build(spec, options, {"max_retries": max_retries, "timeout_s": timeout_s})
+    else:
+        model = _given(spec, options)
+    if record is None:
+        return model
+    from .recorded import RecordingModel
+
+    return RecordingModel(model, record)
+
+
+def redact(spec: object) -> str:
+    """The spec as it may be shown or stored: without a user name, password, query or anything like a key in it."""
+    if not isinstance(spec, str):
+        return type(spec).__name__
+    clean = re.sub(r"(?<=//)[^/#\s]*@", "***@", spec)
+    clean = re.sub(r"\?[^#]*", "?***", clean) if "://" in clean else clean
+    return re.sub(r"\b(sk|pk|key|gsk|xai|hf|lsv2)[-_][\w-]{8,}", r"\1-***", clean)
+
+
+def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+    kind, colon, rest = spec.partition(":")
+    if spec == "local":
+        return _local(options, limits)
+    if not colon or not rest.strip() or kind != kind.strip():
+        raise ValueError(f"model {redact(spec)!r} is not known; accepted are {ACCEPTED}")
+    if kind in ("http", "https"):
+        return _remote(spec, options, limits)
+    if kind == "gguf":
+        from .embedded import serve_gguf
+        from .openai_style import served_model
+
+        server = serve_gguf(rest)
+        return served_model(server.model_name, server.base_url, server.api_key, route="direct", **options, **limits)
+    if kind == "scripted":
+        from .scripted import ScriptedModel
+
+        return ScriptedModel.from_file(rest)
+    if kind == "replay":
+        from .replayed import ReplayModel
+
+        path, _, name = rest.partition("#")
+        return ReplayModel(path, model=name or None, settings=options)
+    return provider_model(kind, rest, accepted=ACCEPTED, **options, **limits)
+
+
+def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+    from .embedded import require_llama, serve_gguf
+    from .openai_style import served_model
+    from .weights import smollm2_path
+
+    require_llama()  # before 93 MB are fetched
+    server = serve_gguf(smollm2_path(), n_parallel=2, model_name="smollm2-135m-instruct")
+    if options["max_output_tokens"] is None:
+        # A model this small sometimes never stops by itself.
+        options = options | {"max_output_tokens": _LOCAL_MAX_OUTPUT_TOKENS}
+    return served_model(server.model_name, server.base_url, server.api_key, route="direct", **options, **limits)
+
+
+def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+    from .openai_style import served_model
+
+    shown = redact(spec)
+    try:
+        url = urlsplit(spec)
+        host, _ = url.hostname, url.port
+    except ValueError as error:
+        raise ValueError(f"model {shown!r} has a wrong address: {error}") from None
+    if url.username is not None or url.password is not None or url.query:
+        raise ValueError(
+            f"model {shown!r} carries a user, key or query in its address; put the key in REDRAFT_API_KEY instead"
+        )
+    if not host:
+        raise ValueError(f"model {shown!r} names no host; write http://HOST:PORT/v1#NAME")
+    if not url.fragment:
+        raise ValueError(f"model {shown!r} names no model; write {shown.rstrip('#') + '#NAME'!r}")
+    base_url = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
+    key = os.environ.get("REDRAFT_API_KEY") or "none"
+    route: Route = "direct" if host in ("127.0.0.1", "localhost", "::1") else "default"
+    return served_model(url.fragment, base_url, key, route=route, **options, **limits)
+
+
+def _given(spec: Any, options: dict[str, Any]) -> BaseChatModel:
+    from langchain_core.language_models import BaseChatModel
+
+    if not isinstance(spec, BaseChatModel):
+        raise ValueError(f"model {spec!r:.120} is neither a name nor a LangChain chat model; accepted are {ACCEPTED}")  # noqa: TRY004
+    if given := [name for name in _OPTIONS if options[name] is not None]:
+        raise ValueError(f"{given[0]} can't be set on a {type(spec).__name__} that is built already; set it there")
+    return spec
+
+
+def _check_options(options: dict[str, Any], *, max_retries: int, timeout_s: float) -> None:
+    temperature, limit, seed = (options[name] for name in _OPTIONS)
+    if temperature is not None and not (_is_number(temperature) and 0 <= temperature < float("inf")):
+        raise ValueError(f"temperature must be a number from 0 up, not {temperature!r}")
+    if limit is not None and not (_is_int(limit) and limit >= 1):
+        raise ValueError(f"max_output_tokens must be a whole number from 1 up, not {limit!r}")
+    if seed is not None and not _is_int(seed):
+        raise ValueError(f"seed must be a whole number, not {seed!r}")
+    if not (_is_int(max_retries) and max_retries >= 0):
+        raise ValueError(f"max_retries must be a whole number from 0 up, not {max_retries!r}")
+    if not (_is_number(timeout_s) and 0 < timeout_s < float("inf")):
+        raise ValueError(f"timeout_s must be a number of seconds above 0, not {timeout_s!r}")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

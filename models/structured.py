@@ -1,0 +1,59 @@
+"""Reading a structured answer out of a reply, whichever way its provider put it there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.language_models import BaseChatModel, LanguageModelInput
+    from langchain_core.messages import AIMessage
+    from langchain_core.runnables import Runnable
+
+__all__ = ["parse_structured", "schema_json", "structured_chain"]
+
+
+def schema_json(schema: dict[str, Any] | type) -> dict[str, Any]:
+    """A schema (pydantic class, TypedDict or JSON schema) as one plain dict that does not depend on the provider."""
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    return convert_to_openai_tool(schema)
+
+
+def parse_structured(message: AIMessage, schema: dict[str, Any] | type) -> Any:
+    """The answer in a reply: what the provider parsed, else its tool call's arguments, else its text as JSON.
+
+    Raises:
+        ValueError: The model refused, or there is no answer of this schema in the reply.
+    """
+    refusal = message.additional_kwargs.get("refusal")
+    if refusal:
+        raise ValueError(f"the model refused: {refusal}")
+    found = message.additional_kwargs.get("parsed")
+    if found is None and message.tool_calls:
+        found = message.tool_calls[0]["args"]
+    if found is None:
+        try:
+            found = json.loads(message.text)
+        except ValueError as error:
+            raise ValueError(f"the reply is not JSON: {message.text[:200]!r}") from error
+    validate = getattr(schema, "model_validate", None)
+    return found if validate is None else validate(found)
+
+
+def structured_chain(
+    model: BaseChatModel, parse: Callable[[AIMessage], Any], *, include_raw: bool, **bound: Any
+) -> Runnable[LanguageModelInput, Any]:
+    """The model followed by `parse`; with `include_raw` a failed parse is returned in `parsing_error`, not raised."""
+    from langchain_core.runnables import RunnableLambda
+
+    def with_raw(message: AIMessage) -> dict[str, Any]:
+        try:
+            return {"raw": message, "parsed": parse(message), "parsing_error": None}
+        except ValueError as error:
+            return {"raw": message, "parsed": None, "parsing_error": error}
+
+    asked = model.bind(**bound) if bound else model
+    return asked | RunnableLambda(with_raw if include_raw else parse)

@@ -1,0 +1,106 @@
+"""The SQLite file that recorded model calls are kept in: plain JSON, one row a call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+__all__ = ["Call", "Tape", "request_key"]
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS model_calls (
+    request TEXT NOT NULL, occurrence INTEGER NOT NULL, model TEXT NOT NULL, settings TEXT NOT NULL,
+    provider TEXT, structured INTEGER NOT NULL, reply TEXT NOT NULL,
+    PRIMARY KEY (request, occurrence, model, settings)
+)
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One recorded call: which request, the how-many-th time, of which model, and its reply as plain JSON data."""
+
+    request: str
+    occurrence: int
+    model: str
+    settings: dict[str, Any]
+    provider: str | None
+    structured: bool
+    reply: dict[str, Any]
+
+
+def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options: Mapping[str, Any]) -> str:
+    """The SHA-256 of what was asked: the messages without their ids and metadata, the stop words, the options."""
+    asked = {"messages": [_plain(message) for message in messages], "stop": stop, "options": dict(options)}
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=_describe)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Tape:
+    """The calls in one file; each method opens and closes it, so a tape needs no closing and serves any thread."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Name the file; it is made when the first call is written."""
+        self.path = Path(path).expanduser()
+
+    def write(self, call: Call) -> None:
+        """Store a call; one with the same request, occurrence, model and settings is replaced."""
+        row = (
+            call.request,
+            call.occurrence,
+            call.model,
+            json.dumps(call.settings, sort_keys=True),
+            call.provider,
+            int(call.structured),
+            json.dumps(call.reply, ensure_ascii=False, default=_describe),
+        )
+        with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
+            db.execute(_TABLE)
+            db.execute("INSERT OR REPLACE INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def find(self, request: str, occurrence: int) -> list[Call]:
+        """The recorded calls of one request, one for each model and settings that was asked it."""
+        return self._read("WHERE request = ? AND occurrence = ?", request, occurrence)
+
+    def calls(self) -> list[Call]:
+        """Every recorded call, in the order of their first recording.
+
+        Raises:
+            ValueError: The file is no record of model calls.
+        """
+        return self._read("ORDER BY rowid")
+
+    def _read(self, where: str, *values: object) -> list[Call]:
+        query = "SELECT request, occurrence, model, settings, provider, structured, reply FROM model_calls "
+        try:
+            # Opened for reading only, so that a mistyped name does not leave an empty file behind.
+            with closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+                rows = db.execute(query + where, values).fetchall()
+        except sqlite3.Error as error:
+            raise ValueError(f"{str(self.path)!r} holds no recorded model calls: {error}") from error
+        return [Call(r, n, m, json.loads(s), p, bool(st), json.loads(reply)) for r, n, m, s, p, st, reply in rows]
+
+
+def _plain(message: BaseMessage) -> dict[str, Any]:
+    kept = {"type": message.type, "content": message.content, "name": message.name}
+    return kept | {name: found for name in ("tool_calls", "tool_call_id") if (found := getattr(message, name, None))}
+
+
+def _describe(value: object) -> object:
+    """Plain data for what JSON can't hold: a schema class by its schema, a parsed object by its fields."""
+    if isinstance(value, type):
+        describe = getattr(value, "model_json_schema", None)
+        return describe() if describe else value.__qualname__
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if dump else repr(value)

@@ -1,0 +1,103 @@
+"""Costs are right where a price is known, and unknown otherwise."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from redraft.models import Price, PriceTable, RecordingModel, chat_model, provider_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MILLION = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
+
+
+def test_a_known_provider_is_priced_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paid model's cost comes from the bundled list, without opening a connection."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("went to the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    cost = PriceTable().cost_usd("gpt-5-mini", provider="openai", **MILLION)
+    assert cost == pytest.approx(0.25 + 2.0)
+
+
+def test_cached_input_is_cheaper() -> None:
+    """Tokens read from the provider's cache cost what the provider asks for them."""
+    table = PriceTable()
+    full = table.cost_usd("gpt-5-mini", provider="openai", input_tokens=1000, output_tokens=0)
+    cached = table.cost_usd("gpt-5-mini", provider="openai", input_tokens=1000, output_tokens=0, cache_read_tokens=900)
+    assert full is not None
+    assert cached is not None
+    assert cached < full / 2
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("smollm2-135m-instruct", None),
+        ("smollm2-135m-instruct", "openai"),
+        ("gpt-5-mini", None),
+        ("gpt-oss-20b", None),
+        ("mistral-7b", None),
+        ("gpt-5-mini", "nobody"),
+        ("gpt-99", "openai"),
+        ("gpt-5-mini", "http://127.0.0.1:8080/v1"),
+        ("scripted", None),
+    ],
+)
+def test_an_unknown_price_is_none(model: str, provider: str | None) -> None:
+    """A model that nobody has a price for, or that no known provider serves, costs None and never 0."""
+    assert PriceTable().cost_usd(model, provider=provider, **MILLION) is None
+
+
+def test_own_prices_win() -> None:
+    """A user's own entry needs no provider and stands above the bundled list."""
+    table = PriceTable({"gpt-5-mini": Price(input_per_mtok=1, output_per_mtok=10, cache_read_per_mtok=0.5)})
+    assert table.cost_usd("gpt-5-mini", provider="openai", **MILLION) == pytest.approx(11)
+    assert table.cost_usd("gpt-5-mini", cache_read_tokens=1_000_000, **MILLION) == pytest.approx(10.5)
+
+
+def test_own_prices_from_a_file(tmp_path: Path) -> None:
+    """Prices can be kept in a JSON file."""
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"mine": {"input_per_mtok": 0.5, "output_per_mtok": 1.5}}))
+    assert PriceTable.from_file(path).cost_usd("mine", **MILLION) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "can't be read as JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"mine": 3}', "entry 'mine'"),
+        ('{"mine": {"input_per_mtok": 1}}', "output_per_mtok"),
+        ('{"mine": {"input_per_mtok": -1, "output_per_mtok": 1}}', "input_per_mtok"),
+        ('{"mine": {"input_per_mtok": NaN, "output_per_mtok": 1}}', "input_per_mtok"),
+        ('{"mine": {"input_per_mtok": 1, "output_per_mtok": 1, "input": 2}}', "input"),
+    ],
+)
+def test_wrong_prices_are_named(tmp_path: Path, text: str, said: str) -> None:
+    """A wrong entry in a price file is named."""
+    path = tmp_path / "prices.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        PriceTable.from_file(path)
+
+
+def test_who_is_paid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only a call that really goes to a known provider is priced, however a model calls itself."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    paid = chat_model("openai:gpt-5-mini")
+    assert provider_of(paid) == "openai"
+    assert provider_of(RecordingModel(paid, tmp_path / "calls.sqlite")) == "openai"
+    assert provider_of(paid.bind(stop=["x"])) == "openai"
+    assert provider_of(chat_model("http://127.0.0.1:9/v1#gpt-5-mini")) is None
+    assert provider_of(chat_model("https://api.groq.com/openai/v1#llama")) == "groq"
+    assert provider_of(FakeListChatModel(responses=["x"])) is None
+    assert provider_of(lambda: None) is None
