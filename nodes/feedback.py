@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.events import Event, record
-from ..state.folds import latest_draft, rounds
+from ..state.folds import Attempt, latest_draft, rounds
 from ..state.stopping import since_verdict, spent_budget
 from ..state.usage import NO_USAGE
 from .critics import NamedCritic, in_order, read_critiques
@@ -60,7 +60,7 @@ def feedback(
         number = rounds(events)
         unjudged_last = not judge_last and number >= state["limits"]["max_rounds"]
         failed_already = any(event["kind"] == "failure" for event in since_verdict(events))
-        if attempt is None or unjudged_last or failed_already:
+        if attempt is None or unjudged_last or failed_already or _answered_by_a_person(attempt):
             return {}
         asked = {critique.get("critic", critique["by"]) for critique in attempt.critiques}
         decided = attempt.verified
@@ -85,6 +85,11 @@ def feedback(
         return {"events": fresh, "head": head} if fresh else {}
 
     return Step(name, logic)
+
+
+def _answered_by_a_person(attempt: Attempt) -> bool:
+    """Whether a person has judged the draft already, after the other critics or, in a fork, in their place."""
+    return any(critique["kind"] == "human" for critique in attempt.critiques)
 
 
 def _news(critic: NamedCritic, number: int, outcome: Outcome) -> tuple[list[dict[str, Any]], bool]:

@@ -249,3 +249,22 @@ def test_trees_work_without_an_index() -> None:
     branch = thread.fork(at=0, feedback="again")
     assert [child.thread_id for child in branch.tree().children] == [branch.thread_id]
     assert [child.thread_id for child in asyncio.run(branch.atree()).children] == [branch.thread_id]
+
+
+def test_feedback_in_a_fork_stands_in_for_the_critics(saver: Any, do: Any) -> None:
+    """Where the revision after it is no draft, the critics it replaced are not asked after all."""
+    thread, _ = finished(saver, do, "a river, a lamp", "No changes needed.", "lamp and river in winter")
+    output = do(do(thread, "fork", at=0, feedback="Make it about winter."), "resume")
+    assert [
+        event["by"] for event in output["events"] if event["round"] == 0 and event["kind"] in ("critique", "human")
+    ] == ["human"]
+    assert output["answer"] == "lamp and river in winter"
+
+
+def test_a_resumed_thread_can_be_watched(saver: Any) -> None:
+    """What `ready` returns streams the rest of the run."""
+    graph, _ = graph_of(["a river", RuntimeError("down"), "a river, a lamp"], saver)
+    thread = Thread(graph, "demo-1")
+    graph.invoke({"task": TASK}, thread.config)
+    nodes = [name for update in graph.stream(thread.ready(), thread.config, stream_mode="updates") for name in update]
+    assert nodes == ["refine", "feedback", "check"]
