@@ -1,0 +1,132 @@
+"""The shell's way in: `redraft run "Write …"`. Starts without langgraph, which each command imports when it works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from . import commands_run, commands_threads
+from .options import examples
+from .problems import ProblemError, Stopping, debugging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["app", "main"]
+
+# Before langgraph is imported anywhere in this process: a checkpoint is data, and never names a class to be built.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+
+app = typer.Typer(
+    name="redraft",
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "redraft demo",
+        'redraft run "Write a two-line poem about rain." --verify uses_words:rain,roof',
+        "redraft threads",
+        "redraft COMMAND --help    shows more, with examples",
+    ),
+)
+
+
+@app.callback()
+def redraft(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+) -> None:
+    """Draft, get feedback, check and refine, until the work is right or a limit says stop.
+
+    Every step is kept: a run can be resumed, replayed for free, forked at any step, and compared.
+    """
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"redraft {installed('redraft')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command(epilog=examples("redraft demo", "redraft demo --db memory", "redraft demo --model openai:gpt-5-mini"))(
+    commands_run.demo
+)
+app.command(
+    epilog=examples(
+        'redraft run "Write one sentence about autumn." --verify uses_words:leaf,wind',
+        'redraft run "Explain recursion to a child." --model openai:gpt-5-mini --critic self --max-rounds 2',
+        'redraft run "Write a haiku." --model http://localhost:8080/v1#my-model --critic openai:gpt-5-mini',
+        "redraft run - --json --token-budget 5000 < task.txt | jq -r .answer",
+    )
+)(commands_run.run)
+app.command(epilog=examples("redraft resume run-1f0c", "redraft resume run-1f0c --max-rounds 6 --token-budget 20000"))(
+    commands_run.resume
+)
+app.command(epilog=examples("redraft threads", "redraft threads --stopped unfinished", "redraft threads --json"))(
+    commands_threads.threads
+)
+app.command(epilog=examples("redraft history run-1f0c", "redraft history run-1f0c --json"))(commands_threads.history)
+app.command(epilog=examples("redraft show run-1f0c", "redraft show run-1f0c --round 0"))(commands_threads.show)
+app.command(epilog=examples("redraft tree run-1f0c"))(commands_threads.tree)
+app.command(epilog=examples("redraft replay run-1f0c", "redraft replay run-1f0c --json"))(commands_threads.replay)
+app.command(
+    epilog=examples(
+        'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --run',
+        "redraft fork run-1f0c --at 1 --model openai:gpt-5 --as with-gpt-5",
+        "redraft resume with-gpt-5",
+    )
+)(commands_run.fork)
+app.command(
+    epilog=examples(
+        "redraft diff run-1f0c", "redraft diff run-1f0c --before 0 --after 1", "redraft diff run-1f0c with-gpt-5"
+    )
+)(commands_threads.diff)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 130 or 143 interrupted. Never a traceback.
+
+    Args:
+        arguments: What follows `redraft` on the command line; default: what the process was given.
+    """
+    signal.signal(signal.SIGTERM, Stopping.by_sigterm)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that can't show ✓ still shows the rest
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = app(arguments, prog_name="redraft", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has enough. Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return Stopping.exit_code()
+    except ProblemError as problem:
+        return _complain(problem, problem.exit_code)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's own: an unknown option, a number that is none
+            context = getattr(error, "ctx", None)
+            hint = f" (see {context.command_path} --help)" if context else ""
+            return _complain(error, getattr(error, "exit_code", 2), f"{error.format_message()}{hint}")
+        return _complain(error, 1, f"{type(error).__name__}: {error} (REDRAFT_DEBUG=1 shows where)")
+    return code if isinstance(code, int) else 0
+
+
+def _complain(error: Exception, code: int, message: str | None = None) -> int:
+    if debugging():
+        raise error
+    from .plain_text import one_line
+
+    print(f"redraft: {one_line(message or str(error))}", file=sys.stderr)  # noqa: T201
+    return code

@@ -1,0 +1,229 @@
+"""The commands that call a model: run, resume, fork, demo."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from .options import (
+    LIMITS,
+    MODELS,
+    AsJson,
+    CostBudget,
+    Db,
+    MaxOutputTokens,
+    MaxRounds,
+    Model,
+    Patience,
+    Prices,
+    Temperature,
+    ThreadId,
+    TimeBudget,
+    TokenBudget,
+    given_limits,
+)
+from .problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, command
+
+__all__ = ["demo", "fork", "resume", "run"]
+
+
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to write; - reads it from standard input.")],
+    graph: Annotated[str, typer.Option(metavar="NAME", help="The workflow.", rich_help_panel=MODELS)] = "refine",
+    model: Model = None,
+    critic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="A model that judges, or self; may be repeated.", rich_help_panel=MODELS),
+    ] = None,
+    verify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A program that judges: uses_words:A,B · matches:REGEX · ends_with_answer · arithmetic_holds.",
+            rich_help_panel=MODELS,
+        ),
+    ] = None,
+    critics_after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="undecided: verifiers decide alone; always: critics too.", rich_help_panel=MODELS
+        ),
+    ] = None,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
+    ] = None,
+    prices: Prices = None,
+    max_rounds: MaxRounds = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    patience: Patience = None,
+    thread: Annotated[
+        str | None, typer.Option(metavar="ID", help="The thread; one that exists is given a new task.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write, get feedback, check and refine until it is right or a limit says stop."""
+    from .console import Screen, say
+    from .recipe import Recipe
+    from .running import run_graph
+    from .sessions import checked_thread_id, model_or_default, opened
+
+    task = sys.stdin.read() if task == "-" else task
+    if not task.strip():
+        raise BadInputError("the task is empty: say what is to be written")
+    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
+    limits = given_limits(
+        max_rounds=max_rounds,
+        max_tokens=token_budget,
+        max_seconds=time_budget,
+        max_cost_usd=cost_budget,
+        patience=patience,
+    )
+    spec, note = model_or_default(model)
+    recipe = Recipe.given(
+        preset=graph,
+        model=spec,
+        critics=tuple(critic or ()),
+        verifiers=tuple(verify or ()),
+        critics_after=critics_after,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        seed=seed,
+        prices=prices,
+    )
+    if note:
+        say(note)
+    if critic and verify and recipe.critics_after != "always":
+        say("with --verify the programs decide; --critic is asked only with --critics-after always")
+    screen = Screen(as_json=as_json)
+    with bad_input():
+        graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
+    with opened(db, create=True) as saver:
+        built = graph_alone.copy({"checkpointer": saver})
+        given: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
+        values = run_graph(built, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+    finish(screen, values, thread_id=thread_id, db=db)
+
+
+def resume(
+    thread_id: ThreadId,
+    max_rounds: MaxRounds = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    patience: Patience = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a thread that was interrupted, killed, failed or forked; or give a stopped one more room.
+
+    Nothing that is finished is paid again. Limits that are not named stay as they were.
+    """
+    from .console import Screen, say
+    from .running import go_on
+    from .sessions import opened, reader_graph
+
+    screen = Screen(as_json=as_json)
+    with opened(db) as saver:
+        values: dict[str, Any] = dict(reader_graph(saver, thread_id).get_state(_config(thread_id)).values)
+        limits = given_limits(
+            values.get("limits"),
+            max_rounds=max_rounds,
+            max_tokens=token_budget,
+            max_seconds=time_budget,
+            max_cost_usd=cost_budget,
+            patience=patience,
+        )
+        reason = values.get("stop_reason")
+        if reason in (None, "failed") or limits:
+            values = go_on(saver, thread_id, limits, screen=screen, db=db)
+        else:
+            say(f"thread {thread_id} is finished ({reason}); new limits, such as --max-rounds, give it more room")
+    finish(screen, values, thread_id=thread_id, db=db)
+
+
+def fork(
+    thread_id: ThreadId,
+    at: Annotated[
+        str, typer.Option(metavar="ROUND|CHECKPOINT", help="A round (0 is the first draft) or a checkpoint's id.")
+    ],
+    feedback: Annotated[str | None, typer.Option(metavar="TEXT", help="Replaces what was said about it.")] = None,
+    draft: Annotated[str | None, typer.Option(metavar="TEXT", help="Replaces that draft; it is judged anew.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="Goes on with another model.", rich_help_panel=MODELS)
+    ] = None,
+    max_rounds: Annotated[
+        int | None, typer.Option(metavar="N", help="Revisions at most, from the first.", rich_help_panel=LIMITS)
+    ] = None,
+    new_id: Annotated[str | None, typer.Option("--as", metavar="NEWID", help="Id of the new thread.")] = None,
+    run_now: Annotated[bool, typer.Option("--run", help="Run the new thread at once.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Start a new thread in the middle of another, with other feedback, draft, model or limits. The other one stays."""
+    from .branching import write_fork
+    from .console import Screen
+    from .running import go_on
+    from .sessions import checked_thread_id, opened
+
+    screen = Screen(as_json=as_json)
+    with opened(db) as saver:
+        branch = write_fork(
+            saver,
+            thread_id,
+            at=int(at) if at.isdecimal() else at,
+            feedback=feedback,
+            draft=draft,
+            model=model,
+            limits=given_limits(max_rounds=max_rounds),
+            new_id=None if new_id is None else checked_thread_id(new_id),
+        )
+        if run_now:
+            values = go_on(saver, branch, {}, screen=screen, db=db)
+    if run_now:
+        finish(screen, values, thread_id=branch, db=db)
+        return
+    following = command("resume", branch, db=db)
+    screen.result(
+        {"thread_id": branch, "parent": thread_id, "at": at, "resume": following},
+        lambda screen: screen.line("wrote thread ", (branch, "bold"), ", run it with: ", (following, "cyan")),
+    )
+
+
+def demo(model: Model = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Refine six bundled tasks live, on the embedded model unless you name another. Needs no key.
+
+    A model this small fails at some of them; the table at the end says at which.
+    """
+    from .console import Screen
+    from .demo import results_data, run_demo, show_results
+    from .sessions import opened
+
+    screen = Screen(as_json=as_json)
+    with opened(db, create=True) as saver:
+        results = run_demo(saver, model=model or "local", screen=screen, db=db)
+    screen.result(results_data(results), lambda screen: show_results(screen, results, db=db))
+
+
+def finish(screen: Any, values: dict[str, Any], *, thread_id: str, db: str) -> None:
+    """Print the result of a run; one that failed ends the command with 1 and says how it is resumed."""
+    from .running import outcome_data, show_outcome
+
+    screen.result(
+        outcome_data(values, thread_id=thread_id),
+        lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db),
+    )
+    if values.get("stop_reason") == "failed":
+        hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
+        raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
+
+
+def _config(thread_id: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread_id}}

@@ -1,0 +1,128 @@
+"""The commands that read: threads, history, show, tree, replay, diff. None of them calls a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from .options import AsJson, Db, ThreadId
+from .problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
+
+__all__ = ["diff", "history", "replay", "show", "threads", "tree"]
+
+
+def threads(
+    limit: Annotated[int, typer.Option(metavar="N", help="How many, the newest first.")] = 50,
+    stopped: Annotated[
+        str | None, typer.Option(metavar="REASON", help="Only those that stopped so; unfinished: those that did not.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """List the threads of a database, the newest first."""
+    from .console import Screen
+    from .sessions import opened
+    from .tables import show_threads
+
+    wanted = "running" if stopped == "unfinished" else stopped
+    with opened(db) as saver, bad_input():
+        rows = saver.runs.list(limit=limit, stop_reason=wanted)
+    data = [{**dataclasses.asdict(row), "recipe": _parsed(row.recipe)} for row in rows]
+    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, db=db))
+
+
+def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Show every step of a thread with its checkpoint, and what it added to the record."""
+    from .console import Screen
+    from .sessions import reading
+    from .views import show_history
+
+    with reading(db, thread_id) as thread:
+        steps = thread.history()
+    data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps]}
+    Screen(as_json=as_json).result(data, lambda screen: show_history(screen, steps, thread_id=thread_id, db=db))
+
+
+def show(
+    thread_id: ThreadId,
+    number: Annotated[int | None, typer.Option("--round", metavar="N", help="Only this round's draft.")] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
+    from .console import Screen
+    from .sessions import reading
+    from .views import drafts_data, show_drafts
+
+    with reading(db, thread_id) as thread, bad_input():
+        values: dict[str, Any] = dict(thread.graph.get_state(thread.config).values)
+        drafts = drafts_data(values, number)
+    data = drafts if number is None else drafts["drafts"][0]
+    Screen(as_json=as_json).result(
+        {"thread_id": thread_id, **data},
+        lambda screen: show_drafts(screen, values, drafts, thread_id=thread_id, db=db, whole=number is None),
+    )
+
+
+def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
+    from .console import Screen
+    from .sessions import reading
+    from .tables import branch_data, show_tree
+
+    with reading(db, thread_id) as thread:
+        branch = thread.tree()
+    Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
+
+
+def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
+    from .console import Screen
+    from .running import outcome_data
+    from .sessions import reading
+    from .views import show_replay
+
+    with reading(db, thread_id) as thread, bad_input():
+        replayed = thread.replay()
+        task = thread.graph.get_state(thread.config).values.get("task", "")
+    output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
+    data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
+    Screen(as_json=as_json).result(data, lambda screen: show_replay(screen, replayed, thread_id=thread_id))
+    if not replayed.matches:
+        raise RunStoppedError(f"the record of thread {thread_id} and its result disagree")
+
+
+def diff(
+    thread_id: ThreadId,
+    other: Annotated[str | None, typer.Argument(metavar="ID2", help="Compare with this thread's answer.")] = None,
+    before: Annotated[int | None, typer.Option(metavar="N", help="Round of the draft that is compared.")] = None,
+    after: Annotated[int | None, typer.Option(metavar="N", help="Round of the draft it is compared with.")] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two drafts word by word: the first and the best of a thread, or the best of two threads."""
+    from ..state import Thread
+    from .console import Screen
+    from .sessions import opened, reader_graph
+    from .views import show_diff
+
+    with opened(db) as saver:
+        one = Thread(reader_graph(saver, thread_id), thread_id)
+        two = Thread(reader_graph(saver, other), other) if other is not None else None
+        if other == thread_id and before is None and after is None:
+            raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
+        with bad_input():
+            found = one.diff(two, before=before, after=after)
+    data = {"threads": [thread_id, other or thread_id], **dataclasses.asdict(found)}
+    Screen(as_json=as_json).result(data, lambda screen: show_diff(screen, found))
+
+
+def _parsed(recipe: str | None) -> Any:
+    import json
+
+    try:
+        return json.loads(recipe) if recipe else None
+    except ValueError:
+        return recipe

@@ -1,0 +1,108 @@
+"""A run as it happens: each draft, who criticised it and what was said, and the verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .wording import REJECTED_WORDS, STOP_WORDS, mark, reason_style, said_nothing, score_of, usage_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .console import Screen
+
+__all__ = ["LiveRun", "show_event"]
+
+INDENT = 2
+
+_DOING = {"generate": "drafting", "refine": "revising"}
+
+
+class LiveRun:
+    """Prints the progress items of one run in the order in which they come.
+
+    Args:
+        screen: Where to.
+        thinking: Says what is going on while nothing is printed.
+    """
+
+    def __init__(self, screen: Screen, thinking: Callable[[str], None]) -> None:
+        self._screen = screen
+        self._thinking = thinking
+        self._round: int | None = None
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        """Print one item of the `custom` stream; a node of the user's own may send others, which are left alone."""
+        kind = item.get("kind")
+        if kind == "start":
+            self._thinking(_doing(item))
+        elif isinstance(kind, str) and "round" in item:
+            if item["round"] != self._round:
+                self._round = item["round"]
+                self._screen.line((f"round {self._round}", "bold"))
+            self._thinking("")
+            show_event(self._screen, item)
+
+
+def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT) -> None:
+    """Print one event of a record."""
+    show = {
+        "draft": _draft,
+        "revision": _draft,
+        "critique": _critique,
+        "human": _critique,
+        "verdict": _verdict,
+        "failure": _failure,
+    }.get(event["kind"], _other)
+    show(screen, event, indent)
+
+
+def _doing(item: Mapping[str, Any]) -> str:
+    node = str(item.get("node"))
+    if node == "feedback":
+        return f"{item.get('by')} is judging the draft of round {item.get('round')} …"
+    return f"{_DOING.get(node, node)}, round {item.get('round')} …"
+
+
+def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
+    parts = [part for part in (str(event["by"]), *more, *usage_words(event.get("usage") or {})) if part]
+    return " · ".join(parts), "dim"
+
+
+def _draft(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((event["kind"], "cyan"), " · ", _details(event), indent=indent)
+    if event["text"].strip():
+        screen.block(event["text"], indent=indent + INDENT)
+    if reason := event.get("rejected"):
+        screen.line((f"✗ not a draft: {REJECTED_WORDS.get(reason, reason)}", "red"), indent=indent)
+
+
+def _critique(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    sign, style = mark(event.get("accepted"))
+    score = event.get("score")
+    more = [f"score {score_of(score)}"] if score is not None else []
+    if event.get("oracle"):
+        more.append("knows the gold answer")
+    screen.line((f"{sign} ", style), _details(event, *more), indent=indent)
+    screen.block(event["text"] if event["text"].strip() else said_nothing(event), indent=indent + INDENT)
+
+
+def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    reason = event.get("stop_reason")
+    if reason is None:
+        screen.line((event["text"], "dim"), indent=indent)
+    elif event.get("out_of_steps"):
+        screen.line((event["text"], "yellow"), indent=indent)
+    else:
+        screen.line((f"{STOP_WORDS.get(reason, reason)}", reason_style(reason)), indent=indent)
+
+
+def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((f"failed in {event.get('node')}: {event.get('error')}", "red"), indent=indent)
+    screen.block(event["text"], indent=indent + INDENT)
+
+
+def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((str(event["kind"]), "cyan"), " · ", _details(event), indent=indent)
+    if event.get("text"):
+        screen.block(str(event["text"]), indent=indent + INDENT)

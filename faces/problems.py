@@ -1,0 +1,97 @@
+"""What can go wrong at the shell, and the exit code that each gets."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+__all__ = [
+    "DEFAULT_DB",
+    "BadInputError",
+    "ProblemError",
+    "RunStoppedError",
+    "Stopping",
+    "bad_input",
+    "command",
+    "debugging",
+]
+
+DEFAULT_DB = "runs.sqlite"
+
+
+class ProblemError(Exception):
+    """Ends the command with one clear message on stderr."""
+
+    exit_code = 1
+
+
+class BadInputError(ProblemError):
+    """What the user gave makes no sense here."""
+
+    exit_code = 2
+
+
+class RunStoppedError(ProblemError):
+    """A run did not come to its end; the message says how it goes on.
+
+    Args:
+        message: What happened.
+        exit_code: 1 for a failure, 130 for Ctrl-C, 143 for a SIGTERM.
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Stopping:
+    """Why the process is being stopped: a SIGTERM ends a run as carefully as Ctrl-C does, by becoming one."""
+
+    terminated = False
+
+    @classmethod
+    def by_sigterm(cls, signum: int, frame: FrameType | None) -> None:
+        """Handle a SIGTERM."""
+        cls.terminated = True
+        signal.raise_signal(signal.SIGINT)
+
+    @classmethod
+    def exit_code(cls) -> int:
+        """Return the code that a stopped command ends with, 128 and the signal's number."""
+        return 128 + (signal.SIGTERM if cls.terminated else signal.SIGINT)
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Within the block, an error that names a wrong value, file or thread is the user's to mend."""
+    try:
+        yield
+    except (ValueError, LookupError, OSError, ImportError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise BadInputError(str(error)) from error
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted: `REDRAFT_DEBUG=1`."""
+    return os.environ.get("REDRAFT_DEBUG", "") not in ("", "0")
+
+
+def command(*words: str, db: str) -> str:
+    """Return a command as one types it, with the database named where it is not the usual one.
+
+    A password in a database URL is left out.
+    """
+    from ..state.database_urls import without_secrets
+
+    given = [*words]
+    if db != os.environ.get("REDRAFT_DB", DEFAULT_DB):
+        given += ["--db", without_secrets(db) if "://" in db else db]
+    return "redraft " + shlex.join(given)

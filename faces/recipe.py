@@ -1,0 +1,180 @@
+"""What rebuilds a graph: kept with every run that the shell starts, so that the shell can resume it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from .problems import BadInputError
+
+if TYPE_CHECKING:
+    from langgraph.graph.state import CompiledStateGraph
+
+__all__ = ["PRESETS", "Recipe"]
+
+PRESETS = {
+    "refine": "redraft.graphs.loop:build_refine_graph",
+}
+"""Preset → its builder. A builder takes the model and the keyword arguments of `build_refine_graph`."""
+
+FILE_SPECS = ("gguf:", "scripted:", "replay:")
+
+
+class Recipe(BaseModel):
+    """A preset, the specs of its models and verifiers, and its options. Holds no secret.
+
+    Raises:
+        ValueError: A spec carries a credential, the preset is unknown, or an option makes no sense.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    preset: str = "refine"
+    model: str
+    critics: tuple[str, ...] = ()
+    """Model specs, or `self`. Neither critics nor verifiers: the model judges itself."""
+    verifiers: tuple[str, ...] = ()
+    temperature: float | None = Field(default=None, ge=0)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+    prices: str | None = None
+    generate_prompt: str | None = None
+    refine_prompt: str | None = None
+    critic_prompt: str | None = None
+    keep: Literal["best", "last"] = "best"
+    memory: Literal["all", "last"] = "all"
+    judge_last: bool = True
+    critics_after: Literal["undecided", "always"] = "undecided"
+
+    @field_validator("preset")
+    @classmethod
+    def _known(cls, preset: str) -> str:
+        if preset not in PRESETS:
+            raise ValueError(f"there is no graph {preset!r}; known are {', '.join(PRESETS)}")
+        return preset
+
+    @field_validator("model")
+    @classmethod
+    def _model_spec(cls, spec: str) -> str:
+        return _kept(spec)
+
+    @field_validator("critics")
+    @classmethod
+    def _critic_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_kept(spec) for spec in specs)
+
+    @field_validator("prices")
+    @classmethod
+    def _anywhere(cls, path: str | None) -> str | None:
+        return None if path is None else str(Path(path).expanduser().absolute())
+
+    @classmethod
+    def given(cls, **fields: Any) -> Recipe:
+        """Return the recipe of what a user gave, where `None` means not given.
+
+        Raises:
+            BadInputError: It makes no sense; the message says why on one line.
+        """
+        try:
+            return cls(**{name: value for name, value in fields.items() if value is not None})
+        except ValidationError as error:
+            raise BadInputError(_reasons(error)) from None
+
+    @classmethod
+    def of_thread(cls, saver: Any, thread_id: str) -> Recipe:
+        """Return the recipe that a thread was last run with.
+
+        Raises:
+            BadInputError: There is no such thread, it was built in Python, or another version wrote its recipe.
+        """
+        row = saver.runs.get(thread_id)
+        if row is None:
+            raise BadInputError(f"there is no thread {thread_id!r}")
+        if row.recipe is None:
+            raise BadInputError(
+                f"the thread {thread_id!r} was built in Python: the shell can't resume it; "
+                f"use Thread(graph, {thread_id!r}).resume() there"
+            )
+        try:
+            return cls.model_validate_json(row.recipe)
+        except ValidationError as error:
+            raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None
+
+    def metadata(self) -> dict[str, str]:
+        """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
+        return {"redraft_preset": self.preset, "redraft_recipe": self.model_dump_json(exclude_defaults=True)}
+
+    def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Return the graph.
+
+        Raises:
+            ValueError: A spec, a verifier, a prompt or the price table is wrong.
+        """
+        from ..models import PriceTable, chat_model
+        from ..nodes.critics import model_critic, verifier_critic
+        from ..nodes.verifiers import verifier
+
+        model = chat_model(
+            self.model, temperature=self.temperature, max_output_tokens=self.max_output_tokens, seed=self.seed
+        )
+        critics: list[Any] = [verifier_critic(verifier(spec)) for spec in self.verifiers]
+        for spec in self.critics:
+            judge = model if spec in ("self", self.model) else chat_model(spec)
+            critics.append(model_critic(judge, prompt=self.critic_prompt))
+        graph: CompiledStateGraph[Any, Any, Any, Any] = self._builder()(
+            model,
+            critics=critics or None,
+            prices=PriceTable.from_file(self.prices) if self.prices else None,
+            checkpointer=checkpointer,
+            **({} if critics or self.critic_prompt is None else {"critic_prompt": self.critic_prompt}),
+            **self._prompts(),
+            **self._options(),
+        )
+        return graph
+
+    def reader(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Return a graph that reads and forks threads of this recipe, and has no model to run them with."""
+        from langchain_core.language_models import FakeListChatModel
+
+        model = FakeListChatModel(responses=[])
+        graph: CompiledStateGraph[Any, Any, Any, Any] = self._builder()(model, critics=[], checkpointer=checkpointer)
+        return graph
+
+    def _builder(self) -> Any:
+        module, _, name = PRESETS[self.preset].partition(":")
+        return getattr(import_module(module), name)
+
+    def _prompts(self) -> dict[str, str]:
+        given = {"generate_prompt": self.generate_prompt, "refine_prompt": self.refine_prompt}
+        return {name: prompt for name, prompt in given.items() if prompt is not None}
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("keep", "memory", "judge_last", "critics_after")}
+
+
+def _kept(spec: str) -> str:
+    """Return a spec as it may be written down: without a credential, its file findable from any folder."""
+    from ..models import redact
+
+    if redact(spec) != spec:
+        raise ValueError(
+            f"{redact(spec)!r} carries a credential, which would be stored with the run: put it into OPENAI_API_KEY "
+            "(or REDRAFT_API_KEY for an http:// model) instead"
+        )
+    for scheme in FILE_SPECS:
+        path = spec.removeprefix(scheme)
+        if path and path != spec:
+            return scheme + str(Path(path).expanduser().absolute())
+    return spec
+
+
+def _reasons(error: ValidationError) -> str:
+    told = []
+    for detail in error.errors(include_url=False, include_input=False):
+        where = ".".join(str(part) for part in detail["loc"])
+        message = detail["msg"].removeprefix("Value error, ")
+        told.append(message if detail["type"] == "value_error" else f"{where}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(told)

@@ -1,0 +1,120 @@
+"""Running a graph from the shell: shown as it happens, and left resumable whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from .live import LiveRun
+from .plain_text import one_line
+from .problems import RunStoppedError, Stopping, bad_input, command
+from .wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .console import Screen
+    from .recipe import Recipe
+
+__all__ = ["go_on", "outcome_data", "run_graph", "show_outcome"]
+
+MODES = ("custom", "values")
+RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
+
+
+def run_graph(
+    graph: Any, given: Mapping[str, Any] | None, *, thread_id: str, recipe: Recipe, screen: Screen, db: str
+) -> dict[str, Any]:
+    """Run a thread to its end, printing it as it happens, and return the values of its state.
+
+    Args:
+        graph: A compiled graph with a checkpointer.
+        given: The task and limits of a new run, or what `Thread.ready` says to go on with.
+        thread_id: The thread.
+        recipe: Kept with the run.
+        screen: Where progress goes.
+        db: Named in what is said about resuming.
+
+    Raises:
+        RunStoppedError: Before the first draft the model raised, or the run was interrupted. The thread is kept.
+    """
+    config = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
+    values: dict[str, Any] = {}
+    try:
+        with screen.thinking() as thinking:
+            live = LiveRun(screen, thinking)
+
+            async def follow() -> dict[str, Any]:
+                found: dict[str, Any] = {}
+                # One stream of two kinds: progress to show, and the state, of which the last one is the result.
+                async for mode, item in graph.astream(given, config, stream_mode=list(MODES), durability="sync"):
+                    if mode == "custom":
+                        live.item(item)
+                    else:
+                        found = item
+                return found
+
+            # asynchronously, since Ctrl-C can then end a call that is under way
+            values = asyncio.run(follow())
+    except KeyboardInterrupt:
+        kept = graph.checkpointer.get_tuple(config) is not None
+        raise RunStoppedError(
+            f"interrupted; {_how_to_resume(thread_id, db, kept=kept)}", exit_code=Stopping.exit_code()
+        ) from None
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        hint = _how_to_resume(thread_id, db, kept=graph.checkpointer.get_tuple(config) is not None)
+        raise RunStoppedError(f"the run failed: {_told(error)}; {hint}") from error
+    return values or dict(graph.get_state(config).values)
+
+
+def go_on(saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str) -> dict[str, Any]:
+    """Resume a thread with the graph of its recipe, and return the values of its state.
+
+    Raises:
+        BadInputError: The thread has no recipe, or its recipe can't be built here.
+        RunStoppedError: As `run_graph`.
+    """
+    from ..state import Thread
+    from .recipe import Recipe
+
+    recipe = Recipe.of_thread(saver, thread_id)
+    with bad_input():
+        graph = recipe.build(saver)
+        given = Thread(graph, thread_id).ready(limits or None)
+    return run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+
+
+def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
+    """Return the result of a run as JSON holds it."""
+    return {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
+
+
+def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
+    """Print the answer, why the run stopped, and what it cost."""
+    reason = values.get("stop_reason")
+    usage = values.get("usage") or {}
+    screen.line("")
+    screen.line(("answer", "bold"))
+    screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
+    screen.line("")
+    why = STOP_WORDS.get(reason, "")
+    by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"
+    screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
+    facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]
+    if usage:
+        facts += [amount(usage["total_tokens"], "token"), money(usage["cost_usd"]), seconds(usage["seconds"])]
+    screen.line((" · ".join(facts), "dim"))
+    if db != "memory":
+        screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
+
+
+def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:
+    if db == "memory" or not kept:
+        return "nothing of it is kept"
+    return f"thread {thread_id} is kept, go on with: {command('resume', thread_id, db=db)}"
+
+
+def _told(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)[:500]

@@ -1,0 +1,96 @@
+"""Opening what a command works on: the database, and a thread in it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .problems import BadInputError, bad_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state import Thread
+
+__all__ = ["checked_thread_id", "model_or_default", "opened", "reading"]
+
+OPENAI_DEFAULT = "openai:gpt-5-mini"
+
+
+@contextmanager
+def opened(db: str, *, create: bool = False) -> Iterator[Any]:
+    """Give the saver of a database.
+
+    Args:
+        db: As `open_checkpointer` takes it.
+        create: A SQLite file that is not there is made; else that is an error.
+
+    Raises:
+        BadInputError: The database can't be opened.
+    """
+    from ..state.database_urls import kind_and_place
+
+    with bad_input():
+        kind, place = kind_and_place(db)
+        if kind == "sqlite" and not create and not Path(place).exists():
+            raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
+        from ..state import open_checkpointer
+
+        saver = open_checkpointer(db).open()
+    try:
+        yield saver
+    finally:
+        saver.close()
+
+
+@contextmanager
+def reading(db: str, thread_id: str) -> Iterator[Thread]:
+    """Give a thread that can be read and forked; no model is built, so no key is needed.
+
+    Raises:
+        BadInputError: The database can't be opened, or has no such thread.
+    """
+    from ..state import Thread
+
+    with opened(db) as saver:
+        yield Thread(reader_graph(saver, thread_id), thread_id)
+
+
+def reader_graph(saver: Any, thread_id: str) -> Any:
+    """Return a graph that reads a thread, also one that was built in Python.
+
+    Raises:
+        BadInputError: There is no such thread.
+    """
+    from .recipe import PRESETS, Recipe
+
+    row = saver.runs.get(thread_id)
+    if row is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
+        raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
+    preset = row.preset if row is not None and row.preset in PRESETS else "refine"
+    return Recipe(preset=preset, model="local").reader(saver)
+
+
+def model_or_default(spec: str | None) -> tuple[str, str | None]:
+    """Return the spec of the model to use, and what to say where the user named none."""
+    if spec is not None and spec.strip():
+        return spec, None
+    if os.environ.get("OPENAI_API_KEY"):
+        return OPENAI_DEFAULT, f"no --model, and OPENAI_API_KEY is set: using {OPENAI_DEFAULT}"
+    return "local", (
+        "no --model and no OPENAI_API_KEY: using the embedded model (SmolLM2-135M), which is tiny and often wrong; "
+        "name a better one with --model or REDRAFT_MODEL"
+    )
+
+
+def checked_thread_id(thread_id: str) -> str:
+    """Return the id.
+
+    Raises:
+        BadInputError: It is blank or holds characters that can't be printed.
+    """
+    if not thread_id.strip() or not thread_id.isprintable():
+        raise BadInputError(f"{thread_id!r} can't be a thread's id: give one that can be printed")
+    return thread_id

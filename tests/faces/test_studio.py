@@ -1,0 +1,20 @@
+"""What `langgraph dev` serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redraft.faces.studio import refine
+
+
+def test_the_served_graph_uses_the_model_that_the_environment_names(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Studio a user picks the model with REDRAFT_MODEL, and sees the loop's nodes."""
+    monkeypatch.setenv("REDRAFT_MODEL", scripted("a draft", "No issues"))
+    graph = refine()
+    assert graph.checkpointer is None
+    assert {"prepare", "generate", "feedback", "check", "refine"} <= set(graph.nodes)
+    out = graph.invoke({"task": "Write."})
+    assert (out["answer"], out["stop_reason"]) == ("a draft", "accepted")
