@@ -1,0 +1,88 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A first refinement
+#
+# A model writes a sentence, a program says which words are missing, the model revises: until the sentence is right or
+# a limit says stop. This notebook runs on the small embedded model, without a key. To use a model of yours, change the
+# line with `chat_model`.
+
+# %%
+import os
+
+os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import chat_model
+from redraft.nodes.critics import verifier_critic
+from redraft.nodes.verifiers import uses_words
+from redraft.state import Limits, Thread, open_checkpointer
+
+model = chat_model("local", temperature=0.7, seed=2, max_output_tokens=60)  # or "openai:gpt-5-mini", …
+
+# %% [markdown]
+# ## The loop
+#
+# Five nodes over a typed state. The edge after `check` reads the state and nothing else: it ends the run when there is
+# a `stop_reason`, and goes on to `refine` when there is none.
+
+# %%
+checkpointer = open_checkpointer("memory").open()
+graph = build_refine_graph(
+    model,
+    critics=[verifier_critic(uses_words("snow", "bell"))],
+    refine_prompt="(Try {round}. {feedback})\n\n{task}",  # a model this small copies a draft that it is shown
+    checkpointer=checkpointer,
+)
+print(graph.get_graph().draw_mermaid())
+
+# %% [markdown]
+# ## Watching a run
+#
+# `stream_mode="custom"` gives every event as it is recorded: the draft, who judged it and what was said, the verdict.
+
+# %%
+config = {"configurable": {"thread_id": "first"}}
+sentence = "Write one sentence about a bakery in winter with the words snow and bell in it."
+task = {"task": sentence, "limits": Limits(max_rounds=3)}
+for event in graph.stream(task, config, stream_mode="custom", durability="sync"):
+    if event["kind"] != "start":
+        print(f"round {event['round']}  {event['kind']:<9} {event['by']:<22} {event['text']}")
+
+# %% [markdown]
+# ## What comes back
+
+# %%
+thread = Thread(graph, "first")
+output = thread.resume()  # the run is finished, so this gives its output and pays nothing
+{key: output[key] for key in ("answer", "stop_reason", "rounds", "score", "accepted_by", "usage")}
+
+# %% [markdown]
+# ## The record
+#
+# Every step is a checkpoint. `replay` folds the record into the output again, without a model, and says whether the two
+# agree; a record that was edited anywhere is noticed.
+
+# %%
+for step in thread.history():
+    print(step.step, step.node, "→", ", ".join(step.next) or "end", [event["kind"] for event in step.events])
+
+# %%
+replay = thread.replay()
+replay.matches, replay.differences
+
+# %% [markdown]
+# ## Another way from the same draft
+#
+# A fork starts a new thread in the middle of this one, with other feedback. This one stays as it is.
+
+# %%
+branch = thread.fork(at=0, feedback="Make it about a dog, and use the words snow and bell.")
+print(branch.resume()["answer"])
+print(thread.diff(branch))
