@@ -1,0 +1,66 @@
+# `make` alone lists the targets. Everything is installed into .venv, with the exact versions of constraints.txt.
+
+PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
+# Quiet about what setuptools says of strict editable installs: it is known, and `make` renews them.
+PIP := PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
+
+# The editable install is strict: it links file by file, which type checkers can follow. So it is renewed when a file
+# comes or goes, or the checkout moves; a change inside a file needs nothing.
+SOURCES := $(sort $(shell find state models nodes graphs evals faces -type f ! -name '*.py[co]' ! -path '*/.*' 2>/dev/null))
+KEY := $(firstword $(shell echo "$(CURDIR) $(SOURCES)" | cksum))
+DEMO := .venv/.demo-$(KEY)
+DEV := .venv/.dev-$(KEY)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types notebooks bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-11s%s\n", $$1, $$2}'
+
+demo: $(DEMO) ## Refine six bundled tasks on the embedded model; no key, no compiler
+	@.venv/bin/redraft demo
+
+test: $(DEV) ## Run the tests; ARGS="-k loop" passes arguments to pytest
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: $(DEV) ## Check style and formatting
+	@.venv/bin/python -m ruff check .
+	@.venv/bin/python -m ruff format --check .
+
+types: $(DEV) ## Check the types of the whole package, strictly
+	@.venv/bin/python -m mypy
+
+notebooks: $(DEV) ## Execute the notebooks, and write them with what they show
+	@.venv/bin/python notebooks/execute.py $(ARGS)
+
+bench: $(DEV) ## Measure: stored bytes a round
+	@.venv/bin/python benchmarks/storage_growth.py $(ARGS)
+
+clean: ## Remove .venv, builds and caches; recorded runs stay
+	rm -rf .venv build dist redraft.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@if [ -z "$(PYTHON)" ]; then echo "redraft needs Python 3.11 or newer with its venv module" \
+		"(on Debian: apt-get install python3-venv), or make PYTHON=/path/to/python" >&2; exit 1; fi
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "redraft needs Python 3.11 or newer; \
+	$(PYTHON) is " + sys.version.split()[0])'
+	@echo "Creating .venv with $$("$(PYTHON)" --version)" && "$(PYTHON)" -m venv .venv
+
+.venv/.pip: .venv/bin/python constraints.txt
+	@$(PIP) pip && touch $@
+
+$(DEMO): .venv/.pip pyproject.toml
+	@echo "Installing redraft[local] into .venv"
+	@$(PIP) --editable ".[local]" --config-settings editable_mode=strict
+	@rm -f .venv/.demo-* && touch $@
+
+$(DEV): .venv/.pip pyproject.toml
+	@echo "Installing redraft[local,postgres] and what the tests need into .venv"
+	@$(PIP) --editable ".[local,postgres]" --config-settings editable_mode=strict --group dev
+	@rm -f .venv/.demo-* .venv/.dev-* && touch $(DEMO) $@
+
+.PHONY: python
+python:
+	@echo "$(PYTHON)"

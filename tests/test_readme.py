@@ -1,0 +1,104 @@
+"""What the README shows works as it is typed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sysconfig
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redraft.models.weights import smollm2_path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PYTHON = [code for language, code in BLOCK.findall(README) if language == "python"]
+SHELL = [line for language, code in BLOCK.findall(README) if language == "sh" for line in code.splitlines() if line]
+
+REPLIES = [
+    "A lamp shone over the water.",
+    "A lamp shone over the river.",
+    "Snow fell on the river and hid the lamp.",
+    "The river froze around the lamp.",
+    "By the river a lamp went out.",
+    "Rain on the river, and one lamp.",
+]
+
+
+@pytest.fixture
+def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty working folder that holds a script for a model; its spec."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES * 4))
+    return f"scripted:{tmp_path / 'replies.jsonl'}"
+
+
+def run_python_examples(replace: dict[str, str]) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "readme"}
+    for number, code in enumerate(PYTHON):
+        source = reduce(lambda text, item: text.replace(*item), replace.items(), code)
+        exec(compile(source, f"README.md, python example {number + 1}", "exec", dont_inherit=True), names)
+    return names
+
+
+def test_the_python_examples_run(replies: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever types the Python examples, with a model of the same behaviour, gets what the text beside them says."""
+    names = run_python_examples({'chat_model("local")': f"chat_model({replies!r})"})
+    shown = capsys.readouterr().out
+    assert names["out"]["answer"] == "A lamp shone over the river."
+    assert (names["out"]["stop_reason"], names["out"]["accepted_by"]) == ("accepted", "uses_words")
+    assert names["branch"].thread_id != "demo-1"
+    assert "Snow fell on the river and hid the lamp." in shown
+    assert "checkpoints\nTrue\naccepted\n" in shown
+    assert {"demo-1", "rain", "longer", names["branch"].thread_id} <= set(re.findall(r"[\w-]+", shown))
+
+
+@pytest.mark.embedded
+@pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
+def test_the_python_examples_run_on_the_embedded_model(replies: str) -> None:
+    """Whoever types the Python examples as they are gets an answer from the embedded model, right or wrong."""
+    smollm2_path()
+    names = run_python_examples({})
+    assert names["out"]["answer"]
+    assert names["out"]["stop_reason"] in ("accepted", "max_rounds", "no_progress")
+
+
+def test_the_shell_examples_run(replies: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever types the shell examples one after the other sees each succeed and show something."""
+    monkeypatch.setenv("REDRAFT_MODEL", replies)
+    shown = {}
+    for line in SHELL:
+        program, *arguments = shlex.split(line)
+        if program == "make":
+            continue
+        assert program == "redraft"
+        command = [Path(sysconfig.get_path("scripts")) / program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        shown[arguments[0]] = done.stdout + done.stderr
+    assert all(shown.values())
+    assert "lamp" in shown["threads"]
+    assert "winter" in shown["tree"]
+
+
+def test_the_make_commands_exist() -> None:
+    """Each `make` command that a page names is a target, and `make` alone explains it."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^(\w+):.* ## ", makefile, re.MULTILINE))
+    pages = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^make (\w+)", pages, re.MULTILINE)) | set(re.findall(r"`make (\w+)", pages))
+    assert {"demo", "test"} <= named <= explained
+
+
+def test_links_lead_somewhere() -> None:
+    """A link in a page to another file of the project finds it."""
+    for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page} → {target}"
