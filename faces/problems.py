@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -94,4 +97,14 @@ def command(*words: str, db: str) -> str:
     given = [*words]
     if db != os.environ.get("REDRAFT_DB", DEFAULT_DB):
         given += ["--db", without_secrets(db) if "://" in db else db]
-    return "redraft " + shlex.join(given)
+    return f"{_program()} {shlex.join(given)}"
+
+
+def _program() -> str:
+    """Return how `redraft` is called from here, also where its virtual environment is not active."""
+    called = Path(sys.argv[0])
+    if called.name != "redraft" or shutil.which("redraft"):
+        return "redraft"
+    with suppress(ValueError):
+        called = called.absolute().relative_to(Path.cwd())
+    return shlex.quote(str(called))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,8 +149,6 @@ def test_version_and_no_arguments(shell: Any) -> None:
 
 def test_a_broken_database_is_named(shell: Any) -> None:
     """A file that is no database gets one line and exit code 2."""
-    from pathlib import Path
-
     Path("notes.sqlite").write_text("these are my notes, and no database at all\n" * 100)
     shown = shell("threads", "--db", "notes.sqlite")
     assert shown.code == 2
@@ -172,3 +171,14 @@ def test_json_of_every_reading_command_parses(shell: Any, scripted: Any) -> None
         shown = shell(*words, "--json")
         assert shown.code == 0, words
         json.loads(shown.out)
+
+
+def test_commands_to_copy_work_where_nothing_is_activated(
+    shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Called as `.venv/bin/redraft`, the commands that it suggests begin so too."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [str(tmp_path / ".venv/bin/redraft")])
+    shown = shell("run", TASK, "--model", scripted("a river lamp"), *VERIFY, "--thread", "t")
+    assert ".venv/bin/redraft history t" in shown.out
+    assert str(tmp_path) not in shown.out
