@@ -34,8 +34,9 @@ types: $(DEV) ## Check the types of the whole package, strictly
 notebooks: $(DEV) ## Execute the notebooks, and write them with what they show
 	@.venv/bin/python notebooks/execute.py $(ARGS)
 
-bench: $(DEV) ## Measure: stored bytes a round
+bench: $(DEV) ## Measure: stored bytes a round, latency of the sandbox
 	@.venv/bin/python benchmarks/storage_growth.py $(ARGS)
+	@.venv/bin/python benchmarks/sandbox_latency.py
 
 clean: ## Remove .venv, builds and caches; recorded runs stay
 	rm -rf .venv build dist redraft.egg-info .mypy_cache .pytest_cache .ruff_cache
@@ -57,8 +58,8 @@ $(DEMO): .venv/.pip pyproject.toml
 	@rm -f .venv/.demo-* && touch $@
 
 $(DEV): .venv/.pip pyproject.toml
-	@echo "Installing redraft[local,postgres] and what the tests need into .venv"
-	@$(PIP) --editable ".[local,postgres]" --config-settings editable_mode=strict --group dev
+	@echo "Installing redraft[local,postgres,sandbox] and what the tests need into .venv"
+	@$(PIP) --editable ".[local,postgres,sandbox]" --config-settings editable_mode=strict --group dev
 	@rm -f .venv/.demo-* .venv/.dev-* && touch $(DEMO) $@
 
 .PHONY: python

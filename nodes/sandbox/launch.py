@@ -1,0 +1,116 @@
+"""How a child is started in each native layer, and whether this machine can."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+from .filter import seccomp_filter
+from .interpreter import Interpreter, host_interpreter
+from .limits import Limits
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Native", "missing", "start"]
+
+Native = Literal["bubblewrap", "seccomp"]
+
+PREFIX = "/python"
+"""Where the interpreter is seen to be under bubblewrap."""
+BARE = ("-I", "-S", "-B", "-X", "utf8", "-c")
+"""Isolated from the environment and the working directory, without installed packages."""
+
+IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+([\w.]+)[ \t]+import\b)", re.MULTILINE)
+PRELOADED = (  # noqa: SIM905
+    "_strptime abc bisect collections collections.abc copy dataclasses decimal encodings.ascii encodings.latin_1 enum "
+    "fractions functools heapq itertools json math operator random re statistics string typing"
+).split()
+"""Imported before files go out of reach, as are the modules of the standard library that the code names."""
+NOT_PRELOADED = frozenset({"antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter", "test", "lib2to3"})
+MISSING_BWRAP = "bubblewrap needs the program bwrap (Debian: apt install bubblewrap)"
+MISSING_SECCOMP = "seccomp needs pip install 'redraft[sandbox]' and libseccomp (Debian: apt install libseccomp2)"
+
+
+def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
+    """A child of `layer` on its way to being locked; `code` is only read for the modules it names.
+
+    Raises:
+        OSError, ImportError, subprocess.SubprocessError: this machine can't start one.
+    """
+    interpreter = host_interpreter()
+    if layer == "bubblewrap":
+        argv, modules = bubblewrap(interpreter), []
+    else:
+        argv, modules = [str(interpreter.executable)], [*PRELOADED, *imported(code)]
+    config: dict[str, Any] = {
+        "bpf": seccomp_filter(files=layer == "bubblewrap"),
+        "modules": modules,
+        "main": main,
+        "cpu_s": math.ceil(limits.timeout_s) + 1,
+        "memory_bytes": limits.memory_mb << 20,
+    }
+    return Worker([*argv, *BARE], config, max_output=limits.max_output)
+
+
+def imported(code: str) -> list[str]:
+    """Modules of the standard library that `code` names, found without parsing: hostile code can crash a parser."""
+    found = []
+    for plain, source in IMPORT.findall(code):
+        names = [source] if source else [part.split()[0] for part in plain.split(",") if part.split()]
+        found += [
+            name
+            for name in names
+            if (top := name.partition(".")[0]) not in NOT_PRELOADED and top in sys.stdlib_module_names
+        ]
+    return found
+
+
+@functools.cache
+def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
+    """The command line that shows a child its interpreter, the standard library and nothing else.
+
+    Raises:
+        FileNotFoundError: there is no bwrap.
+    """
+    if not (bwrap := shutil.which("bwrap")):
+        raise FileNotFoundError(MISSING_BWRAP)
+    stdlib = f"{PREFIX}/{interpreter.stdlib_name}"
+    command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    command += ["--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
+    command += ["--ro-bind", str(interpreter.executable), f"{PREFIX}/bin/python3"]
+    command += ["--ro-bind", str(interpreter.stdlib), stdlib]
+    for packages in ("site-packages", "dist-packages"):
+        if (interpreter.stdlib / packages).is_dir():
+            command += ["--tmpfs", f"{stdlib}/{packages}", "--remount-ro", f"{stdlib}/{packages}"]
+    for library in interpreter.libraries:
+        command += ["--ro-bind", str(library.resolve()), str(library)]
+    folders = dict.fromkeys(str(library.parent) for library in interpreter.libraries)
+    command += ["--setenv", "LD_LIBRARY_PATH", ":".join(folders)] if folders else []
+    command += ["--remount-ro", "/", "--chdir", "/", f"{PREFIX}/bin/python3"]
+    return tuple(command)
+
+
+@functools.cache
+def missing(layer: Native) -> str:
+    """Why `layer` can't run here, in one line that says what to install; empty when a child was seen to lock itself."""
+    if sys.platform != "linux":
+        return f"{layer} needs Linux"
+    try:
+        seccomp_filter(files=True)
+    except Exception as error:  # the binding raises several kinds when the library is not there
+        return f"{MISSING_SECCOMP}: {error}".splitlines()[0]
+    try:
+        with start(layer, Limits(timeout_s=5, memory_mb=256, max_output=2000), code="", main=True) as worker:
+            worker.wait_locked()
+    except FileNotFoundError as error:
+        return str(error)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{layer} is refused by this machine: {' '.join(str(error).split())}"
+    return ""

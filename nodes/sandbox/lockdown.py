@@ -1,0 +1,71 @@
+"""What a child process does to itself before it hears the first word of model-written code.
+
+Runs in the child only, on a bare interpreter; `main` in `child.py` calls it first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["lock"]
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+SECCOMP_MODE_FILTER = 2
+NOBODY = 65534
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+
+
+def lock(bpf: bytes, *, modules: Iterable[str], cpu_s: int, memory_bytes: int) -> None:
+    """Return only once this process has given up everything that the filter does not allow.
+
+    Args:
+        bpf: the seccomp program, as libseccomp exports it.
+        modules: imported first, because files may be out of reach afterwards; one that is not there is passed over.
+        cpu_s: seconds of processor time, after which the kernel kills the process.
+        memory_bytes: address space.
+
+    Raises:
+        OSError: the kernel refused a step, or a call that must be refused was not.
+    """
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            __import__(name)
+    if os.getuid() == 0:
+        with contextlib.suppress(PermissionError):  # in a user namespace there may be no one else to become
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+    for limit, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_AS, memory_bytes),
+    ):
+        resource.setrlimit(limit, (value, value))
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = _Program(len(bpf) // 8, bpf)
+    for option in (
+        (PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
+        (PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0),
+    ):
+        if libc.prctl(*option) != 0:
+            raise OSError(ctypes.get_errno(), f"prctl {option[0]} was refused")
+    try:
+        os.getpgid(0)  # harmless, and not on the list: proof that the filter is in force
+    except PermissionError:
+        return
+    raise OSError("the seccomp filter is not in force")

@@ -1,0 +1,158 @@
+"""The sandbox: the first layer that can tell decides."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import keyword
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from .launch import missing
+from .limits import Limits
+from .monty import MontyLayer, monty_missing
+from .native import NativeLayer
+from .plain import pack
+from .result import SandboxResult, SandboxUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Layer", "Sandbox"]
+
+Layer = Literal["monty", "bubblewrap", "seccomp"]
+LAYERS: tuple[Layer, ...] = ("monty", "bubblewrap", "seccomp")
+
+
+class Sandbox:
+    """Runs model-written Python behind the best guards this machine has, and never without.
+
+    `monty` is an interpreter in Rust for a part of Python, without files, environment, network or processes. Code that
+    passes in it has passed; anything else is run again in CPython: under `bubblewrap` (namespaces, a file system of
+    the standard library only, resource limits and a seccomp filter), or where namespaces are denied under `seccomp`
+    (the filter, which then allows no file at all, and the limits). Without either, what Monty can't tell is
+    `unsupported`. One sandbox may be shared by threads and tasks; no execution sees anything of another.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 5.0,
+        memory_mb: int = 256,
+        max_output: int = 20_000,
+        layers: Sequence[Layer] = LAYERS,
+        parallel: int | None = None,
+    ) -> None:
+        """Find the layers that run here.
+
+        Args:
+            timeout_s: wall-clock seconds, sleeping included, for the code in each layer that is tried.
+            memory_mb: megabytes of memory, at least 64.
+            max_output: characters the code may print.
+            layers: the layers allowed; of `bubblewrap` and `seccomp` only the first that runs here is used.
+            parallel: executions at once, others wait their turn, which does not count as their time. None: one a core.
+
+        Raises:
+            ValueError: a limit or layer that makes no sense.
+            SandboxUnavailableError: none of `layers` runs here; the message says in one line what to install.
+        """
+        limits = Limits(timeout_s=timeout_s, memory_mb=memory_mb, max_output=max_output)
+        if parallel is not None and parallel < 1:
+            raise ValueError(f"parallel must be at least 1, not {parallel!r}")
+        if not layers or (unknown := set(layers) - set(LAYERS)):
+            raise ValueError(f"layers must be some of {', '.join(LAYERS)}, not {unknown if layers else layers!r}")
+        parallel = parallel or os.cpu_count() or 1
+        reasons: list[str] = []
+        self._turns = threading.BoundedSemaphore(parallel)
+        self._monty: MontyLayer | None = None
+        self._native: NativeLayer | None = None
+        for layer in layers:
+            if layer == "monty":
+                if reason := monty_missing():
+                    reasons.append(reason)
+                else:
+                    self._monty = MontyLayer(limits, parallel=parallel)
+            elif self._native is None:
+                if reason := missing(layer):
+                    reasons.append(reason)
+                else:
+                    self._native = NativeLayer(layer, limits)
+        self._reasons = "; ".join(reasons)
+        if self._monty is None and self._native is None:
+            raise SandboxUnavailableError(f"no sandbox can run here: {self._reasons}")
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers in use, in the order they are tried."""
+        return tuple(layer.name for layer in (self._monty, self._native) if layer is not None)
+
+    def run(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
+        """What became of `code`, run as a script with `inputs` as its global variables.
+
+        Args:
+            code: Python; not trusted.
+            inputs: plain data by variable name.
+
+        Raises:
+            TypeError: an input is not plain data, or its name is not an identifier.
+        """
+        given = dict(inputs or {})
+        for name in given:
+            _identifier(name)
+        pack(given)
+        return self._decide(lambda layer: layer.run(code, given))
+
+    def check(self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = "") -> SandboxResult:
+        """Whether `code` passes `tests`: `ok` only if these ran to their end and called it at least once.
+
+        Tests and code run in two processes. The tests see a stand-in that sends plain data (None, bool, numbers, text,
+        bytes, lists, tuples, sets, dicts, `Decimal`, `Fraction`) and gets plain data back, made anew; lists, dicts and
+        sets given as arguments change as the call changed them. So nothing the code does to its own process can reach
+        the verdict. Functions, classes, iterators and other objects can't cross, and make a check `unsupported`.
+
+        Args:
+            code: Python that defines `entry_point`; not trusted.
+            tests: Python that asserts. A function `check` in it, as in HumanEval, is called with the entry point;
+                `candidate` and each entry point by its name can be called anywhere.
+            entry_point: the function under test, or several.
+            helpers: trusted Python the tests need, run with them, such as the prompt of a HumanEval task.
+
+        Raises:
+            TypeError: an entry point is not an identifier.
+        """
+        names = [entry_point] if isinstance(entry_point, str) else list(entry_point)
+        if not names:
+            raise TypeError("a check needs an entry_point")
+        for name in names:
+            _identifier(name)
+        return self._decide(lambda layer: layer.check(code, tests, names=names, helpers=helpers))
+
+    async def arun(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
+        """As `run`, in a thread; cancelling it leaves the code to its limits."""
+        return await asyncio.to_thread(self.run, code, inputs)
+
+    async def acheck(
+        self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = ""
+    ) -> SandboxResult:
+        """As `check`, in a thread; cancelling it leaves the code to its limits."""
+        return await asyncio.to_thread(self.check, code, tests, entry_point, helpers=helpers)
+
+    def _decide(self, execute: Callable[[MontyLayer | NativeLayer], SandboxResult]) -> SandboxResult:
+        started = time.monotonic()
+        result: SandboxResult | None = None
+        if self._monty is not None:
+            result = execute(self._monty)
+        if self._native is not None and (result is None or not result.ok):
+            with self._turns:
+                result = execute(self._native)
+        assert result is not None  # noqa: S101  __init__ refuses to build without a layer
+        if result.status == "unsupported" and self._native is None and self._reasons:
+            result = dataclasses.replace(result, error=f"{result.error} ({self._reasons})")
+        return dataclasses.replace(result, seconds=time.monotonic() - started)
+
+
+def _identifier(name: Any) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise TypeError(f"not a name that Python code can use: {name!r}")
