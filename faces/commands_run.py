@@ -42,7 +42,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="SPEC",
-            help="A program that judges: uses_words:A,B · matches:REGEX · ends_with_answer · arithmetic_holds.",
+            help="A program that judges, such as uses_words:A,B · matches:REGEX · length:20-40 words · json_schema:FILE "
+            "· reading_level:8 · ends_with_answer · arithmetic_holds. May be repeated.",
             rich_help_panel=MODELS,
         ),
     ] = None,

@@ -66,6 +66,11 @@ class Recipe(BaseModel):
     def _critic_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_kept(spec) for spec in specs)
 
+    @field_validator("verifiers")
+    @classmethod
+    def _verifier_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_found_anywhere(spec, ("json_schema:",)) for spec in specs)
+
     @field_validator("prices")
     @classmethod
     def _anywhere(cls, path: str | None) -> str | None:
@@ -164,7 +169,12 @@ def _kept(spec: str) -> str:
             f"{redact(spec)!r} carries a credential, which would be stored with the run: put it into OPENAI_API_KEY "
             "(or REDRAFT_API_KEY for an http:// model) instead"
         )
-    for scheme in FILE_SPECS:
+    return _found_anywhere(spec, FILE_SPECS)
+
+
+def _found_anywhere(spec: str, schemes: tuple[str, ...]) -> str:
+    """Return a spec whose file, where it names one, is found from any folder."""
+    for scheme in schemes:
         path = spec.removeprefix(scheme)
         if path and path != spec:
             return scheme + str(Path(path).expanduser().absolute())

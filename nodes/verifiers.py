@@ -1,149 +1,100 @@
-"""Verifiers: programs that check a draft. Pure, and free to ask."""
+"""Verifiers: programs that check a draft. Pure, and free to ask. This module gathers them, and reads their names."""
 
 from __future__ import annotations
 
+import json
 import re
-from decimal import Decimal, DivisionByZero, InvalidOperation
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..state.critique import Critique, Verifier
+from .arithmetic import arithmetic_holds, ends_with_answer
+from .json_schema import matches_json_schema
+from .numeric_answers import extract_number, same_number
+from .text_verifiers import has_length, matches, reading_level, uses_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["arithmetic_holds", "ends_with_answer", "matches", "uses_words", "verifier"]
+    from ..state.critique import Verifier
 
-
-def uses_words(*words: str) -> Verifier:
-    """Return a verifier that accepts a draft in which every word occurs: as a whole word, in any case.
-
-    Its score is the share of the words that occur.
-
-    Raises:
-        ValueError: No word is given, or one is blank. At build.
-    """
-    if not words or not all(word.strip() for word in words):
-        raise ValueError(f"uses_words needs at least one word and no blank ones, not {words!r}")
-    patterns = {word: re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE) for word in words}
-
-    def check(task: str, draft: str, /) -> Critique:
-        missing = [word for word, pattern in patterns.items() if not pattern.search(draft)]
-        score = 1 - len(missing) / len(patterns)
-        return Critique(f"These words are missing: {', '.join(missing)}." if missing else "", not missing, score)
-
-    return _named(check, "uses_words")
-
-
-def matches(pattern: str, *, says: str | None = None) -> Verifier:
-    """Return a verifier that accepts a draft in which a regular expression is found.
-
-    Args:
-        pattern: Searched anywhere in the draft; `^` and `$` match at lines.
-        says: The critique when it is not found; default: the pattern is quoted.
-
-    Raises:
-        ValueError: The pattern is not a regular expression. At build.
-    """
-    try:
-        compiled = re.compile(pattern, re.MULTILINE)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-
-    def check(task: str, draft: str, /) -> Critique:
-        found = bool(compiled.search(draft))
-        return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
-
-    return _named(check, "matches")
-
-
-def ends_with_answer() -> Verifier:
-    """Return a verifier that accepts a worked solution whose last line is `#### ` and a number."""
-
-    def check(task: str, draft: str, /) -> Critique:
-        lines = draft.strip().splitlines() or [""]
-        fine = bool(re.fullmatch(rf"\s*####\s*[$€£]?{NUMBER}\s*%?\.?\s*", lines[-1]))
-        return Critique("" if fine else "The last line must be '#### ' and the answer as a number.", fine)
-
-    return _named(check, "ends_with_answer")
-
-
-def arithmetic_holds() -> Verifier:
-    """Return a verifier that recomputes every `a op b = c` in a draft, and rejects a draft that shows none.
-
-    Its score is the share of the sums that are right. A sum that holds after rounding to the digits shown is right.
-    """
-
-    def check(task: str, draft: str, /) -> Critique:
-        sums = list(EQUATION.finditer(draft))
-        if not sums:
-            return Critique("Show each step as a sum, such as 3 * 4 = 12.", accepted=False, score=0.0)
-        wrong = [problem for found in sums if (problem := _recompute(found))]
-        return Critique("\n".join(wrong), not wrong, 1 - len(wrong) / len(sums))
-
-    return _named(check, "arithmetic_holds")
+__all__ = [
+    "arithmetic_holds",
+    "ends_with_answer",
+    "extract_number",
+    "has_length",
+    "matches",
+    "matches_json_schema",
+    "reading_level",
+    "same_number",
+    "uses_words",
+    "verifier",
+]
 
 
 def verifier(spec: str) -> Verifier:
-    """Return the verifier that a text names, as the shell does: `uses_words:river,lamp`, `matches:^\\d+$`.
+    """Return the verifier that a text names, as the shell does: `uses_words:river,lamp`, `length:20-40`.
+
+    The shell has `uses_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also `length:-280 characters` and
+    `length:20-40 words, 2- sentences`), `json_schema:FILE`, `reading_level:GRADE`, `ends_with_answer`,
+    `arithmetic_holds` and `arithmetic_holds:optional`, which accepts a draft without sums.
 
     Raises:
         ValueError: No such verifier, or what follows the colon makes no sense.
+        OSError: The file of a JSON schema can't be read.
+        ImportError: The verifier needs an extra that is not installed.
     """
-    name, colon, argument = spec.partition(":")
-    if name == "uses_words":
-        return uses_words(*(word.strip() for word in argument.split(",")))
-    if name == "matches" and colon:
-        return matches(argument)
-    if name in _WITHOUT_ARGUMENT and not colon:
-        return _WITHOUT_ARGUMENT[name]()
-    raise ValueError(
-        f"{spec!r} is not a verifier; known are 'uses_words:WORD,WORD', 'matches:REGEX', 'ends_with_answer' "
-        "and 'arithmetic_holds'"
-    )
+    name, _, argument = spec.partition(":")
+    if spec in WITHOUT_ARGUMENT:
+        return WITHOUT_ARGUMENT[spec]()
+    if name in WITH_ARGUMENT and (argument.strip() or name == "uses_words"):
+        return WITH_ARGUMENT[name](argument)
+    raise ValueError(f"{spec!r} is not a verifier; known are {KNOWN}")
 
 
-def _named(check: Verifier, name: str) -> Verifier:
-    check.__name__ = name  # type: ignore[attr-defined]  # events show it
-    return check
+def _length(argument: str) -> Verifier:
+    limits: dict[str, int | None] = {}
+    for part in argument.split(","):
+        found = LENGTH.fullmatch(part.strip())
+        if found is None or not (found["low"] or found["high"]):
+            raise ValueError(f"{part.strip()!r} is not a length, such as '20-40', '20-' or '-280 characters'")
+        unit = (found["unit"] or "word").removesuffix("s") + "s"
+        low, high = (int(found[end]) if found[end] else None for end in ("low", "high"))
+        limits |= {f"min_{unit}": low, f"max_{unit}": high if found["dash"] else low}
+    return has_length(**limits)
 
 
-def _recompute(found: re.Match[str]) -> str:
-    left, sign, right, given = (part.strip() for part in found.groups())
-    a, b, claimed = (Decimal(part.replace(",", "")) for part in (left, right, given))
+def _schema_file(argument: str) -> Verifier:
     try:
-        exact = OPERATORS[sign](a, b)
-    except (DivisionByZero, InvalidOperation):
-        return f"{left} {sign} {right} can not be computed."
-    exponent = claimed.as_tuple().exponent
-    digits = -exponent if isinstance(exponent, int) else 0
-    if abs(exact - claimed) <= Decimal(1).scaleb(-digits) / 2:
-        return ""
-    return f"{left} {sign} {right} = {given} is wrong: it is {_plain(exact)}."
+        schema = json.loads(Path(argument).expanduser().read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{argument!r} holds no JSON: {error}") from None
+    return matches_json_schema(schema)
 
 
-def _plain(value: Decimal) -> str:
-    return f"{value.quantize(Decimal('0.0001')).normalize():f}" if value != value.to_integral() else f"{int(value)}"
+def _grade(argument: str) -> Verifier:
+    try:
+        grade = float(argument)
+    except ValueError:
+        raise ValueError(f"{argument!r} is not a grade, such as 8") from None
+    return reading_level(grade)
 
 
-NUMBER = r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
-EQUATION = re.compile(
-    rf"(?<![\w.,*/+×÷x-])(?<![*/+×÷x=-] )[$€£]?({NUMBER})\s*([-+*/x×÷−])\s*[$€£]?({NUMBER})"
-    rf"\s*=\s*[$€£]?({NUMBER})(?![\d%]|[.,]\d)"
+KNOWN = (
+    "'uses_words:WORD,WORD', 'matches:REGEX', 'length:20-40', 'json_schema:FILE', 'reading_level:GRADE', "
+    "'ends_with_answer', 'arithmetic_holds' and 'arithmetic_holds:optional'"
 )
-"""A sum of two numbers: one that is part of a longer chain (`2 + 3 * 4 = 14`) is left alone."""
-
-OPERATORS: Mapping[str, Callable[[Decimal, Decimal], Decimal]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "−": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "x": lambda a, b: a * b,
-    "×": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "÷": lambda a, b: a / b,
-}
-
-_WITHOUT_ARGUMENT: Mapping[str, Callable[[], Verifier]] = {
+LENGTH = re.compile(
+    r"(?P<low>\d{1,9})?(?:(?P<dash>-)(?P<high>\d{1,9})?)?(?:\s?(?P<unit>(?:word|character|sentence)s?))?"
+)
+WITHOUT_ARGUMENT: Mapping[str, Callable[[], Verifier]] = {
     "ends_with_answer": ends_with_answer,
     "arithmetic_holds": arithmetic_holds,
+    "arithmetic_holds:optional": lambda: arithmetic_holds(required=False),
+}
+WITH_ARGUMENT: Mapping[str, Callable[[str], Verifier]] = {
+    "uses_words": lambda argument: uses_words(*(word.strip() for word in argument.split(","))),
+    "matches": matches,
+    "length": _length,
+    "json_schema": _schema_file,
+    "reading_level": _grade,
 }

@@ -2,54 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
-from redraft.nodes.verifiers import arithmetic_holds, ends_with_answer, matches, uses_words, verifier
+from redraft.nodes import verifiers
+from redraft.nodes.verifiers import verifier
 
-
-def test_uses_words_counts_whole_words_in_any_case() -> None:
-    """A word inside another word does not count; the critique lists what is missing."""
-    check = uses_words("river", "lamp", "C++")
-    assert check("", "RIVER and lamp and C++.").accepted is True
-    found = check("", "Rivers and lamps")
-    assert (found.accepted, found.score, found.text) == (False, 0.0, "These words are missing: river, lamp, C++.")
-    assert check("", "river").score == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(
-    ("draft", "accepted"),
-    [
-        ("3 * 4 = 12", True),
-        ("3 x 4 = 12 apples and 12 + 1 = 13", True),
-        ("$1,200 / 3 = $400", True),
-        ("10 / 3 = 3.33", True),
-        ("10 / 3 = 3", True),
-        ("0.5 + 0.25 = 0.75", True),
-        ("5 - 8 = -3", True),
-        ("3 * 4 = 13", False),
-        ("10 / 3 = 3.4", False),
-        ("7 / 0 = 0", False),
-        ("12 apples", False),
-        ("2 + 3 * 4 = 14, so 14 - 4 = 10", True),
-        ("3 * 4 = 12 = 6 * 2", True),
-    ],
-)
-def test_arithmetic_is_recomputed(draft: str, accepted: bool) -> None:
-    """Every simple sum is checked, after rounding to the digits shown; a draft without any is rejected."""
-    assert arithmetic_holds()("", draft).accepted is accepted
-
-
-def test_a_wrong_sum_says_what_it_is() -> None:
-    """The refiner is told the right result."""
-    found = arithmetic_holds()("", "3 * 4 = 13\n12 + 1 = 13")
-    assert (found.text, found.score) == ("3 * 4 = 13 is wrong: it is 12.", 0.5)
-
-
-@pytest.mark.parametrize(
-    ("draft", "accepted"), [("so\n#### 42", True), ("#### $1,200.50.", True), ("#### forty", False), ("42", False)]
-)
-def test_an_answer_line_is_asked_for(draft: str, accepted: bool) -> None:
-    """The last line holds the answer, and nothing but a number."""
-    assert ends_with_answer()("", draft).accepted is accepted
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_verifiers_have_names_that_a_shell_can_give() -> None:
@@ -60,4 +20,55 @@ def test_verifiers_have_names_that_a_shell_can_give() -> None:
     for wrong in ("spelling", "uses_words:", "matches", "matches:(", "ends_with_answer:5"):
         with pytest.raises(ValueError, match=r"is not a verifier|needs at least one word|not a regular expression"):
             verifier(wrong)
-    assert matches("x", says="Use an x.")("", "y").text == "Use an x."
+
+
+def test_all_verifiers_come_from_one_module() -> None:
+    """One import line gives every verifier, and events show each under its own name."""
+    assert all(callable(getattr(verifiers, name)) for name in verifiers.__all__)
+    for check in (verifiers.ends_with_answer(), verifiers.arithmetic_holds(), verifiers.uses_words("a")):
+        assert check.__name__ in verifiers.__all__  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits", "fails"),
+    [
+        ("length:2-3", "one two", "one"),
+        ("length:2", "one two", "one two three"),
+        ("length:2-", "one two three", "one"),
+        ("length:-5 characters", "12345", "123456"),
+        ("length:1-4 words, 2- sentences", "Yes. No.", "Yes"),
+        ("arithmetic_holds:optional", "no sums", "1 + 1 = 3"),
+        ("reading_level:3", "The cat sat.", "Considerable institutional responsibility necessitates deliberation."),
+    ],
+)
+def test_an_argument_follows_the_colon(spec: str, fits: str, fails: str) -> None:
+    """Limits are written as ranges, of words unless a unit is named."""
+    assert verifier(spec)("", fits).accepted
+    assert not verifier(spec)("", fails).accepted
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("length:many", "'many' is not a length, such as '20-40'"),
+        ("length:-", "is not a length"),
+        ("length:40-20", "the lower one first, not 40 and 20"),
+        ("reading_level:easy", "'easy' is not a grade, such as 8"),
+        ("reading_level:99", "must be between 0 and 30"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_quoted(spec: str, message: str) -> None:
+    """The shell hears the bad value and what would be right."""
+    with pytest.raises(ValueError, match=message):
+        verifier(spec)
+
+
+def test_a_schema_is_read_from_a_file(tmp_path: Path) -> None:
+    """`json_schema:FILE` checks drafts by the schema in the file; a file without JSON is named."""
+    file = tmp_path / "schema.json"
+    file.write_text('{"type": "array"}', encoding="utf-8")
+    assert verifier(f"json_schema:{file}")("", "[1]").accepted
+    assert not verifier(f"json_schema:{file}")("", "{}").accepted
+    file.write_text("type: array", encoding="utf-8")
+    with pytest.raises(ValueError, match="holds no JSON"):
+        verifier(f"json_schema:{file}")

@@ -17,7 +17,7 @@ def _alone(layer: Layer, timeout_s: float) -> Sandbox:
 
 @pytest.fixture
 def alone() -> Callable[..., Sandbox]:
-    """Makes a sandbox of one layer; where it can't run, skips the test, or fails if REDRAFT_REQUIRE_SANDBOX names it."""
+    """Makes a sandbox of one layer; where it can't run, skips the test; fails if REDRAFT_REQUIRE_SANDBOX names it."""
 
     def make(layer: Layer, timeout_s: float = 10.0) -> Sandbox:
         try:
