@@ -1,0 +1,1 @@
+"""Whether refining helped: results of methods on datasets."""

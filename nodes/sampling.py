@@ -1,0 +1,69 @@
+"""A writer that asks several times at once and answers with the majority."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from .prompts import PromptedModel, Prompts
+from .replies import read_text
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+__all__ = ["MajorityWriter", "majority_text"]
+
+
+class MajorityWriter(Runnable[Mapping[str, Any], str]):
+    """Asks a model `samples` times concurrently and returns the first reply whose answer most replies share.
+
+    Args:
+        model: The model; it is asked with `temperature`, or all replies would be one.
+        prompts: The template of the question.
+        samples: How many replies, at least 1.
+        answer: Reads the answer out of a reply; `None` casts no vote.
+        temperature: Sampling temperature of the calls.
+
+    Raises:
+        ValueError: `samples` is below 1. At build.
+    """
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        prompts: Prompts,
+        *,
+        samples: int,
+        answer: Callable[[str], Hashable | None],
+        temperature: float = 0.7,
+    ) -> None:
+        if samples < 1:
+            raise ValueError(f"samples must be 1 or more, not {samples!r}")
+        self.name = f"majority-{samples}"
+        self.samples = samples
+        self.answer = answer
+        self._prompted = PromptedModel(model, prompts, what="prompts")
+        self._sampler = model.bind(temperature=temperature)
+
+    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        messages = self._prompted.messages(input)
+        replies = self._sampler.batch([messages] * self.samples, config)
+        return majority_text([read_text(reply) for reply in replies], self.answer)
+
+    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        messages = self._prompted.messages(input)
+        replies = await self._sampler.abatch([messages] * self.samples, config)
+        return majority_text([read_text(reply) for reply in replies], self.answer)
+
+
+def majority_text(texts: Sequence[str], answer: Callable[[str], Hashable | None]) -> str:
+    """Return the first text whose answer is the most frequent; of equally frequent ones, the one given first."""
+    answers = [answer(text) for text in texts]
+    votes = Counter(found for found in answers if found is not None)
+    if not votes:
+        return texts[0]
+    winner = votes.most_common(1)[0][0]
+    return texts[answers.index(winner)]

@@ -1,0 +1,133 @@
+"""The math preset and its baselines: which calls happen, and what is accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from typing import Any
+
+import pytest
+from redraft.graphs.math_problems import (
+    FEW_SHOT_PROMPT,
+    MATH_CRITIC_PROMPT,
+    MATH_GENERATE_PROMPT,
+    build_few_shot_graph,
+    build_majority_graph,
+    build_math_graph,
+    build_zero_shot_graph,
+)
+from redraft.models import ScriptedModel, chat_model
+from redraft.nodes.verifiers import extract_number
+from redraft.state import Thread, open_checkpointer
+
+TASK = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
+WRONG, RIGHT = "2 * 3 = 6\n#### 6", "2 * 3 = 6, 6 - 1 = 5\n#### 5"
+PROGRAM = "```python\nprint(2 * 3 - 1)\n```"
+BASELINES = {
+    "zero-shot": (build_zero_shot_graph, MATH_GENERATE_PROMPT),
+    "few-shot": (build_few_shot_graph, FEW_SHOT_PROMPT),
+}
+
+
+def kinds(output: Any) -> list[tuple[str, str]]:
+    return [(event["kind"], event["by"]) for event in output["events"]]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["invoke", "ainvoke"])
+def test_a_program_that_disagrees_brings_the_solution_back_and_agreement_accepts(asynchronous: bool) -> None:
+    """By default a wrong solution meets a program, is revised with both in sight, and is accepted when they agree."""
+    model = ScriptedModel([WRONG, PROGRAM, RIGHT, PROGRAM])
+    graph = build_math_graph(model)
+    output = asyncio.run(graph.ainvoke({"task": TASK})) if asynchronous else graph.invoke({"task": TASK})
+
+    assert (output["answer"], output["stop_reason"], output["rounds"]) == (RIGHT, "accepted", 1)
+    assert output["accepted_by"] == "program"
+    assert [by for kind, by in kinds(output) if kind == "critique"] == ["program", "program"]
+    drafting, programming, revising, _ = ("".join(message.text for message in call) for call in model.calls)
+    assert drafting == MATH_GENERATE_PROMPT.format(task=TASK)
+    assert WRONG not in programming
+    for seen in (TASK, WRONG, "The solution says 6", "gives 5", "print(2 * 3 - 1)"):
+        assert seen in revising
+    assert [event["usage"]["calls"] for event in output["events"]] == [0, 1, 1, 0, 1, 1, 0]
+
+
+def test_where_nothing_is_accepted_the_majority_answers() -> None:
+    """When prose and programs never agree, the answer is the number that most of them gave."""
+    programs = [f"```python\nprint({number})\n```" for number in (5, 8, 9)]
+    model = ScriptedModel([WRONG, programs[0], RIGHT, programs[1], "#### 7", programs[2]])
+    output = build_math_graph(model).invoke({"task": TASK, "limits": {"max_rounds": 2}})
+    assert (output["stop_reason"], output["rounds"]) == ("max_rounds", 2)
+    assert extract_number(output["answer"]) == 5
+
+
+def test_self_is_the_published_method() -> None:
+    """With `critic="self"` the same model replies SOLUTION_IS_CORRECT or names the errors, up to a limit."""
+    model = ScriptedModel([WRONG, "One nut was eaten.", RIGHT, "**solution_is_correct**."])
+    output = build_math_graph(model, critic="self").invoke({"task": TASK})
+    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == (RIGHT, "accepted", "self")
+    assert model.calls[1][0].text == MATH_CRITIC_PROMPT.format(task=TASK, draft=WRONG)
+    assert "One nut was eaten." in model.calls[2][0].text
+
+
+@pytest.mark.parametrize("said", ["SOLUTION_IS_CORRECT, except for the last step.", "Not SOLUTION_IS_CORRECT", ""])
+def test_the_phrase_inside_a_sentence_accepts_nothing(said: str) -> None:
+    """A judge that quotes the phrase while it objects has not accepted."""
+    model = ScriptedModel([WRONG, said, RIGHT, "SOLUTION_IS_CORRECT"])
+    output = build_math_graph(model, critic="self").invoke({"task": TASK})
+    assert (output["answer"], output["rounds"]) == (RIGHT, 1)
+
+
+def test_another_model_can_judge() -> None:
+    """`critic=` takes another model, which alone is asked about the solution."""
+    writer, judge = ScriptedModel([WRONG, RIGHT]), ScriptedModel(["Wrong.", "SOLUTION_IS_CORRECT"], model_name="judge")
+    output = build_math_graph(writer, critic=judge).invoke({"task": TASK})
+    assert output["accepted_by"] == "judge"
+    assert (len(writer.calls), len(judge.calls)) == (2, 2)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_is_one_call_with_the_same_output(name: str) -> None:
+    """Zero-shot and few-shot are graphs of one call, whose output has every key that the loop's has."""
+    build, prompt = BASELINES[name]
+    model = ScriptedModel([WRONG])
+    output = build(model).invoke({"task": TASK})
+    assert [call[0].text for call in model.calls] == [prompt.format(task=TASK)]
+    assert (output["answer"], output["rounds"], output["accepted_by"]) == (WRONG, 0, None)
+    refined = build_math_graph(ScriptedModel([RIGHT, PROGRAM])).invoke({"task": TASK})
+    assert output.keys() == refined.keys()
+
+
+def test_majority_n_is_n_calls_and_one_vote() -> None:
+    """`samples=3` asks three times, and the most frequent answer wins; the tokens of all are counted."""
+    model = ScriptedModel([{"text": text, "input_tokens": 7, "output_tokens": 3} for text in (WRONG, RIGHT, RIGHT)])
+    output = build_majority_graph(model, samples=3).invoke({"task": TASK})
+    assert output["answer"] == RIGHT
+    assert (output["usage"]["calls"], output["usage"]["total_tokens"]) == (3, 30)
+
+
+def test_a_math_run_forks_like_any_other() -> None:
+    """A preset has checkpoints and forks: a person's word in place of the critic's leads to another revision."""
+    model = ScriptedModel([WRONG, PROGRAM, RIGHT, PROGRAM, "6 - 1 = 5 nuts\n#### 5", PROGRAM])
+    with open_checkpointer("memory") as saver:
+        graph = build_math_graph(model, checkpointer=saver)
+        graph.invoke({"task": TASK}, {"configurable": {"thread_id": "t"}})
+        branch = Thread(graph, "t").fork(at=0, feedback="Ann ate one.")
+        assert branch.resume()["answer"] == "6 - 1 = 5 nuts\n#### 5"
+        assert "Ann ate one." in model.calls[4][0].text
+        assert Thread(graph, "t").replay().matches
+
+
+def test_what_makes_no_sense_is_refused_at_build() -> None:
+    """An unknown critic is named, with what is known."""
+    with pytest.raises(ValueError, match="critic must be 'program', 'self' or a chat model, not 'oracle'"):
+        build_math_graph(ScriptedModel([]), critic="oracle")  # type: ignore[arg-type]
+
+
+@pytest.mark.embedded
+@pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
+def test_it_runs_on_the_embedded_model() -> None:
+    """Without any key a word problem gets an answer and a stop reason, right or wrong."""
+    model = chat_model("local", temperature=0, max_output_tokens=60)
+    output = build_math_graph(model).invoke({"task": TASK, "limits": {"max_rounds": 1}})
+    assert output["answer"]
+    assert output["stop_reason"] in ("accepted", "max_rounds", "no_progress")
