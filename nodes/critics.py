@@ -72,9 +72,11 @@ class VerifierCritic:
     name: str
     oracle: bool = False
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Check the draft; the history plays no part."""
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | list[Critique]:
+        """Check the draft; the history plays no part. An empty list where the verifier can't tell."""
         critique = self.verifier(task, draft)
+        if critique is None:
+            return []
         if critique.score is None and critique.accepted is not None:
             return Critique(critique.text, critique.accepted, float(critique.accepted), critique.by, critique.usage)
         return critique
@@ -84,7 +86,8 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
     """Return a critic made from a program that checks. It is asked first, and decides.
 
     Args:
-        verifier: `(task, draft) -> Critique`, pure. A critique without a score counts 1 when accepted, else 0.
+        verifier: `(task, draft) -> Critique`, pure. A critique without a score counts 1 when accepted, else 0. `None`
+            says that it can't tell: the other critics are then asked.
         name: How events name it; default: the function's own name.
         oracle: The verifier knows the gold answer: every result that it touches says so.
     """

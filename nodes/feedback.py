@@ -35,7 +35,8 @@ def feedback(
 ) -> Step:
     """Return the node that collects critiques of the latest draft.
 
-    Verifiers decide where there are any: all run, all must pass, and no model is asked. A critic that has already
+    Verifiers decide where there are any: all run, all must pass, and no model is asked; one that can't tell returns
+    `None`, and is as if it were not there. A critic that has already
     answered for this draft is not asked again, so neither a resumed run nor a rejected revision pays twice. Once a
     budget is spent no further critic is asked, verifiers excepted.
 
@@ -73,6 +74,8 @@ def feedback(
             question = (state,) if critic.takes_state else (state["task"], attempt.text, tuple(events))
             outcome = yield from ask(critic.call, *question, config=config, prices=prices)
             news, failed = _news(critic, attempt.round, outcome)
+            if not news:
+                continue
             update = record({"head": head}, *news)
             head = update["head"]
             fresh += update["events"]

@@ -59,6 +59,9 @@ class Critic(Protocol):
 
 
 class Verifier(Protocol):
-    """A pure check: the same task and draft always get the same critique, and no model is asked."""
+    """A pure check: the same task and draft always get the same critique, and no model is asked.
 
-    def __call__(self, task: str, draft: str, /) -> Critique: ...
+    `None` says that it can't tell about this task.
+    """
+
+    def __call__(self, task: str, draft: str, /) -> Critique | None: ...

@@ -262,3 +262,12 @@ def test_a_verifier_still_judges_when_the_budget_is_spent() -> None:
     model = ScriptedModel([{"text": "a river, a lamp", "input_tokens": 90, "output_tokens": 10}])
     output = build_refine_graph(model, critics=[WORDS]).invoke({"task": TASK, "limits": {"max_tokens": 50}})
     assert output["stop_reason"] == "accepted"
+
+
+def test_a_verifier_that_can_not_tell_leaves_the_verdict_to_the_critics() -> None:
+    """A verifier that returns `None` decides nothing: a model judges that draft, and no verdict of its own is recorded."""
+    model = ScriptedModel(["A draft.", "no issues"])
+    graph = build_refine_graph(model, critics=[verifier_critic(lambda task, draft: None), model_critic(model)])
+    output = graph.invoke({"task": "Write."})
+    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
+    assert len(model.calls) == 2
