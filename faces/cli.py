@@ -61,6 +61,7 @@ app.command(
     epilog=examples(
         'redraft run "Write one sentence about autumn." --verify uses_words:leaf,wind',
         'redraft run "Explain recursion to a child." --model openai:gpt-5-mini --critic self --max-rounds 2',
+        'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math',
         'redraft run "Write a haiku." --model http://localhost:8080/v1#my-model --critic openai:gpt-5-mini',
         "redraft run - --json --token-budget 5000 < task.txt | jq -r .answer",
     )

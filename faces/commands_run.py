@@ -25,6 +25,7 @@ from .options import (
     TokenBudget,
     given_limits,
 )
+from .presets import PRESETS
 from .problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, command
 
 __all__ = ["demo", "fork", "resume", "run"]
@@ -32,18 +33,22 @@ __all__ = ["demo", "fork", "resume", "run"]
 
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to write; - reads it from standard input.")],
-    graph: Annotated[str, typer.Option(metavar="NAME", help="The workflow.", rich_help_panel=MODELS)] = "refine",
+    graph: Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {', '.join(PRESETS)}.")] = "refine",
     model: Model = None,
     critic: Annotated[
         list[str] | None,
-        typer.Option(metavar="SPEC", help="A model that judges, or self; may be repeated.", rich_help_panel=MODELS),
+        typer.Option(
+            metavar="SPEC",
+            help="A model that judges, self, or in math program; may be repeated.",
+            rich_help_panel=MODELS,
+        ),
     ] = None,
     verify: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SPEC",
-            help="A program that judges, such as uses_words:A,B · matches:REGEX · length:20-40 words · json_schema:FILE "
-            "· reading_level:8 · ends_with_answer · arithmetic_holds. May be repeated.",
+            help="A program that judges: uses_words:A,B · matches:REGEX · length:20-40 words · json_schema:FILE · "
+            "reading_level:8 · ends_with_answer · arithmetic_holds; may be repeated.",
             rich_help_panel=MODELS,
         ),
     ] = None,

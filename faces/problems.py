@@ -76,7 +76,7 @@ def bad_input() -> Iterator[None]:
     """Within the block, an error that names a wrong value, file or thread is the user's to mend."""
     try:
         yield
-    except (ValueError, LookupError, OSError, ImportError) as error:
+    except (ValueError, LookupError, OSError, ImportError, RuntimeError) as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise BadInputError(str(error)) from error

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from .presets import build_preset, checked_preset
 from .problems import BadInputError
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["PRESETS", "Recipe"]
+__all__ = ["Recipe"]
 
-PRESETS = {
-    "refine": "redraft.graphs.loop:build_refine_graph",
-}
-"""Preset → its builder. A builder takes the model and the keyword arguments of `build_refine_graph`."""
-
+JUDGES = ("self", "program")
+"""Critics that are no model specs."""
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
 
 
@@ -35,7 +32,7 @@ class Recipe(BaseModel):
     preset: str = "refine"
     model: str
     critics: tuple[str, ...] = ()
-    """Model specs, or `self`. Neither critics nor verifiers: the model judges itself."""
+    """Model specs, `self`, or a name that the preset knows. Neither critics nor verifiers: the model judges itself."""
     verifiers: tuple[str, ...] = ()
     temperature: float | None = Field(default=None, ge=0)
     max_output_tokens: int | None = Field(default=None, ge=1)
@@ -52,9 +49,7 @@ class Recipe(BaseModel):
     @field_validator("preset")
     @classmethod
     def _known(cls, preset: str) -> str:
-        if preset not in PRESETS:
-            raise ValueError(f"there is no graph {preset!r}; known are {', '.join(PRESETS)}")
-        return preset
+        return checked_preset(preset)
 
     @field_validator("model")
     @classmethod
@@ -119,41 +114,41 @@ class Recipe(BaseModel):
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
         """
         from ..models import PriceTable, chat_model
-        from ..nodes.critics import model_critic, verifier_critic
         from ..nodes.verifiers import verifier
 
         model = chat_model(
             self.model, temperature=self.temperature, max_output_tokens=self.max_output_tokens, seed=self.seed
         )
-        critics: list[Any] = [verifier_critic(verifier(spec)) for spec in self.verifiers]
-        for spec in self.critics:
-            judge = model if spec in ("self", self.model) else chat_model(spec)
-            critics.append(model_critic(judge, prompt=self.critic_prompt))
-        graph: CompiledStateGraph[Any, Any, Any, Any] = self._builder()(
+        judges = [
+            "self" if spec == self.model else spec if spec in JUDGES else chat_model(spec) for spec in self.critics
+        ]
+        graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
+            self.preset,
             model,
-            critics=critics or None,
+            judges=judges,
+            verifiers=[verifier(spec) for spec in self.verifiers],
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,
-            **({} if critics or self.critic_prompt is None else {"critic_prompt": self.critic_prompt}),
             **self._prompts(),
             **self._options(),
         )
         return graph
 
-    def reader(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return a graph that reads and forks threads of this recipe, and has no model to run them with."""
+    @staticmethod
+    def reader(checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Return a graph that reads and forks threads of every preset, and has no model to run them with."""
         from langchain_core.language_models import FakeListChatModel
 
-        model = FakeListChatModel(responses=[])
-        graph: CompiledStateGraph[Any, Any, Any, Any] = self._builder()(model, critics=[], checkpointer=checkpointer)
-        return graph
+        from ..graphs.loop import build_refine_graph
 
-    def _builder(self) -> Any:
-        module, _, name = PRESETS[self.preset].partition(":")
-        return getattr(import_module(module), name)
+        return build_refine_graph(FakeListChatModel(responses=[]), critics=[], checkpointer=checkpointer)
 
     def _prompts(self) -> dict[str, str]:
-        given = {"generate_prompt": self.generate_prompt, "refine_prompt": self.refine_prompt}
+        given = {
+            "generate_prompt": self.generate_prompt,
+            "refine_prompt": self.refine_prompt,
+            "critic_prompt": self.critic_prompt,
+        }
         return {name: prompt for name, prompt in given.items() if prompt is not None}
 
     def _options(self) -> dict[str, Any]:

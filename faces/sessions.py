@@ -64,13 +64,11 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
     Raises:
         BadInputError: There is no such thread.
     """
-    from .recipe import PRESETS, Recipe
+    from .recipe import Recipe
 
-    row = saver.runs.get(thread_id)
-    if row is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
+    if saver.runs.get(thread_id) is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
         raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
-    preset = row.preset if row is not None and row.preset in PRESETS else "refine"
-    return Recipe(preset=preset, model="local").reader(saver)
+    return Recipe.reader(saver)
 
 
 def model_or_default(spec: str | None) -> tuple[str, str | None]:

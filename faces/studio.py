@@ -1,6 +1,7 @@
 """The graphs that `langgraph.json` names. LangGraph's own server and Studio bring a checkpointer of their own.
 
-The model is the one that `REDRAFT_MODEL` names, as `chat_model` reads it; without it, the embedded model.
+The model is the one that `REDRAFT_MODEL` names, as `chat_model` reads it; without it, the embedded model. A name that
+is no model raises an error when a graph is asked for.
 """
 
 from __future__ import annotations
@@ -13,14 +14,43 @@ from .recipe import Recipe
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["refine"]
+__all__ = ["code", "few_shot", "majority_5", "math", "refine", "writing", "zero_shot"]
 
 
 def refine() -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the general loop, in which the model judges itself.
+    """Return the general loop, in which the model judges itself."""
+    return _served("refine")
 
-    Raises:
-        BadInputError: `REDRAFT_MODEL` is not a model spec, or carries a credential.
-        ValueError: As `chat_model`.
-    """
-    return Recipe.given(preset="refine", model=os.environ.get("REDRAFT_MODEL") or "local").build(None)
+
+def math() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph for word problems; an independently written program must agree."""
+    return _served("math")
+
+
+def code() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph for Python functions, judged by the examples and asserts in the task."""
+    return _served("code")
+
+
+def writing() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph for texts, in which the model judges itself."""
+    return _served("writing")
+
+
+def zero_shot() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the baseline of one call."""
+    return _served("zero-shot")
+
+
+def few_shot() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the baseline of one call after worked examples."""
+    return _served("few-shot")
+
+
+def majority_5() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the baseline of five samples and a vote."""
+    return _served("majority-5")
+
+
+def _served(preset: str) -> CompiledStateGraph[Any, Any, Any, Any]:
+    return Recipe.given(preset=preset, model=os.environ.get("REDRAFT_MODEL") or "local").build(None)

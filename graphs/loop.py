@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from ..nodes.meter import Prices
 
-__all__ = ["build_refine_graph"]
+    RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
-RefineGraph = "CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]"
+__all__ = ["build_refine_graph"]
 
 
 def route(state: RefineState) -> Literal["refine", "__end__"]:
@@ -63,7 +63,7 @@ def build_refine_graph(
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "refine",
-) -> CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]:
+) -> RefineGraph:
     """Return the loop as an ordinary compiled graph: it streams, draws itself, and works as a node in another graph.
 
     Args:

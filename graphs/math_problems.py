@@ -12,7 +12,8 @@ from ..nodes.arithmetic import arithmetic_holds
 from ..nodes.critics import model_critic
 from ..nodes.numeric_answers import extract_number
 from ..nodes.program_critic import program_critic
-from ..nodes.sampling import MajorityWriter
+from ..nodes.prompts import PromptedModel
+from ..nodes.sampling import MajorityWriter, sampled
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
+    from ..nodes.prompts import Prompts
     from ..nodes.sandbox import Sandbox
+    from .loop import RefineGraph
+
+    MathCritic = Literal["program", "self"] | BaseChatModel
 
 __all__ = [
     "FEW_SHOT_PROMPT",
@@ -33,27 +38,26 @@ __all__ = [
     "build_zero_shot_graph",
 ]
 
-MathCritic = Literal["program", "self"]
-
 
 def build_math_graph(
     model: BaseChatModel,
     *,
-    critic: MathCritic | BaseChatModel = "program",
+    critic: MathCritic | Sequence[MathCritic] = "program",
     critics: Sequence[Any] | None = None,
     sandbox: Sandbox | None = None,
-    generate_prompt: str | None = None,
+    critic_prompt: Prompts | None = None,
     **options: Any,
-) -> Any:
+) -> RefineGraph:
     """Return the loop for word problems whose answer is a number.
 
     Args:
         model: Writes solutions and programs.
         critic: `"program"`: an independently written program must agree. `"self"`: the model judges itself and replies
-            SOLUTION_IS_CORRECT or names the errors, as the published method does. A model: that one judges.
+            SOLUTION_IS_CORRECT or names the errors, as the published method does. A model: that one judges in this way.
+            Several: all are asked, and all must accept.
         critics: Your own critics in their place.
         sandbox: Runs the programs; default: `Sandbox()`.
-        generate_prompt: Default: `MATH_GENERATE_PROMPT`.
+        critic_prompt: Of `"self"` or the model that judges; default: `MATH_CRITIC_PROMPT`.
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
@@ -61,47 +65,64 @@ def build_math_graph(
         SandboxUnavailableError: At build: `"program"` is asked for where nothing can run programs safely.
     """
     if critics is None:
-        critics = _critics(model, critic, sandbox)
-    return build_refine_graph(
-        model,
-        critics=critics,
-        generate_prompt=generate_prompt or MATH_GENERATE_PROMPT,
-        **{"refine_prompt": MATH_REFINE_PROMPT, "name": "math", **options},
-    )
+        several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
+        critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
+    seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
+    # Sampled, since a model that is sure of itself writes the same solution again.
+    refine = PromptedModel(sampled(model), prompt, what="refine_prompt", **seen)
+    defaults = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": refine, "name": "math"}
+    return build_refine_graph(model, critics=critics, **{**defaults, **options})
 
 
-def build_zero_shot_graph(model: BaseChatModel, **options: Any) -> Any:
+def build_zero_shot_graph(model: BaseChatModel, **options: Any) -> RefineGraph:
     """Return the baseline of one call: the solution as the model writes it, judged by nobody."""
-    return _baseline(model, "zero-shot", generate_prompt=MATH_GENERATE_PROMPT, **options)
+    return _baseline(model, "zero-shot", MATH_GENERATE_PROMPT, options)
 
 
-def build_few_shot_graph(model: BaseChatModel, **options: Any) -> Any:
+def build_few_shot_graph(model: BaseChatModel, **options: Any) -> RefineGraph:
     """Return the baseline of one call with worked examples before the problem."""
-    return _baseline(model, "few-shot", generate_prompt=FEW_SHOT_PROMPT, **options)
+    return _baseline(model, "few-shot", FEW_SHOT_PROMPT, options)
 
 
-def build_majority_graph(model: BaseChatModel, *, samples: int = 5, temperature: float = 0.7, **options: Any) -> Any:
-    """Return the baseline of several samples and a vote: the answer is a solution with the most frequent number."""
-    writer = MajorityWriter(
-        model, MATH_GENERATE_PROMPT, samples=samples, answer=extract_number, temperature=temperature
-    )
-    return _baseline(model, f"majority-{samples}", generate=writer, **options)
+def build_majority_graph(
+    model: BaseChatModel, *, samples: int = 5, temperature: float = 0.7, **options: Any
+) -> RefineGraph:
+    """Return the baseline of several samples and a vote: the answer is a solution with the most frequent number.
+
+    Args:
+        model: Asked `samples` times at once.
+        samples: How often, 1 or more.
+        temperature: Sampling temperature of the calls.
+        options: Everything else that `build_refine_graph` takes.
+
+    Raises:
+        ValueError: At build: `samples` is below 1.
+    """
+    prompt = options.pop("generate_prompt", MATH_GENERATE_PROMPT)
+    writer = MajorityWriter(model, prompt, samples=samples, answer=extract_number, temperature=temperature)
+    return _baseline(model, f"majority-{samples}", prompt, {"generate": writer, **options})
 
 
-def _baseline(model: BaseChatModel, name: str, **options: Any) -> Any:
-    limits: Mapping[str, Any] = {"max_rounds": 0}
-    return build_refine_graph(model, **{"critics": [], "limits": limits, "name": name, **options})
+def _baseline(model: BaseChatModel, name: str, prompt: str, options: dict[str, Any]) -> RefineGraph:
+    defaults = {"generate_prompt": prompt, "critics": [], "check": _at_once, "name": name}
+    return build_refine_graph(model, **{**defaults, **options})
 
 
-def _critics(model: BaseChatModel, critic: MathCritic | BaseChatModel, sandbox: Sandbox | None) -> list[Any]:
+def _at_once(state: Mapping[str, Any]) -> str:
+    """Stop after the first draft, whatever rounds the limits allow: a baseline is never revised."""
+    return "max_rounds"
+
+
+def _critic(model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, prompt: Prompts) -> Any:
     if critic == "program":
         from ..nodes.sandbox import Sandbox
 
-        return [program_critic(model, sandbox or Sandbox(), steps=arithmetic_holds(required=False))]
+        return program_critic(model, sandbox or Sandbox(), steps=arithmetic_holds(required=False))
     if isinstance(critic, str) and critic != "self":
         raise ValueError(f"critic must be 'program', 'self' or a chat model, not {critic!r}")
     judge = model if isinstance(critic, str) else critic
-    return [model_critic(judge, prompt=MATH_CRITIC_PROMPT, stop_phrase="SOLUTION_IS_CORRECT", structured=False)]
+    return model_critic(judge, prompt=prompt, stop_phrase="SOLUTION_IS_CORRECT", structured=False)
 
 
 MATH_GENERATE_PROMPT = """\

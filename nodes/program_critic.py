@@ -15,6 +15,7 @@ from ..state.folds import attempts
 from .numeric_answers import extract_number, same_number
 from .prompts import Prompts, chat_prompt
 from .replies import read_text
+from .sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ class ProgramCritic:
         *,
         prompts: Prompts,
         steps: Verifier | None,
-        temperature: float | None,
+        temperature: float,
         name: str,
     ) -> None:
         self.name = name
@@ -48,7 +49,7 @@ class ProgramCritic:
         self.steps = steps
         self.templates = chat_prompt(prompts, what="prompts")
         self._model = model
-        self._later: Any = model if temperature is None else model.bind(temperature=temperature)
+        self._later = sampled(model, temperature)
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Write and run a program, and compare."""
@@ -88,8 +89,9 @@ class ProgramCritic:
             said = f"The solution says {prose}, and no program could confirm it ({computed.trouble}). Check every step."
         else:
             said = DISAGREEMENT.format(prose=prose, computed=number, program=computed.program)
-        slips = self.steps(task, draft).text if self.steps else ""
-        return Critique("\n\n".join(filter(None, (said, slips))), accepted=False, score=score, evidence=evidence)
+        slips = self.steps(task, draft) if self.steps else None
+        said = f"{said}\n\n{slips.text}" if slips and slips.text else said
+        return Critique(said, accepted=False, score=score, evidence=evidence)
 
     def _writer(self, asked: int) -> Any:
         return self._model if asked == 0 else self._later
@@ -113,7 +115,7 @@ def program_critic(
     *,
     prompts: Prompts | None = None,
     steps: Verifier | None = None,
-    temperature: float | None = 0.7,
+    temperature: float = 0.7,
     name: str = "program",
 ) -> ProgramCritic:
     """Return a critic that accepts a solution only if a program written independently gives the same number.
@@ -123,7 +125,7 @@ def program_critic(
         sandbox: Runs them; nothing that a model wrote runs anywhere else.
         prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
         steps: Checks the steps that a rejected draft shows; what it finds is told to the refiner, and decides nothing.
-        temperature: Of the second and later programs, so that they can differ; `None` leaves the model's own.
+        temperature: Of the second and later programs, so that they can differ; see `redraft.nodes.sampling.sampled`.
         name: How events name it.
 
     Raises:

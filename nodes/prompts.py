@@ -11,7 +11,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from ..state.folds import Attempt, attempts, best_draft, rounds
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
     from ..state.events import Event
@@ -84,7 +83,13 @@ class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
     """A model asked with a prompt made from the state: the default writer of `generate` and `refine`."""
 
     def __init__(
-        self, model: BaseChatModel, prompts: Prompts, *, what: str, keep: Keep = "best", memory: Memory = "all"
+        self,
+        model: Runnable[Any, AIMessage],
+        prompts: Prompts,
+        *,
+        what: str,
+        keep: Keep = "best",
+        memory: Memory = "all",
     ) -> None:
         self.name = what
         self.model = model

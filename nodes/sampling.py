@@ -1,4 +1,4 @@
-"""A writer that asks several times at once and answers with the majority."""
+"""Asking more than once: replies that differ, and a writer that answers with the majority of them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,30 @@ from .replies import read_text
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
 
-__all__ = ["MajorityWriter", "majority_text"]
+__all__ = ["MajorityWriter", "majority_text", "sampled"]
+
+
+def sampled(model: BaseChatModel, temperature: float = 0.7) -> Runnable[Any, AIMessage]:
+    """Return a model whose replies to one prompt differ.
+
+    Only a model that was built with a lower `temperature` is asked with this one: what has none of its own samples as
+    its provider does, and some reject the setting.
+    """
+    own = getattr(model, "temperature", None)
+    return model.bind(temperature=temperature) if own is not None and own < temperature else model
 
 
 class MajorityWriter(Runnable[Mapping[str, Any], str]):
     """Asks a model `samples` times concurrently and returns the first reply whose answer most replies share.
 
     Args:
-        model: The model; it is asked with `temperature`, or all replies would be one.
+        model: The model.
         prompts: The template of the question.
         samples: How many replies, at least 1.
         answer: Reads the answer out of a reply; `None` casts no vote.
-        temperature: Sampling temperature of the calls.
+        temperature: As in `sampled`: at temperature 0 all replies would be one.
 
     Raises:
         ValueError: `samples` is below 1. At build.
@@ -46,7 +57,7 @@ class MajorityWriter(Runnable[Mapping[str, Any], str]):
         self.samples = samples
         self.answer = answer
         self._prompted = PromptedModel(model, prompts, what="prompts")
-        self._sampler = model.bind(temperature=temperature)
+        self._sampler = sampled(model, temperature)
 
     def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
         messages = self._prompted.messages(input)

@@ -97,6 +97,9 @@ BAD = {
     ("run", TASK, "--model", "local", "--graph", "poetry"): "there is no graph 'poetry'",
     ("run", TASK, "--model", "http://user:secret@localhost/v1#m"): "carries a credential",
     ("run", TASK, "--thread", "a\x1bb"): "can't be a thread's id",
+    ("run", TASK, "--model", "local", "--critic", "program"): "--critic program is for --graph math",
+    ("run", TASK, "--model", "local", "--graph", "zero-shot", "--critic", "self"): "nobody judges a baseline",
+    ("run", TASK, "--model", "local", "--graph", "majority-0"): "there is no graph 'majority-0'",
     ("run",): "Missing argument 'TASK'",
     ("run", TASK, "--modle", "x"): "No such option",
     ("poetry",): "No such command 'poetry'",
@@ -253,3 +256,23 @@ def test_recipes_hold_what_rebuilds_a_graph_and_no_secret(shell: Any, scripted: 
     recipe = row["recipe"] if isinstance(row["recipe"], dict) else json.loads(row["recipe"])
     assert recipe["verifiers"] == ["uses_words:river,lamp"]
     assert Path(recipe["model"].removeprefix("scripted:")).is_absolute()
+
+
+def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
+    """`--graph` picks a preset or a baseline, its critic is picked with `--critic`, and `resume` knows both again."""
+    problem = "Ann has 2 bags of 3 nuts. How many nuts?"
+    replies = ["2 * 3 = 7\n#### 7", "```python\nprint(2 * 3)\n```", "2 * 3 = 6\n#### 6", "```python\nprint(6)\n```"]
+    shown = shell("run", problem, "--graph", "math", "--model", scripted(*replies), "--json", "--thread", "m")
+    assert (shown.json["answer"], shown.json["accepted_by"]) == ("2 * 3 = 6\n#### 6", "program")
+    judged = scripted("2 * 3 = 6\n#### 6", "SOLUTION_IS_CORRECT")
+    shown = shell("run", problem, "--graph", "math", "--critic", "self", "--model", judged, "--json")
+    assert shown.json["accepted_by"] == "self"
+    for name in ("zero-shot", "few-shot", "majority-3"):
+        shown = shell("run", problem, "--graph", name, "--model", scripted(*["#### 6"] * 3), "--json")
+        assert (shown.json["answer"], shown.json["accepted_by"]) == ("#### 6", None)
+        assert shown.json["usage"]["calls"] == (3 if name == "majority-3" else 1)
+    rows = {row["preset"] for row in shell("threads", "--json").json}
+    assert rows == {"math", "zero-shot", "few-shot", "majority-3"}
+    assert shell("replay", "m").code == 0
+    branch = shell("fork", "m", "--at", "0", "--feedback", "Count again.", "--run", "--json")
+    assert branch.json["stop_reason"]

@@ -1,0 +1,113 @@
+"""The graphs that the shell and LangGraph's server know by name, and how each is built from what a user named."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["PRESETS", "build_preset", "checked_preset"]
+
+PRESETS: Mapping[str, str] = {
+    "refine": "any task; judged by --verify, --critic or the model itself",
+    "math": "word problems; judged by a program that the model writes (--critic program, self or a model)",
+    "code": "a Python function; judged by running the examples and asserts in the task",
+    "writing": "text under constraints, each a --verify",
+    "zero-shot": "baseline of math: one call",
+    "few-shot": "baseline of math: one call after worked examples",
+    "majority-N": "baseline of math: N samples and a vote, such as majority-5",
+}
+"""Name → what it is for."""
+
+MAJORITY = re.compile(r"majority-([1-9][0-9]{0,2})")
+
+
+def checked_preset(name: str) -> str:
+    """Return the name.
+
+    Raises:
+        ValueError: There is no such graph.
+    """
+    if (name in PRESETS and name != "majority-N") or MAJORITY.fullmatch(name):
+        return name
+    raise ValueError(f"there is no graph {name!r}; known are {', '.join(PRESETS)}")
+
+
+def build_preset(name: str, model: Any, *, judges: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    """Return the graph.
+
+    Args:
+        name: One of `PRESETS`.
+        model: Writes.
+        judges: Models that judge, `"self"` for the writer, or a name that the preset knows.
+        verifiers: Programs that judge.
+        options: As `build_refine_graph` takes them.
+
+    Raises:
+        ValueError: The preset has no use for a judge or verifier that was named, or as its builder.
+    """
+    builders: dict[str, Callable[..., Any]] = {"refine": _refine, "math": _math, "code": _code, "writing": _writing}
+    return builders.get(name, _baseline(name))(model, judges, verifiers, options)
+
+
+def _refine(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.loop import build_refine_graph
+
+    critics = [*_verifier_critics(verifiers), *_model_critics(model, judges, options)]
+    return build_refine_graph(model, critics=critics or None, **options)
+
+
+def _math(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.math_problems import build_math_graph
+
+    _no_use(verifiers, "--verify", "math: its solutions are judged by --critic program, self or a model")
+    return build_math_graph(model, critic=list(judges) or "program", **options)
+
+
+def _code(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.code_problems import build_code_graph
+
+    _no_use(verifiers, "--verify", "code: write the tests into the task, as `>>> f(1)` examples or as asserts")
+    _no_use(judges, "--critic", "code: its tests decide")
+    return build_code_graph(model, **options)
+
+
+def _writing(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.writing import build_writing_graph
+
+    critics = _model_critics(model, judges, options)
+    return build_writing_graph(model, verifiers=verifiers, **({"critics": critics} if critics else {}), **options)
+
+
+def _baseline(name: str) -> Callable[..., Any]:
+    def build(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+        from ..graphs.math_problems import build_few_shot_graph, build_majority_graph, build_zero_shot_graph
+
+        _no_use([*judges, *verifiers], "--critic and --verify", f"{name}: nobody judges a baseline")
+        if found := MAJORITY.fullmatch(name):
+            return build_majority_graph(model, samples=int(found[1]), **options)
+        return {"zero-shot": build_zero_shot_graph, "few-shot": build_few_shot_graph}[name](model, **options)
+
+    return build
+
+
+def _verifier_critics(verifiers: Sequence[Any]) -> list[Any]:
+    from ..nodes.critics import verifier_critic
+
+    return [verifier_critic(check) for check in verifiers]
+
+
+def _model_critics(model: Any, judges: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    from ..nodes.critics import model_critic
+
+    if "program" in judges:
+        raise ValueError("--critic program is for --graph math")
+    prompt = options.pop("critic_prompt", None) if judges else None
+    return [model_critic(model if judge == "self" else judge, prompt=prompt) for judge in judges]
+
+
+def _no_use(given: Sequence[Any], option: str, why: str) -> None:
+    if given:
+        raise ValueError(f"{option} has no use in {why}")
