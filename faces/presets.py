@@ -70,7 +70,7 @@ def _code(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: 
     from ..graphs.code_problems import build_code_graph
 
     _no_use(verifiers, "--verify", "code: write the tests into the task, as `>>> f(1)` examples or as asserts")
-    _no_use(judges, "--critic", "code: its tests decide")
+    _no_use(judges, "--critic", "code: its tests decide, and where a task has none the writer itself")
     return build_code_graph(model, **options)
 
 
@@ -78,7 +78,7 @@ def _writing(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], option
     from ..graphs.writing import build_writing_graph
 
     critics = _model_critics(model, judges, options)
-    return build_writing_graph(model, verifiers=verifiers, **({"critics": critics} if critics else {}), **options)
+    return build_writing_graph(model, verifiers=verifiers, critics=critics or None, **options)
 
 
 def _baseline(name: str) -> Callable[..., Any]:

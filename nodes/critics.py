@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..state.critique import Critique, Verifier
@@ -78,7 +78,7 @@ class VerifierCritic:
         if critique is None:
             return []
         if critique.score is None and critique.accepted is not None:
-            return Critique(critique.text, critique.accepted, float(critique.accepted), critique.by, critique.usage)
+            return replace(critique, score=float(critique.accepted))
         return critique
 
 

@@ -52,7 +52,9 @@ def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
         score = PARSED + (1 - PARSED) / (1 + len(faults))
         return Critique("\n".join(faults[:MOST_SHOWN] + more), not faults, score)
 
-    return named(check, "matches_json_schema")
+    shown = json.dumps(schema, default=repr, ensure_ascii=False)
+    wants = f"It is JSON alone, without a fence, and fits this JSON Schema: {shown}"
+    return named(check, "matches_json_schema", wants=wants)
 
 
 def _schema_checker(schema: Mapping[str, Any] | bool) -> Callable[[Any], Iterator[str]]:

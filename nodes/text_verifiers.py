@@ -34,7 +34,7 @@ def uses_words(*words: str) -> Verifier:
         score = (len(patterns) - len(missing)) / len(patterns)
         return Critique(f"These words are missing: {', '.join(missing)}." if missing else "", not missing, score)
 
-    return named(check, "uses_words")
+    return named(check, "uses_words", wants=f"It uses each of these words as it stands: {', '.join(patterns)}.")
 
 
 def matches(pattern: str, *, says: str | None = None) -> Verifier:
@@ -56,7 +56,7 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
         found = bool(compiled.search(draft))
         return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
 
-    return named(check, "matches")
+    return named(check, "matches", wants=says or f"It matches the regular expression {pattern}")
 
 
 def has_length(
@@ -97,10 +97,11 @@ def has_length(
             scores.append(1.0 if wanted == count else min(count, wanted) / max(count, wanted))
             if wanted != count:
                 off = f"{_many(abs(count - wanted), unit)} too {'short' if count < wanted else 'long'}"
-                problems.append(f"The draft has {_many(count, unit)}, {off}: {_range(low, high, unit)} wanted.")
+                problems.append(f"The draft has {_many(count, unit)}, {off}: {_size(low, high, unit)} are wanted.")
         return Critique("\n".join(problems), not problems, sum(scores) / len(scores))
 
-    return named(check, "has_length")
+    sizes = [_size(low, high, unit) for unit, (low, high) in limits.items()]
+    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.")
 
 
 def reading_level(max_grade: float) -> Verifier:
@@ -133,19 +134,20 @@ def reading_level(max_grade: float) -> Verifier:
         )
         return Critique(text, accepted=False, score=max(0.0, 0.99 - (grade - max_grade) / 10))
 
-    return named(check, "reading_level")
+    wants = f"It reads easily, at US school grade {max_grade:g} or below: short sentences, short words."
+    return named(check, "reading_level", wants=wants)
 
 
 def _many(count: int, unit: str) -> str:
     return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
 
 
-def _range(low: int, high: int | None, unit: str) -> str:
+def _size(low: int, high: int | None, unit: str) -> str:
     if high is None:
-        return f"at least {_many(low, unit)} are"
+        return f"at least {_many(low, unit)}"
     if low == high:
-        return f"exactly {_many(low, unit)} are"
-    return f"{low} to {_many(high, unit)} are" if low else f"at most {_many(high, unit)} are"
+        return f"exactly {_many(low, unit)}"
+    return f"{low} to {_many(high, unit)}" if low else f"at most {_many(high, unit)}"
 
 
 HIGHEST_GRADE = 30

@@ -24,7 +24,7 @@ def ends_with_answer() -> Verifier:
         fine = bool(ANSWER_LINE.fullmatch(lines[-1].strip()))
         return Critique("" if fine else "The last line must be '#### ' and the answer as a number.", fine)
 
-    return named(check, "ends_with_answer")
+    return named(check, "ends_with_answer", wants="Its last line is '#### ' and the answer as a number.")
 
 
 def arithmetic_holds(*, required: bool = True) -> Verifier:
@@ -48,7 +48,7 @@ def arithmetic_holds(*, required: bool = True) -> Verifier:
         more = [f"And {len(wrong) - MOST_SHOWN} more sums are wrong."] if len(wrong) > MOST_SHOWN else []
         return Critique("\n".join(wrong[:MOST_SHOWN] + more), not wrong, (len(sums) - len(wrong)) / len(sums))
 
-    return named(check, "arithmetic_holds")
+    return named(check, "arithmetic_holds", wants="It shows each step as a sum, such as 3 * 4 = 12.")
 
 
 MOST_SHOWN = 10

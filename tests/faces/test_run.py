@@ -271,8 +271,15 @@ def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
         shown = shell("run", problem, "--graph", name, "--model", scripted(*["#### 6"] * 3), "--json")
         assert (shown.json["answer"], shown.json["accepted_by"]) == ("#### 6", None)
         assert shown.json["usage"]["calls"] == (3 if name == "majority-3" else 1)
+    doubling = "Write double(n).\n>>> double(2)\n4"
+    code = scripted("```python\ndef double(n):\n    return n\n```", "```python\ndef double(n):\n    return 2 * n\n```")
+    shown = shell("run", doubling, "--graph", "code", "--model", code, "--json")
+    assert (shown.json["rounds"], shown.json["accepted_by"]) == (1, "visible_tests")
+    text = scripted("A lamp.", "A river.")
+    shown = shell("run", TASK, "--graph", "writing", "--verify", "uses_words:river", "--model", text, "--json")
+    assert (shown.json["answer"], shown.json["accepted_by"]) == ("A river.", "uses_words")
     rows = {row["preset"] for row in shell("threads", "--json").json}
-    assert rows == {"math", "zero-shot", "few-shot", "majority-3"}
+    assert rows == {"math", "zero-shot", "few-shot", "majority-3", "code", "writing"}
     assert shell("replay", "m").code == 0
     branch = shell("fork", "m", "--at", "0", "--feedback", "Count again.", "--run", "--json")
     assert branch.json["stop_reason"]

@@ -265,7 +265,7 @@ def test_a_verifier_still_judges_when_the_budget_is_spent() -> None:
 
 
 def test_a_verifier_that_can_not_tell_leaves_the_verdict_to_the_critics() -> None:
-    """A verifier that returns `None` decides nothing: a model judges that draft, and no verdict of its own is recorded."""
+    """A verifier that returns `None` decides nothing: a model judges that draft, and alone is recorded."""
     model = ScriptedModel(["A draft.", "no issues"])
     graph = build_refine_graph(model, critics=[verifier_critic(lambda task, draft: None), model_critic(model)])
     output = graph.invoke({"task": "Write."})

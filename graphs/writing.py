@@ -1,0 +1,148 @@
+"""`writing`: text under constraints (words, length, pattern, JSON schema, reading level), each checked by a program.
+
+The constraints stand in the prompts in plain words, and each that a draft breaks says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..nodes.critics import VerifierCritic, verifier_critic
+from ..nodes.named import wanted
+from ..nodes.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
+from .loop import build_refine_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from ..state.critique import Verifier
+    from .loop import RefineGraph
+
+__all__ = ["WRITING_GENERATE_PROMPT", "WRITING_REFINE_PROMPT", "WRITING_TASK", "build_writing_graph", "writing_task"]
+
+
+def build_writing_graph(
+    model: BaseChatModel,
+    *,
+    verifiers: Sequence[Verifier | VerifierCritic] = (),
+    words: Sequence[str] = (),
+    min_words: int | None = None,
+    max_words: int | None = None,
+    pattern: str | None = None,
+    json_schema: Mapping[str, Any] | bool | None = None,
+    max_grade: float | None = None,
+    critics: Sequence[Any] | None = None,
+    **options: Any,
+) -> RefineGraph:
+    """Return the loop for texts under constraints: accepted is what meets all of them.
+
+    Without any constraint the model judges its own text. To have both, give `critics=[model_critic(judge)]` and
+    `critics_after="always"`.
+
+    Args:
+        model: Writes the text.
+        verifiers: Further checks, `(task, draft) -> Critique`. Those of `redraft.nodes.verifiers` tell the model what
+            they want; for one of your own the task should say it.
+        words: Words that must occur as they are, in any case.
+        min_words: The fewest words, parted by white space.
+        max_words: The most words.
+        pattern: A regular expression that must be found in the text; `^` and `$` match at lines.
+        json_schema: A JSON Schema that the text, which is JSON and nothing else, must fit; needs the extra `writing`.
+        max_grade: The highest US school grade (Flesch–Kincaid) at which the text may read; needs the extra `writing`.
+        critics: Asked beside the constraints, by default only where there are none. Default there: the model itself.
+        options: Everything else that `build_refine_graph` takes.
+
+    Raises:
+        ValueError: At build: a constraint makes no sense; the message names the argument. Or as in
+            `build_refine_graph`.
+        TypeError: At build: a verifier is not callable.
+        ImportError: At build: a constraint needs an extra that is not installed.
+    """
+    checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
+    checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
+    told = [sentence for check in checks if (sentence := wanted(check.verifier))]
+    listed = "\n".join(f"- {line}" for line in told).replace("{", "{{").replace("}", "}}")
+    shown = f"\n\nThe text must meet all of these:\n{listed}" if told else ""
+    defaults = {
+        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
+        "refine_prompt": WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown),
+        "name": "writing",
+    }
+    asked = None if critics is None and not checks else [*checks, *(critics or [])]
+    return build_refine_graph(model, critics=asked, **{**defaults, **options})
+
+
+def writing_task(row: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the task of a CommonGen-hard row, and the words for `build_writing_graph(words=…)`.
+
+    Args:
+        row: With `concepts`, the words that one coherent sentence must use.
+
+    Raises:
+        ValueError: The row has no list of words as `concepts`.
+    """
+    words = row.get("concepts")
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
+        raise ValueError(f"a CommonGen row needs a list of words as 'concepts', not {words!r}")
+    return WRITING_TASK.format(words=", ".join(words)), list(dict.fromkeys(words))
+
+
+def _constraints(
+    words: Sequence[str],
+    length: tuple[int | None, int | None],
+    pattern: str | None,
+    json_schema: Mapping[str, Any] | bool | None,
+    max_grade: float | None,
+) -> list[VerifierCritic]:
+    """Return the constraints as critics."""
+    if isinstance(words, str):
+        raise ValueError(f"words must be a list of words, not the text {words!r}")  # noqa: TRY004  as any other bad one
+    given: list[tuple[str, bool, Callable[[], Verifier]]] = [
+        (f"words={words!r}", bool(words), lambda: uses_words(*words)),
+        (f"min_words={length[0]!r}, max_words={length[1]!r}", length != (None, None), lambda: has_length(*length)),
+        (f"pattern={pattern!r}", pattern is not None, lambda: matches(pattern or "")),
+        (
+            f"json_schema={json_schema!r}",
+            json_schema is not None,
+            lambda: matches_json_schema(json_schema if json_schema is not None else {}),
+        ),
+        (f"max_grade={max_grade!r}", max_grade is not None, lambda: reading_level(max_grade or 0)),
+    ]
+    found = []
+    for named, wanted_at_all, make in given:
+        try:
+            found += [verifier_critic(make())] if wanted_at_all else []
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{named}: {error}") from None
+    return found
+
+
+def _as_critic(check: Verifier) -> VerifierCritic:
+    if not callable(check):
+        raise TypeError(f"each of verifiers is a callable (task, draft) -> Critique, not {check!r}")
+    return verifier_critic(check)
+
+
+WRITING_TASK = "Write one coherent, grammatical sentence that uses all of these words: {words}"
+
+WRITING_GENERATE_PROMPT = """\
+{task}CONSTRAINTS
+
+Reply with the text only: no preface, no comment."""
+
+WRITING_REFINE_PROMPT = """\
+Task:
+{task}CONSTRAINTS
+
+Earlier attempts, for what not to repeat:
+{history}
+
+Current text:
+{draft}
+
+What is wrong with it:
+{feedback}
+
+Mend every point, and keep what is right already. Reply with the new text only: no preface, no comment."""

@@ -1,0 +1,301 @@
+"""The tests that a coding task shows: doctest examples, asserts, and calls that stand beside their results."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import doctest
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["VisibleTest", "bound_names", "given_tests", "parse_python", "visible_tests"]
+
+
+@dataclass(frozen=True)
+class VisibleTest:
+    """One test, as a reader of the task sees it and as a sandbox runs it."""
+
+    shown: str
+    """The call, or the statement that must hold."""
+    wanted: str
+    """What the call should give; empty where the test is a statement."""
+    code: str
+    """Python that raises unless the test passes; what a call gave instead is in the message, after `GOT`."""
+    names: tuple[str, ...]
+    """The functions that it needs from elsewhere; empty for one that calls `candidate`."""
+
+
+def visible_tests(task: str, *, entry_point: str = "") -> list[VisibleTest]:
+    """Return the tests that a task shows, in their order, each once.
+
+    These are doctest examples (`>>> f(1)`, with what follows), `assert` lines, and calls of the entry point with plain
+    arguments that stand beside a plain result: `f(1) == 2`, `f(1) => 2`, `f(1) returns 2`.
+    """
+    found = [*_examples(task), *_asserts(task), *_calls(task, entry_point)]
+    return list({(test.shown, test.wanted, test.code): test for test in found}.values())
+
+
+def given_tests(tests: str | Sequence[str]) -> list[VisibleTest]:
+    """Return tests given as Python: asserts, `test_…` functions, a `check(candidate)`, or doctest examples.
+
+    Statements before an assert in the same text are run before it.
+
+    Raises:
+        ValueError: A text is not Python, or holds no test.
+    """
+    found: list[VisibleTest] = []
+    for text in [tests] if isinstance(tests, str) else tests:
+        examples = [] if parse_python(text) else list(_examples(text))
+        found += examples or _statements(text)
+    return found
+
+
+def parse_python(source: str) -> list[ast.stmt]:
+    """Return the statements of a short source, or nothing where it is no Python. Not for code a model wrote."""
+    if len(source) > LONGEST:
+        return []
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def bound_names(source: str) -> set[str]:
+    """Return the names that a source binds anywhere: by assigning, importing or defining."""
+    nodes = [node for statement in parse_python(source) for node in ast.walk(statement)]
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    return bound | {(alias.asname or alias.name).partition(".")[0] for alias in imports}
+
+
+def _statements(text: str) -> list[VisibleTest]:
+    body = parse_python(text)
+    if not body:
+        raise ValueError(f"tests must be Python, or examples with >>>, not {text[:200]!r}")
+    sources = [(node, ast.get_source_segment(text, node) or "") for node in body]
+    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    setup = "\n".join(source for node, source in sources if not isinstance(node, ast.Assert))
+    found = [_assertion(node, source, setup) for node, source in sources if isinstance(node, ast.Assert)]
+    found += [_test(f"{name}()", "", setup, f"{name}()") for name in functions if name.startswith("test")]
+    if "check" in functions:
+        found.append(VisibleTest("check(candidate)", "", text, ()))
+    if not found:
+        raise ValueError(f"tests must hold an assert, a test function or an example with >>>, not {text[:200]!r}")
+    return found
+
+
+def _examples(text: str) -> Iterator[VisibleTest]:
+    setup: list[str] = []
+    for chunk in re.split(r"\n\s*\n", _without_quotes(text)):
+        try:
+            examples = doctest.DocTestParser().get_examples(chunk)
+        except ValueError:  # an example with a prompt or an indent that doctest refuses
+            continue
+        for example in examples:
+            source, want = example.source.strip(), example.want.strip()
+            body = parse_python(source)
+            node = body[0] if len(body) == 1 else None
+            before = "\n".join(setup)
+            if example.exc_msg:
+                raised = example.exc_msg.strip()
+                yield _test(source, f"raise {raised}", before, RAISES.format(call=_indented(source), raised=raised))
+            elif isinstance(node, ast.Assert):
+                yield _assertion(node, source, before)
+            elif isinstance(node, ast.Expr):
+                yield from _example(node.value, source, want, before)
+            if not want and body:
+                setup.append(source)
+
+
+def _example(value: ast.expr, source: str, want: str, setup: str) -> Iterator[VisibleTest]:
+    compared = isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq)
+    source = ast.get_source_segment(source, value) or source
+    literal = _literal(want) or _literal(want.partition("\n")[0])
+    if compared and (literal or "True") == "True":
+        test = _equation(value, setup)
+    elif not want or literal:
+        test = _equality(source, literal or "None", setup)
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print":
+        test = _test(source, want, setup, PRINTS.format(call=source, want=want))
+    elif "\n" in want:  # prose has run into it, as far as one can tell
+        return
+    else:
+        test = _test(source, want, setup, SHOWS.format(call=source, want=want))
+    if test.names:
+        yield test
+
+
+def _asserts(text: str) -> Iterator[VisibleTest]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if not ASSERT.match(line):
+            continue
+        lines[number] = line[line.index("assert") :]
+        for end in range(number + 1, min(len(lines), number + MOST_LINES) + 1):
+            source = "\n".join(lines[number:end]).rstrip("` ")
+            body = parse_python(source)
+            if len(body) == 1 and isinstance(body[0], ast.Assert):
+                test = _assertion(body[0], source, "")
+                if test.names:
+                    yield test
+                break
+
+
+def _calls(text: str, name: str) -> Iterator[VisibleTest]:
+    """Calls with plain arguments beside a plain result, as docstrings show them without a prompt."""
+    if not name:
+        return
+    for start in re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", text):
+        before = text[text.rfind("\n", 0, start.start()) + 1 : start.start()].rstrip()
+        if before.lstrip().startswith((">>>", "...")) or ASSERT.match(before) or before.endswith("def"):
+            continue
+        call = _bracketed(text, start.end())
+        relation = RELATION.match(text, start.end() + len(call)) if call else None
+        value = _plain_value(text, relation.end()) if relation else ""
+        if relation and value and REST.match(text, relation.end() + len(value)) and _literal(value):
+            body = parse_python(name + call)
+            node = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+            if isinstance(node, ast.Call) and all(map(_is_plain, [*node.args, *(key.value for key in node.keywords)])):
+                yield _equality(name + call, _literal(value), "")
+
+
+def _bracketed(text: str, start: int) -> str:
+    """Return the bracketed text that opens at `start`, strings in it skipped; empty where it does not close."""
+    depth = 0
+    for token in TOKEN.finditer(text, start, start + LONGEST_CALL):
+        depth += (token[0] in "([{") - (token[0] in ")]}")
+        if depth == 0:
+            return text[start : token.end()]
+    return ""
+
+
+def _plain_value(text: str, start: int) -> str:
+    if text[start : start + 1] in tuple("([{"):
+        return _bracketed(text, start)
+    found = SCALAR.match(text, start)
+    return found[0] if found else ""
+
+
+def _literal(text: str) -> str:
+    """Return the text as the source of plain data, or nothing where it is none."""
+    source = {"true": "True", "false": "False"}.get(text.strip(), text.strip())
+    body = parse_python(source)
+    plain = len(body) == 1 and isinstance(body[0], ast.Expr) and _is_plain(body[0].value)
+    return source if plain else ""
+
+
+def _is_plain(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _assertion(node: ast.Assert, source: str, setup: str) -> VisibleTest:
+    compared = node.test
+    if isinstance(compared, ast.Compare) and len(compared.ops) == 1 and isinstance(compared.ops[0], ast.Eq):
+        return _equation(compared, setup)
+    return _test(source, "", setup, source)
+
+
+def _equation(compared: ast.expr, setup: str) -> VisibleTest:
+    assert isinstance(compared, ast.Compare)  # noqa: S101  both callers have looked
+    left, right = (ast.unparse(side) for side in (compared.left, compared.comparators[0]))
+    return _equality(right, left, setup) if _is_plain(compared.left) else _equality(left, right, setup)
+
+
+def _equality(call: str, wanted: str, setup: str) -> VisibleTest:
+    return _test(call, wanted, setup, EQUALS.format(call=call, wanted=wanted))
+
+
+def _test(shown: str, wanted: str, setup: str, check: str) -> VisibleTest:
+    read = f"{setup}\n{shown}"
+    nodes = [node for statement in parse_python(read) for node in ast.walk(statement)]
+    loaded = {node.id: None for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    bound = bound_names(read)
+    dotted = [node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    modules = {name for name in dotted if name in sys.stdlib_module_names} - bound
+    imports = "".join(f"import {name}\n" for name in sorted(modules))
+    names = [name for name in loaded if name not in bound | modules and not hasattr(builtins, name)]
+    return VisibleTest(shown, wanted, f"{imports}{SAME}{setup}\n{check}\n", tuple(names))
+
+
+def _without_quotes(text: str) -> str:
+    """Return the text with an empty line where a docstring or a fence ends, so that no example runs into it."""
+    lines = []
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith(">>>"):
+            lines.append(re.sub(r">>>(?=\S)", ">>> ", line, count=1))
+        elif found := re.search(r'"""|\'\'\'|```', line):
+            lines += [line[: found.start()], ""]
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _indented(source: str) -> str:
+    return source.replace("\n", "\n    ")
+
+
+LONGEST = 20_000
+LONGEST_CALL = 2_000
+MOST_LINES = 20
+ASSERT = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)?`?assert\b")
+TOKEN = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[()\[\]{}]""")
+RELATION = re.compile(
+    r"[ \t]*(?:#[ \t]*)?(?:==>|=>|==|->|➞|→|=|should (?:return|be|give)|must (?:return|be)|returns?|gives|is):?[ \t]*"
+)
+SCALAR = re.compile(
+    r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:True|False|None|true|false)\b"""
+)
+REST = re.compile(r"""`?[ \t]*[.,;]?[ \t]*(?:(?:\#|//|\(|\"\"\"|''').*)?$""", re.MULTILINE)
+
+SAME = """\
+def _same(got, want):
+    if isinstance(want, float) and isinstance(got, (int, float)):
+        return got == want or abs(got - want) <= 1e-9 * max(1.0, abs(want))
+    if isinstance(want, (list, tuple)) and type(got) is type(want):
+        return len(got) == len(want) and all(_same(one, other) for one, other in zip(got, want))
+    return got == want
+"""
+
+EQUALS = """\
+_got = (
+{call}
+)
+_want = (
+{wanted}
+)
+assert _same(_got, _want), "got " + repr(_got)[:300]"""
+
+SHOWS = """\
+_got = (
+{call}
+)
+assert repr(_got).split() == {want!r}.split(), "got " + repr(_got)[:300]"""
+
+PRINTS = """\
+_printed = []
+def print(*values, sep=" ", end="\\n"):
+    _printed.append(sep.join([str(value) for value in values]) + end)
+{call}
+_got = "".join(_printed).strip()
+assert _got.split() == {want!r}.split(), "got " + _got[:300]"""
+
+RAISES = """\
+try:
+    {call}
+except Exception as error:
+    _got = (type(error).__name__ + ": " + str(error)).rstrip(": ")
+else:
+    _got = "no exception"
+assert _got == {raised!r}.rstrip(": "), "got " + _got[:300]"""
