@@ -62,6 +62,7 @@ def build_refine_graph(
     limits: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    state_schema: type[RefineState] = RefineState,
     name: str = "refine",
 ) -> RefineGraph:
     """Return the loop as an ordinary compiled graph: it streams, draws itself, and works as a node in another graph.
@@ -85,6 +86,7 @@ def build_refine_graph(
         limits: Used where the caller gives none.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
         checkpointer: As in `StateGraph.compile`.
+        state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.
         name: Name of the graph, as a node and in traces.
 
     Raises:
@@ -121,7 +123,7 @@ def build_refine_graph(
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
 
-    graph = StateGraph(RefineState, input_schema=RefineInput, output_schema=RefineOutput)
+    graph = StateGraph(state_schema, input_schema=RefineInput, output_schema=RefineOutput)
     graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))

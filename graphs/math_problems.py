@@ -64,7 +64,9 @@ def build_math_graph(
         ValueError: At build: `critic` is unknown, or as in `build_refine_graph`.
         SandboxUnavailableError: At build: `"program"` is asked for where nothing can run programs safely.
     """
-    if critics is None:
+    if critic_prompt is not None and (critics is not None or critic == "program" or "feedback" in options):
+        raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")
+    if critics is None and options.get("feedback") is None:
         several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
         critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
     seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
@@ -119,7 +121,7 @@ def _critic(model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, p
         from ..nodes.sandbox import Sandbox
 
         return program_critic(model, sandbox or Sandbox(), steps=arithmetic_holds(required=False))
-    if isinstance(critic, str) and critic != "self":
+    if critic is None or (isinstance(critic, str) and critic != "self"):
         raise ValueError(f"critic must be 'program', 'self' or a chat model, not {critic!r}")
     judge = model if isinstance(critic, str) else critic
     return model_critic(judge, prompt=prompt, stop_phrase="SOLUTION_IS_CORRECT", structured=False)

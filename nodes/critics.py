@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..state.critique import Critique, Verifier
+from ..state.folds import latest_draft
 from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic, Structured
 
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ class VerifierCritic:
         critique = self.verifier(task, draft)
         if critique is None:
             return []
+        if not isinstance(critique, Critique):
+            raise TypeError(f"the verifier {self.name!r} must return a Critique or None, not {critique!r}")
         if critique.score is None and critique.accepted is not None:
             return replace(critique, score=float(critique.accepted))
         return critique
@@ -90,7 +94,12 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
             says that it can't tell: the other critics are then asked.
         name: How events name it; default: the function's own name.
         oracle: The verifier knows the gold answer: every result that it touches says so.
+
+    Raises:
+        TypeError: At build: the verifier is async.
     """
+    if inspect.iscoroutinefunction(verifier):
+        raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
     return VerifierCritic(verifier, name or _name(verifier), oracle or bool(getattr(verifier, "oracle", False)))
 
 
@@ -101,16 +110,25 @@ class HumanCritic:
     name: str = "human"
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Pause the run until someone answers."""
+        """Pause the run until someone answers; an answer that can't be read is asked for again, with the reason."""
         from langgraph.types import interrupt
 
-        reply = interrupt({"ask": "review", "task": task, "draft": draft, "replies": list(HUMAN_REPLIES)})
-        return read_human_reply(reply, name=self.name)
+        attempt = latest_draft(history)
+        before = attempt.critiques if attempt else ()
+        said = [{key: one.get(key) for key in ("by", "text", "accepted", "score")} for one in before]
+        question = {"ask": "review", "task": task, "draft": draft, "critiques": said, "replies": list(HUMAN_REPLIES)}
+        reply = interrupt(question)
+        while True:
+            try:
+                return read_human_reply(reply, name=self.name)
+            except ValueError as error:
+                reply = interrupt({**question, "error": str(error)})
 
 
 def human_critic(*, name: str = "human") -> HumanCritic:
     """Return a critic that pauses the run and asks a person.
 
+    A person has the last word: what the critics before said is in the question, and in `critiques` of the interrupt.
     Resume with `Command(resume=reply)`, where the reply is `"accept"`, `"stop"`, any other text as feedback, or a
     mapping: `{"action": "accept" | "stop" | "feedback", "text": …, "score": 0–1}`. Needs a checkpointer.
     """
@@ -155,8 +173,8 @@ class NamedCritic:
         return self.rank == HUMAN
 
     @property
-    def asks_model(self) -> bool:
-        """Whether a passing or failing verifier makes asking it needless."""
+    def yields(self) -> bool:
+        """Whether it is asked only where no verifier decided."""
         return self.rank in {CALLABLE, OTHER_MODEL, SELF}
 
     @property
@@ -177,8 +195,11 @@ def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list
     named: list[NamedCritic] = []
     taken: dict[str, int] = {}
     for critic in critics:
-        if not callable(critic):
-            raise TypeError(f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}")
+        if not callable(critic) or not _takes_three(critic):
+            raise TypeError(
+                f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}; "
+                "a check of (task, draft) becomes one with verifier_critic(…), a model with model_critic(…)"
+            )
         rank = _rank(critic, model)
         name = "self" if rank == SELF and not critic.given_name else _name(critic)
         taken[name] = taken.get(name, 0) + 1
@@ -204,6 +225,16 @@ def read_critiques(result: Any, *, by: str) -> list[Critique]:
 def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
     """Return the critics cheapest first: verifiers, functions and tools, other models, the model itself, people."""
     return sorted(critics, key=lambda critic: critic.rank)
+
+
+def _takes_three(critic: Any) -> bool:
+    try:
+        inspect.signature(critic).bind("task", "draft", ())
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
 
 
 def _rank(critic: Any, model: BaseChatModel | None) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.events import Event, record
 from ..state.folds import Attempt, latest_draft, rounds
-from ..state.stopping import since_verdict, spent_budget
+from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.usage import NO_USAGE
 from .critics import NamedCritic, in_order, read_critiques
 from .refine import failure
@@ -35,9 +35,9 @@ def feedback(
 ) -> Step:
     """Return the node that collects critiques of the latest draft.
 
-    Verifiers decide where there are any: all run, all must pass, and no model is asked; one that can't tell returns
-    `None`, and is as if it were not there. A critic that has already
-    answered for this draft is not asked again, so neither a resumed run nor a rejected revision pays twice. Once a
+    Verifiers decide where there are any: all run, all must pass, and no other critic is asked; one that can't tell
+    returns `None`, and is as if it were not there. A critic that has already answered for this draft is not asked
+    again, so neither a resumed run nor a rejected revision pays twice. Once a
     budget is spent no further critic is asked, verifiers excepted.
 
     Args:
@@ -59,21 +59,21 @@ def feedback(
         fresh: list[Event] = []
         attempt = latest_draft(events)
         number = rounds(events)
-        unjudged_last = not judge_last and number >= state["limits"]["max_rounds"]
+        unjudged_last = not judge_last and number >= rounds_allowed(state["limits"])
         failed_already = any(event["kind"] == "failure" for event in since_verdict(events))
         if attempt is None or unjudged_last or failed_already or _answered_by_a_person(attempt):
             return {}
         asked = {critique.get("critic", critique["by"]) for critique in attempt.critiques}
         decided = attempt.verified
         for critic in ranked:
-            if critic.name in asked or (critic.asks_model and decided and critics_after != "always"):
+            if critic.name in asked or (critic.yields and decided and critics_after != "always"):
                 continue
             if not critic.verifier and spent_budget(events, state["limits"]):
                 break
             emit(kind="start", node=name, round=attempt.round, by=critic.name)
             question = (state,) if critic.takes_state else (state["task"], attempt.text, tuple(events))
             outcome = yield from ask(critic.call, *question, config=config, prices=prices)
-            news, failed = _news(critic, attempt.round, outcome)
+            news, failed = _news(critic, attempt.round, outcome, node=name)
             if not news:
                 continue
             update = record({"head": head}, *news)
@@ -95,7 +95,7 @@ def _answered_by_a_person(attempt: Attempt) -> bool:
     return any(critique["kind"] == "human" for critique in attempt.critiques)
 
 
-def _news(critic: NamedCritic, number: int, outcome: Outcome) -> tuple[list[dict[str, Any]], bool]:
+def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the events of one critic's answer, and whether it failed to give one."""
     error = outcome.error
     if error is None:
@@ -104,7 +104,7 @@ def _news(critic: NamedCritic, number: int, outcome: Outcome) -> tuple[list[dict
         except (TypeError, ValueError) as unusable:
             error = unusable
     if error is not None:
-        return [failure("feedback", number, error, by=critic.name, usage=outcome.usage)], True
+        return [failure(node, number, error, by=critic.name, usage=outcome.usage)], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
     return [

@@ -45,7 +45,7 @@ class Meter(BaseCallbackHandler):
         self.prices = prices
         self.model = ""
         self._lock = threading.Lock()
-        self._input = self._output = self._total = self._calls = 0
+        self._input = self._output = self._total = self._calls = self._uncounted = 0
         self._cost: float | None = 0.0
         self._providers: dict[UUID, str | None] = {}
 
@@ -75,6 +75,7 @@ class Meter(BaseCallbackHandler):
             self.model = name or self.model
             if message is None or usage is None:
                 self._cost = None
+                self._uncounted += 1
                 return
             self._input += usage["input_tokens"]
             self._output += usage["output_tokens"]
@@ -99,6 +100,7 @@ class Meter(BaseCallbackHandler):
                 "output_tokens": self._output,
                 "total_tokens": self._total,
                 "calls": self._calls,
+                "uncounted_calls": self._uncounted,
                 "cost_usd": self._cost,
                 "seconds": round(seconds, 6),
             }

@@ -101,10 +101,10 @@ def _structured_judge(model: BaseChatModel, structured: Structured) -> Any:
         # A plain JSON schema, not the class: with the class the OpenAI client parses by itself and raises on a reply
         # that is cut short, where we want to read it as no verdict.
         return model.with_structured_output(Verdict.model_json_schema(), include_raw=True)
-    except NotImplementedError:
+    except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
         if structured == "auto":
             return None
-        raise
+        raise NotImplementedError(f"structured=True, but the model has no structured output: {error}") from error
 
 
 def _no_verdict(reply: str) -> Critique:

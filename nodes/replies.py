@@ -95,7 +95,8 @@ _REFUSAL = re.compile(
     r"(?:(?:i am|i'm) (?:very |really )?sorry,? |i apologi[sz]e,? |sorry,? |unfortunately,? )?"
     r"(?:but )?(?:as an ai[^,]*, )?"
     r"i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) "
-    r"(?:help|assist|comply|fulfil?l|continue|do (?:that|this)|provide|answer|discuss|create|generate|write|complete)"
+    r"(?:(?:help|assist)(?= (?:you|with|in|on)\b|[.!?\s]*$)|"
+    r"comply|fulfil?l|continue|do (?:that|this)|provide|answer|discuss|create|generate|write|complete)"
     r"\b[^.!?\n]{0,120}(?:[.!?][^.!?\n]{0,120}){0,1}"
 )
 
@@ -115,5 +116,5 @@ _META = re.compile(
     r"|(?:sure|certainly|of course|okay|ok)[,!.]? (?:here it is|i can do that|i will|i'll do that)"
     r"|i have (?:revised|updated|improved|corrected) (?:the|my|your) "
     r"(?:draft|text|answer|response|solution|sentence|code)"
-    r")(?: (?:because|since|as|for) [^.\n]{0,80})?"
+    r")"
 )

@@ -128,7 +128,7 @@ def _call(call: Call) -> Any:
     context = _metered(call.meter)
     if isinstance(call.target, Runnable):
         return context.run(call.target.invoke, call.args[0], call.config)
-    result = context.run(call.target, *call.args)
+    result = context.run(_called, call.target, *call.args)
     return context.run(_finish, result) if inspect.isawaitable(result) else result
 
 
@@ -139,8 +139,16 @@ async def _acall(call: Call) -> Any:
     target = getattr(call.target, "acall", call.target)
     if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
         return await asyncio.create_task(target(*call.args), context=context)
-    result = await asyncio.get_running_loop().run_in_executor(None, context.run, target, *call.args)
+    result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *call.args)
     return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+
+
+def _called(target: Any, *args: Any) -> Any:
+    """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
+    try:
+        return target(*args)
+    except StopIteration as error:
+        raise RuntimeError(f"StopIteration: {error}") from error
 
 
 def _metered(meter: Meter) -> Context:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from .usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from .events import Event
-    from .usage import Usage
 
 __all__ = ["Critic", "Critique", "Verifier"]
 
@@ -30,7 +32,8 @@ class Critique:
         evidence: What the opinion rests on, as plain data: a program and its result, say. Kept with the event.
 
     Raises:
-        ValueError: `accepted` is not a bool or `None`, or `score` is not in 0–1.
+        ValueError: `text` or `by` is not a text, `accepted` is not a bool or `None`, `score` is not in 0–1, or
+            `evidence` or `usage` is not plain data.
     """
 
     text: str
@@ -45,8 +48,38 @@ class Critique:
     def __post_init__(self) -> None:
         if self.accepted is not None and not isinstance(self.accepted, bool):
             raise ValueError(f"accepted must be True, False or None, not {self.accepted!r}")
-        if self.score is not None and (math.isnan(self.score) or not 0 <= self.score <= 1):
-            raise ValueError(f"score must be between 0 and 1, not {self.score!r}")
+        for name in ("text", "by"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be a text, not {getattr(self, name)!r}")  # noqa: TRY004  as the others
+        if self.score is not None:
+            object.__setattr__(self, "score", _score(self.score))
+        for name in ("evidence", "usage"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _plain(value, name))
+        if self.usage is not None:
+            object.__setattr__(self, "usage", {**NO_USAGE, **self.usage})
+
+
+def _score(value: Any) -> float:
+    """Return a plain float, also of a Decimal or a number of numpy's."""
+    try:
+        score = float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not 0 <= score <= 1:
+        raise ValueError(f"score must be between 0 and 1, not {value!r}")
+    return score
+
+
+def _plain(value: Any, name: str) -> dict[str, Any]:
+    """Return a copy that any checkpoint can hold."""
+    try:
+        found = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name} must be a mapping of plain data: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} must be a mapping of plain data, not {value!r}")  # noqa: TRY004  as the others
+    return found
 
 
 class Critic(Protocol):

@@ -49,8 +49,14 @@ class Attempt:
 
     @property
     def accepted(self) -> bool:
-        """Whether everyone who judged it accepts it. An unreadable opinion does not."""
-        return self.judged and all(critique.get("accepted") is True for critique in self.critiques)
+        """Whether everyone who judged it accepts it, or a person does. An unreadable opinion does not."""
+        return self.judged and all(critique.get("accepted") is True for critique in self.deciding)
+
+    @property
+    def deciding(self) -> tuple[Event, ...]:
+        """The opinions that count: a person has seen the others, so the last word of one stands alone."""
+        people = tuple(critique for critique in self.critiques if critique["kind"] == "human")
+        return people[-1:] or self.critiques
 
     @property
     def score(self) -> float | None:
@@ -143,5 +149,5 @@ def accepted_by(attempt: Attempt | None) -> str | None:
     if attempt is None or not attempt.accepted:
         return None
     return ", ".join(
-        f"{critique['by']} (oracle)" if critique.get("oracle") else critique["by"] for critique in attempt.critiques
+        f"{critique['by']} (oracle)" if critique.get("oracle") else critique["by"] for critique in attempt.deciding
     )

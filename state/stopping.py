@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .folds import attempts, current_run, latest_draft, rounds, usage_total
+from .limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .events import Event
 
-__all__ = ["STOP_REASONS", "StopReason", "decide", "since_verdict", "spent_budget"]
+__all__ = ["STOP_REASONS", "StopReason", "decide", "rounds_allowed", "since_verdict", "spent_budget"]
 
 StopReason = Literal[
     "failed", "accepted", "human", "token_budget", "cost_budget", "time_budget", "no_progress", "max_rounds"
@@ -41,15 +42,24 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         return budget
     if any(event.get("rejected") == "repeat" for event in fresh) or _patience_lost(events, limits.get("patience")):
         return "no_progress"
-    if out_of_steps or rounds(events) >= limits["max_rounds"]:
+    if out_of_steps or rounds(events) >= rounds_allowed(limits):
         return "max_rounds"
     return None
 
 
+def rounds_allowed(limits: Mapping[str, Any]) -> int:
+    """Return how often the draft may be revised, also where someone wrote only some limits into the state."""
+    return int({**Limits(), **limits}["max_rounds"])
+
+
 def spent_budget(events: Sequence[Event], limits: Mapping[str, Any]) -> StopReason | None:
-    """Return the budget that is used up, or `None`: asked before every model call."""
+    """Return the budget that is used up, or `None`: asked before every model call.
+
+    A budget whose use is not known counts as used up: tokens that no provider reported, a price that no table has.
+    """
     usage = usage_total(events)
-    if (tokens := limits.get("max_tokens")) is not None and usage["total_tokens"] >= tokens:
+    tokens = limits.get("max_tokens")
+    if tokens is not None and (usage["total_tokens"] >= tokens or usage["uncounted_calls"]):
         return "token_budget"
     if (dollars := limits.get("max_cost_usd")) is not None:
         cost = usage["cost_usd"]

@@ -16,6 +16,7 @@ class Usage(TypedDict):
     """The cost of one event, or of a whole run.
 
     `cost_usd` is `None` where the price of a model that was called is not known; it is never guessed as 0.
+    `uncounted_calls` are those of `calls` whose provider reported no tokens: then the tokens are a lower bound.
     `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing.
     """
 
@@ -23,6 +24,7 @@ class Usage(TypedDict):
     output_tokens: int
     total_tokens: int
     calls: int
+    uncounted_calls: int
     cost_usd: float | None
     seconds: float
 
@@ -32,6 +34,7 @@ NO_USAGE: Usage = {
     "output_tokens": 0,
     "total_tokens": 0,
     "calls": 0,
+    "uncounted_calls": 0,
     "cost_usd": 0.0,
     "seconds": 0.0,
 }
@@ -45,6 +48,7 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         total["output_tokens"] += usage["output_tokens"]
         total["total_tokens"] += usage["total_tokens"]
         total["calls"] += usage["calls"]
+        total["uncounted_calls"] += usage["uncounted_calls"]
         total["seconds"] += usage["seconds"]
         known, cost = total["cost_usd"], usage["cost_usd"]
         total["cost_usd"] = None if known is None or cost is None else known + cost

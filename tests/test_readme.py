@@ -56,6 +56,7 @@ def test_the_python_examples_run(replies: str, capsys: pytest.CaptureFixture[str
     assert names["branch"].thread_id != "demo-1"
     assert "Snow fell on the river and hid the lamp." in shown
     assert "checkpoints\nTrue\naccepted\n" in shown
+    assert "failed\nTrue\n" in shown
     assert {"demo-1", "rain", "longer", names["branch"].thread_id} <= set(re.findall(r"[\w-]+", shown))
 
 

@@ -118,7 +118,11 @@ def test_a_math_run_forks_like_any_other() -> None:
 
 
 def test_what_makes_no_sense_is_refused_at_build() -> None:
-    """An unknown critic is named, with what is known."""
+    """An unknown critic is named, with what is known; a prompt that nobody would read is refused."""
+    with pytest.raises(ValueError, match="nothing here would read it"):
+        build_math_graph(ScriptedModel([]), critic_prompt="{draft}?")
+    with pytest.raises(ValueError, match="not None"):
+        build_math_graph(ScriptedModel([]), critic=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="critic must be 'program', 'self' or a chat model, not 'oracle'"):
         build_math_graph(ScriptedModel([]), critic="oracle")  # type: ignore[arg-type]
 
