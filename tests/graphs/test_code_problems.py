@@ -38,18 +38,6 @@ def sandbox() -> Sandbox:
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=["invoke", "ainvoke"])
-def run(request: pytest.FixtureRequest) -> Any:
-    """Runs a graph on an input, synchronously and asynchronously."""
-
-    def call(graph: Any, given: Any, config: Any = None) -> Any:
-        if request.param == "invoke":
-            return graph.invoke(given, config)
-        return asyncio.run(graph.ainvoke(given, config))
-
-    return call
-
-
 def test_code_that_passes_its_examples_costs_one_call(run: Any, sandbox: Sandbox) -> None:
     """Where the tests accept, no model judges; the answer is the reply as it was written."""
     model = ScriptedModel([RIGHT])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -20,18 +19,6 @@ WORDS = verifier_critic(uses_words("river", "lamp"))
 
 def kinds(output: Any) -> list[str]:
     return [event["kind"] for event in output["events"]]
-
-
-@pytest.fixture(params=["invoke", "ainvoke"])
-def run(request: pytest.FixtureRequest) -> Any:
-    """Runs a graph on an input, synchronously and asynchronously."""
-
-    def call(graph: Any, given: Any, config: Any = None) -> Any:
-        if request.param == "invoke":
-            return graph.invoke(given, config)
-        return asyncio.run(graph.ainvoke(given, config))
-
-    return call
 
 
 def test_a_draft_that_the_verifier_passes_costs_one_call(run: Any) -> None:

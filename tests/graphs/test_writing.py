@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 from typing import Any
 
@@ -20,18 +19,6 @@ ROWS = [
     {"concepts": ["drum", "kettle", "drum", "window"]},
 ]
 SCHEMA = {"type": "object", "required": ["title"], "properties": {"title": {"type": "string"}}}
-
-
-@pytest.fixture(params=["invoke", "ainvoke"])
-def run(request: pytest.FixtureRequest) -> Any:
-    """Runs a graph on an input, synchronously and asynchronously."""
-
-    def call(graph: Any, given: Any, config: Any = None) -> Any:
-        if request.param == "invoke":
-            return graph.invoke(given, config)
-        return asyncio.run(graph.ainvoke(given, config))
-
-    return call
 
 
 @pytest.mark.parametrize(
