@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from . import commands_run, commands_threads
 from .options import examples
-from .problems import ProblemError, Stopping, debugging
+from .problems import ProblemError, ReaderGoneError, Stopping, debugging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,9 @@ app.command(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 130 or 143 interrupted. Never a traceback.
+    """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 130 or 143 interrupted, 141 nobody reads on.
+
+    Never a traceback.
 
     Args:
         arguments: What follows `redraft` on the command line; default: what the process was given.
@@ -100,17 +103,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can't show ✓ still shows the rest
-    sys.exit(_run(arguments))
+    code = _run(arguments)
+    if code == ReaderGoneError.exit_code:
+        # What is left in the buffer would be written at exit, and fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = app(arguments, prog_name="redraft", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has enough. Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    except (ReaderGoneError, BrokenPipeError, SystemExit):  # typer and rich make a SystemExit of a broken pipe
+        return ReaderGoneError.exit_code
     except KeyboardInterrupt:
         return Stopping.exit_code()
     except ProblemError as problem:
@@ -129,5 +134,6 @@ def _complain(error: Exception, code: int, message: str | None = None) -> int:
         raise error
     from .plain_text import one_line
 
-    print(f"redraft: {one_line(message or str(error))}", file=sys.stderr)  # noqa: T201
+    with suppress(BrokenPipeError):
+        print(f"redraft: {one_line(message or str(error))}", file=sys.stderr)  # noqa: T201
     return code

@@ -14,6 +14,7 @@ from .options import (
     AsJson,
     CostBudget,
     Db,
+    DemoModel,
     MaxOutputTokens,
     MaxRounds,
     Model,
@@ -203,7 +204,7 @@ def fork(
     )
 
 
-def demo(model: Model = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Refine six bundled tasks live, on the embedded model unless you name another. Needs no key.
 
     A model this small fails at some of them; the table at the end says at which.

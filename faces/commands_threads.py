@@ -25,12 +25,13 @@ def threads(
     from .console import Screen
     from .sessions import opened
     from .tables import show_threads
+    from .wording import checked_reason
 
-    wanted = "running" if stopped == "unfinished" else stopped
+    wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
     with opened(db) as saver, bad_input():
         rows = saver.runs.list(limit=limit, stop_reason=wanted)
     data = [{**dataclasses.asdict(row), "recipe": _parsed(row.recipe)} for row in rows]
-    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, db=db))
+    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, stopped=stopped))
 
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:

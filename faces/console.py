@@ -7,7 +7,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .plain_text import one_line, safe
+from .plain_text import REORDERING, one_line, safe
+from .problems import ReaderGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +20,9 @@ __all__ = ["Screen", "say"]
 PIPE_WIDTH = 400
 """Columns of a table that is not printed on a terminal: wide enough that nothing is cut."""
 
-_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000))}
+_IN_JSON = {
+    code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, *REORDERING, *range(0xD800, 0xE000))
+}
 
 
 class Screen:
@@ -27,6 +30,9 @@ class Screen:
 
     Args:
         as_json: The result is JSON, alone on stdout.
+
+    Raises:
+        ReaderGoneError: From each method that prints, once nobody reads the stream any more.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -38,9 +44,12 @@ class Screen:
         """Print a result once: as JSON, or by calling `show` with this screen."""
         if self.as_json:
             text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
-            # Control characters inside strings are escaped by json itself, but for those of the upper table.
-            sys.stdout.write(text.translate(_IN_JSON) + "\n")
-            sys.stdout.flush()
+            # Control characters inside strings are escaped by json itself, but for these.
+            try:
+                sys.stdout.write(text.translate(_IN_JSON) + "\n")
+                sys.stdout.flush()
+            except BrokenPipeError as error:
+                raise ReaderGoneError from error
         else:
             show(self)
 
@@ -92,7 +101,14 @@ def say(message: str) -> None:
 def _console(stream: Any) -> Console:
     from rich.console import Console
 
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    class Printer(Console):
+        """A console that raises where rich's own would end the process with 1."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            raise ReaderGoneError
+
+    console = Printer(file=stream, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .problems import ReaderGoneError
 from .wording import REJECTED_WORDS, STOP_WORDS, mark, reason_style, said_nothing, score_of, usage_words
 
 if TYPE_CHECKING:
@@ -30,14 +31,31 @@ class LiveRun:
         self._screen = screen
         self._thinking = thinking
         self._round: int | None = None
+        self._gone: ReaderGoneError | None = None
 
     def item(self, item: Mapping[str, Any]) -> None:
         """Print one item of the `custom` stream; a node of the user's own may send others, which are left alone."""
+        try:
+            self._show(item)
+        except ReaderGoneError as gone:
+            self._gone = gone
+
+    def check_reader(self) -> None:
+        """Return if all could be printed. To be called between steps: what a step paid for is kept at its end only.
+
+        Raises:
+            ReaderGoneError: Nobody reads on.
+        """
+        if self._gone is not None:
+            raise self._gone
+
+    def _show(self, item: Mapping[str, Any]) -> None:
         kind = item.get("kind")
         if kind == "start":
             self._thinking(_doing(item))
         elif isinstance(kind, str) and "round" in item:
-            if item["round"] != self._round:
+            late = kind == "verdict" and self._round is not None  # it may be on the draft before a failed revision
+            if item["round"] != self._round and not late:
                 self._round = item["round"]
                 self._screen.line((f"round {self._round}", "bold"))
             self._thinking("")

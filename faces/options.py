@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .problems import DEFAULT_DB, BadInputError
+from .sessions import OPENAI_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +16,7 @@ __all__ = [
     "AsJson",
     "CostBudget",
     "Db",
+    "DemoModel",
     "MaxOutputTokens",
     "MaxRounds",
     "Model",
@@ -43,15 +45,20 @@ Db = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout; progress goes to stderr.")]
-Model = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _model(without: str) -> Any:
+    return typer.Option(
         envvar="REDRAFT_MODEL",
         metavar="SPEC",
-        help="openai:NAME, another PROVIDER:NAME, http://host:port/v1#NAME, gguf:FILE, or local (embedded).",
+        help="openai:NAME, another PROVIDER:NAME, http://host:port/v1#NAME, gguf:FILE, or local (embedded). "
+        f"Without it: {without}.",
         rich_help_panel=MODELS,
-    ),
-]
+    )
+
+
+Model = Annotated[str | None, _model(f"{OPENAI_DEFAULT}, which is paid, where OPENAI_API_KEY is set; else local")]
+DemoModel = Annotated[str | None, _model("local")]
 Temperature = Annotated[
     float | None, typer.Option(metavar="T", help="Sampling temperature of the writer.", rich_help_panel=MODELS)
 ]

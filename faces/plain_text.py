@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["one_line", "safe", "shortened"]
+__all__ = ["REORDERING", "one_line", "safe", "shortened"]
 
-_REORDERING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+REORDERING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Marks that make a terminal show text in another order than it is written."""
 
 _SHOWN_AS: dict[int, str] = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: "␡",
     **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
-    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *_REORDERING)},
+    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *REORDERING)},
     **dict.fromkeys(range(55296, 57344), "�"),
 }
 

@@ -35,57 +35,57 @@ def checked_preset(name: str) -> str:
     raise ValueError(f"there is no graph {name!r}; known are {', '.join(PRESETS)}")
 
 
-def build_preset(name: str, model: Any, *, judges: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
     """Return the graph.
 
     Args:
         name: One of `PRESETS`.
         model: Writes.
-        judges: Models that judge, `"self"` for the writer, or a name that the preset knows.
+        critics: Models that judge, `"self"` for the writer, or a name that the preset knows.
         verifiers: Programs that judge.
         options: As `build_refine_graph` takes them.
 
     Raises:
-        ValueError: The preset has no use for a judge or verifier that was named, or as its builder.
+        ValueError: The preset has no use for a critic or verifier that was named, or as its builder.
     """
     builders: dict[str, Callable[..., Any]] = {"refine": _refine, "math": _math, "code": _code, "writing": _writing}
-    return builders.get(name, _baseline(name))(model, judges, verifiers, options)
+    return builders.get(name, _baseline(name))(model, critics, verifiers, options)
 
 
-def _refine(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.loop import build_refine_graph
 
-    critics = [*_verifier_critics(verifiers), *_model_critics(model, judges, options)]
-    return build_refine_graph(model, critics=critics or None, **options)
+    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options)]
+    return build_refine_graph(model, critics=every or None, **options)
 
 
-def _math(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.math_problems import build_math_graph
 
     _no_use(verifiers, "--verify", "math: its solutions are judged by --critic program, self or a model")
-    return build_math_graph(model, critic=list(judges) or "program", **options)
+    return build_math_graph(model, critic=list(critics) or "program", **options)
 
 
-def _code(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+def _code(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.code_problems import build_code_graph
 
     _no_use(verifiers, "--verify", "code: write the tests into the task, as `>>> f(1)` examples or as asserts")
-    _no_use(judges, "--critic", "code: its tests decide, and where a task has none the writer itself")
+    _no_use(critics, "--critic", "code: its tests decide, and where a task has none the writer itself")
     return build_code_graph(model, **options)
 
 
-def _writing(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.writing import build_writing_graph
 
-    critics = _model_critics(model, judges, options)
-    return build_writing_graph(model, verifiers=verifiers, critics=critics or None, **options)
+    built = _model_critics(model, critics, options)
+    return build_writing_graph(model, verifiers=verifiers, critics=built or None, **options)
 
 
 def _baseline(name: str) -> Callable[..., Any]:
-    def build(model: Any, judges: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    def build(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
         from ..graphs.math_problems import build_few_shot_graph, build_majority_graph, build_zero_shot_graph
 
-        _no_use([*judges, *verifiers], "--critic and --verify", f"{name}: nobody judges a baseline")
+        _no_use([*critics, *verifiers], "--critic and --verify", f"{name}: nobody judges a baseline")
         if found := MAJORITY.fullmatch(name):
             return build_majority_graph(model, samples=int(found[1]), **options)
         return {"zero-shot": build_zero_shot_graph, "few-shot": build_few_shot_graph}[name](model, **options)
@@ -99,13 +99,13 @@ def _verifier_critics(verifiers: Sequence[Any]) -> list[Any]:
     return [verifier_critic(check) for check in verifiers]
 
 
-def _model_critics(model: Any, judges: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) -> list[Any]:
     from ..nodes.critics import model_critic
 
-    if "program" in judges:
+    if "program" in critics:
         raise ValueError("--critic program is for --graph math")
-    prompt = options.pop("critic_prompt", None) if judges else None
-    return [model_critic(model if judge == "self" else judge, prompt=prompt) for judge in judges]
+    prompt = options.pop("critic_prompt", None) if critics else None
+    return [model_critic(model if critic == "self" else critic, prompt=prompt) for critic in critics]
 
 
 def _no_use(given: Sequence[Any], option: str, why: str) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_DB",
     "BadInputError",
     "ProblemError",
+    "ReaderGoneError",
     "RunStoppedError",
     "Stopping",
     "bad_input",
@@ -46,12 +47,21 @@ class RunStoppedError(ProblemError):
 
     Args:
         message: What happened.
-        exit_code: 1 for a failure, 130 for Ctrl-C, 143 for a SIGTERM.
+        exit_code: 1 for a failure, 130 for Ctrl-C, 141 where nobody reads on, 143 for a SIGTERM.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class ReaderGoneError(ProblemError):
+    """Nobody reads what is printed any more, as after `| head`; the command ends as if SIGPIPE had ended it."""
+
+    exit_code = 141  # 128 + SIGPIPE, a signal that Windows does not have
+
+    def __init__(self) -> None:
+        super().__init__("nobody reads the output any more")
 
 
 class Stopping:

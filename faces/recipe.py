@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recipe"]
 
-JUDGES = ("self", "program")
+NO_SPECS = ("self", "program")
 """Critics that are no model specs."""
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
 
@@ -119,13 +119,13 @@ class Recipe(BaseModel):
         model = chat_model(
             self.model, temperature=self.temperature, max_output_tokens=self.max_output_tokens, seed=self.seed
         )
-        judges = [
-            "self" if spec == self.model else spec if spec in JUDGES else chat_model(spec) for spec in self.critics
+        critics = [
+            "self" if spec == self.model else spec if spec in NO_SPECS else chat_model(spec) for spec in self.critics
         ]
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
             self.preset,
             model,
-            judges=judges,
+            critics=critics,
             verifiers=[verifier(spec) for spec in self.verifiers],
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .live import LiveRun
 from .plain_text import one_line
-from .problems import RunStoppedError, Stopping, bad_input, command
+from .problems import ReaderGoneError, RunStoppedError, Stopping, bad_input, command
 from .wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def run_graph(
         db: Named in what is said about resuming.
 
     Raises:
-        RunStoppedError: Before the first draft the model raised, or the run was interrupted. The thread is kept.
+        RunStoppedError: Before the first draft the model raised, the run was interrupted, or nobody reads what it
+            prints. The thread is kept.
     """
     config = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
     values: dict[str, Any] = {}
@@ -48,10 +49,11 @@ def run_graph(
                 found: dict[str, Any] = {}
                 # One stream of two kinds: progress to show, and the state, of which the last one is the result.
                 async for mode, item in graph.astream(given, config, stream_mode=list(MODES), durability="sync"):
-                    if mode == "custom":
-                        live.item(item)
-                    else:
+                    if mode == "values":
                         found = item
+                        live.check_reader()
+                    else:
+                        live.item(item)
                 return found
 
             # asynchronously, since Ctrl-C can then end a call that is under way
@@ -61,8 +63,11 @@ def run_graph(
         raise RunStoppedError(
             f"interrupted; {_how_to_resume(thread_id, db, kept=kept)}", exit_code=Stopping.exit_code()
         ) from None
-    except BrokenPipeError:
-        raise
+    except ReaderGoneError as gone:
+        if not graph.get_state(config).next:
+            raise  # it had come to its end
+        hint = _how_to_resume(thread_id, db, kept=True)
+        raise RunStoppedError(f"stopped, since {gone}; {hint}", exit_code=gone.exit_code) from None
     except Exception as error:
         hint = _how_to_resume(thread_id, db, kept=graph.checkpointer.get_tuple(config) is not None)
         raise RunStoppedError(f"the run failed: {_told(error)}; {hint}") from error

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..state import Thread
 
-__all__ = ["checked_thread_id", "model_or_default", "opened", "reading"]
+__all__ = ["OPENAI_DEFAULT", "checked_thread_id", "model_or_default", "opened", "reading"]
 
 OPENAI_DEFAULT = "openai:gpt-5-mini"
 

@@ -31,10 +31,13 @@ def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def show_threads(screen: Screen, rows: Sequence[RunRow], *, db: str) -> None:
-    """Print one line a thread."""
+def show_threads(screen: Screen, rows: Sequence[RunRow], *, stopped: str | None = None) -> None:
+    """Print one line a thread, or that there is none that `stopped` so."""
     from rich.text import Text
 
+    if not rows and stopped is not None:
+        screen.line("no thread here is unfinished" if stopped == "unfinished" else f"no thread here stopped: {stopped}")
+        return
     if not rows:
         screen.line('no threads here yet; start one with: redraft run "Write …"')
         return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .problems import BadInputError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
     "STOP_WORDS",
     "amount",
+    "checked_reason",
     "mark",
     "money",
     "reason_style",
@@ -37,6 +40,18 @@ REJECTED_WORDS: Mapping[str, str] = {
     "meta": "it talks about the draft instead of being one",
     "repeat": "it repeats an earlier draft",
 }
+
+
+def checked_reason(word: str | None) -> str | None:
+    """Return a stop reason, or `unfinished`, as a user names it; `None` is not named.
+
+    Raises:
+        BadInputError: No thread can have stopped so.
+    """
+    known = [reason or "unfinished" for reason in STOP_WORDS]
+    if word is not None and word not in known:
+        raise BadInputError(f"no thread stops with {word!r}; known are {', '.join(known)}")
+    return word
 
 
 def amount(count: int, what: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
 __all__ = ["Price", "PriceTable", "provider_of"]
 
@@ -37,9 +37,13 @@ class Price(BaseModel):
 class PriceTable:
     """Prices by model name: the user's own entries first, then the list bundled with `genai-prices`, offline."""
 
-    def __init__(self, extra: Mapping[str, Price] | None = None) -> None:
-        """Keep `extra` (model name → `Price`), which wins over the bundled list and needs no provider."""
-        self._extra = dict(extra or {})
+    def __init__(self, extra: Mapping[str, Price | Mapping[str, float | None]] | None = None) -> None:
+        """Keep `extra` (model name → `Price` or its fields), which wins over the bundled list and needs no provider.
+
+        Raises:
+            ValueError: An entry is wrong; the message names it.
+        """
+        self._extra = _entries({} if extra is None else extra, where="prices")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:
@@ -49,12 +53,10 @@ class PriceTable:
             ValueError: The file can't be read, is no such JSON, or an entry is wrong; the message names the entry.
         """
         try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            found = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of nobody known
             raise ValueError(f"prices {str(path)!r} can't be read as JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise ValueError(f"prices {str(path)!r} must be a JSON object of model name → price, not {found!r:.80}")  # noqa: TRY004
-        return cls({name: _price(name, entry, path) for name, entry in found.items()})
+        return cls(_entries(found, where=f"prices {str(path)!r}"))
 
     def cost_usd(
         self,
@@ -107,12 +109,24 @@ def provider_of(model: object) -> str | None:
     return str(name) if name and _known_provider(str(name)) else None
 
 
-def _price(name: str, entry: object, path: object) -> Price:
+def _entries(found: object, *, where: str) -> dict[str, Price]:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{where} must map model names to prices, not {found!r:.80}")  # noqa: TRY004
+    return {_name(name, where): _price(name, entry, where) for name, entry in found.items()}
+
+
+def _name(name: object, where: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"{where}: {name!r} is no model's name")
+    return name
+
+
+def _price(name: str, entry: object, where: str) -> Price:
     try:
-        return Price.model_validate(entry)
+        return Price.model_validate(dict(entry) if isinstance(entry, Mapping) else entry)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'entry'}: {e['msg']}" for e in error.errors())
-        raise ValueError(f"prices {str(path)!r}: entry {name!r} is wrong: {wrong}") from None
+        raise ValueError(f"{where}: entry {name!r} is wrong: {wrong}") from None
 
 
 def _snapshot() -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence  # noqa: TC003  # with_fallbacks resolves these hints at run time
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, message_to_dict
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
+from langchain_core.tools import BaseTool  # noqa: TC002  # as above
 
 from .prices import provider_of
 from .structured import schema_json
@@ -16,11 +18,9 @@ from .taped import ASKED, Taped, provider_options
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
-    from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.tools import BaseTool
 
 __all__ = ["RecordingModel"]
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence  # noqa: TC003  # with_fallbacks resolves these hints at run time
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.language_models import LanguageModelInput  # noqa: TC002  # as above
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, messages_from_dict
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable  # noqa: TC002  # as above
+from langchain_core.tools import BaseTool  # noqa: TC002  # as above
 from pydantic import PrivateAttr
 
 from .structured import parse_structured, schema_json, structured_chain
@@ -14,11 +18,7 @@ from .taped import ASKED, Taped
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
-
-    from langchain_core.language_models import LanguageModelInput
-    from langchain_core.runnables import Runnable
-    from langchain_core.tools import BaseTool
+    from collections.abc import Iterator
 
 __all__ = ["ReplayModel"]
 

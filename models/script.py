@@ -21,8 +21,8 @@ def read_replies(path: str | os.PathLike[str]) -> list[Any]:
         ValueError: The file can't be read, is empty, or a line is wrong; the message gives its number.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:  # RuntimeError: ~ of nobody known
         raise ValueError(f"scripted replies {str(path)!r} can't be read: {error}") from error
     path = str(path)
     if text.lstrip().startswith("["):

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
+import os  # noqa: TC003  # as below
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable  # noqa: TC002  # with_fallbacks resolves return hints at run time
 from pydantic import PrivateAttr
 
 from .script import check_reply, read_replies
 from .structured import parse_structured, structured_chain
 
 if TYPE_CHECKING:
-    import os
-
     from langchain_core.callbacks import CallbackManagerForLLMRun
-    from langchain_core.language_models import LanguageModelInput
-    from langchain_core.runnables import Runnable
 
 __all__ = ["Reply", "ScriptedModel"]
 

@@ -32,8 +32,8 @@ def open_checkpointer(url: str | Path) -> Checkpointer:
 
     Args:
         url: A SQLite file (`"runs.sqlite"`, `Path("runs.sqlite")`, `"sqlite:///runs.sqlite"`, and `"sqlite:////…"` for
-            an absolute path), `"postgresql://…"` (needs the `postgres` extra), or `"memory"` for one that is gone
-            when the block ends.
+            an absolute path; a leading `~` is the home folder, and a text may hold no `?`), `"postgresql://…"` (needs
+            the `postgres` extra), or `"memory"` for one that is gone when the block ends.
 
     Raises:
         ValueError: At once, if the URL is none of these; on entering, if what it names is no such database.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -21,16 +22,16 @@ def kind_and_place(url: str | Path) -> tuple[DatabaseKind, str]:
         ValueError: If it names none; the message says what is accepted and holds no password.
     """
     if isinstance(url, Path):
-        return "sqlite", str(url)
+        return "sqlite", os.path.expanduser(url)
     if not isinstance(url, str) or not url.strip() or "\0" in url or url.startswith("file:"):
         raise ValueError(_refusal(url))
     if url in ("memory", ":memory:", "sqlite:///:memory:"):
         return "memory", ""
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return "sqlite", url
+        return "sqlite", _file(url, shown=url)
     if scheme == "sqlite" and rest.startswith("/") and rest != "/":
-        return "sqlite", rest[1:]
+        return "sqlite", _file(rest[1:], shown=url)
     if scheme not in ("postgresql", "postgres"):
         raise ValueError(_refusal(url))
     # Checked before libpq reads it: what libpq says of a bad URL quotes parts of the password.
@@ -42,6 +43,15 @@ def kind_and_place(url: str | Path) -> tuple[DatabaseKind, str]:
             "special characters percent-encoded"
         )
     return "postgres", url
+
+
+def _file(path: str, *, shown: str) -> str:
+    if "?" in path:
+        raise ValueError(
+            f"{without_secrets(shown)!r}: a SQLite file takes no options after a '?': "
+            'give the file alone, such as "runs.sqlite"; a Path may hold a ? in its name'
+        )
+    return os.path.expanduser(path)  # unlike Path's, leaves the ~ of a file such as "~lock.sqlite" alone
 
 
 def without_secrets(url: str) -> str:

@@ -128,8 +128,9 @@ def test_hostile_text_is_shown_and_never_obeyed(shell: Any, scripted: Any) -> No
     assert not set("\x1b\u202e\x9b") & set(shown.out)
     assert "␛[2J river [bold]lamp[/bold]" in shown.out
     as_json = shell("run", TASK, "--model", scripted(nasty), *VERIFY, "--json")
-    assert not set("\x1b\x9b") & set(as_json.out)
-    assert as_json.json["answer"].startswith("\x1b[2J")
+    assert not set("\x1b\u202e\x9b") & set(as_json.out)
+    assert "\\u202eabc" in as_json.out
+    assert as_json.json["answer"] == nasty
 
 
 def test_a_run_that_fails_before_a_draft_is_resumed(shell: Any, serve: Any, scripted: Any) -> None:
@@ -153,6 +154,9 @@ def test_a_run_that_fails_after_a_draft_keeps_it(shell: Any, serve: Any) -> None
     failed = shell("run", TASK, "--model", server.spec, *VERIFY, "--thread", "t", "--json")
     assert failed.code == 1
     assert (failed.json["stop_reason"], failed.json["answer"]) == ("failed", "lamp")
+    headers = [line for line in failed.err.splitlines() if line.startswith("round ")]
+    assert headers == ["round 0", "round 1"]  # the verdict, on the draft of round 0, begins no round
+    assert failed.err.index("failed in refine") < failed.err.index("an error ended the run")
     resumed = shell("resume", "t", "--json")
     assert (resumed.code, resumed.json["stop_reason"]) == (0, "accepted")
     assert resumed.json["answer"] == "lamp and river"
@@ -191,6 +195,36 @@ def test_an_interrupted_thread_resumes(signum: int, code: int, serve: Any, shell
     assert resumed.json["answer"] == "lamp and river"
     assert [len(request["messages"][0]["content"].splitlines()) == 1 for request in server.requests].count(True) == 1
     assert len(server.requests) == 3
+
+
+def test_a_run_whose_reader_left_stops_and_resumes(serve: Any, shell: Any, tmp_path: Path) -> None:
+    """`redraft run … | head -1` ends with 141 and says on standard error how to resume; nothing is paid again."""
+    started: list[subprocess.Popen[str]] = []
+    piped = threading.Event()
+
+    def reply(request: dict[str, Any]) -> str:
+        piped.wait(60)
+        if "missing" in str(request["messages"]):
+            return "lamp and river"
+        assert started[0].stdout
+        started[0].stdout.close()  # before anything of the draft is printed
+        return "lamp"
+
+    server = serve(reply)
+    command = [sys.executable, "-c", "from redraft.faces.cli import main; main()"]
+    command += ["run", TASK, "--model", server.spec, *VERIFY, "--thread", "t"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        started.append(process)
+        piped.set()
+        assert process.stderr
+        err = process.stderr.read()
+    assert process.returncode == 141, err
+    assert err.splitlines() == [
+        "redraft: stopped, since nobody reads the output any more; thread t is kept, go on with: redraft resume t"
+    ]
+    resumed = shell("resume", "t", "--json")
+    assert (resumed.json["answer"], resumed.json["stop_reason"]) == ("lamp and river", "accepted")
+    assert len(server.requests) == 2
 
 
 def test_a_finished_thread_is_not_run_again_unless_given_room(shell: Any, scripted: Any) -> None:

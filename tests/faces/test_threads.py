@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redraft.state import open_checkpointer
+from redraft.state.stopping import STOP_REASONS
 
 TASK = "Write one sentence."
 VERIFY = ("--verify", "uses_words:river,lamp")
@@ -127,6 +132,75 @@ def test_a_wrong_thread_round_or_option_is_named(shell: Any, scripted: Any, word
     assert WRONG[words] in shown.err
     assert "Traceback" not in shown.err
     assert [row["thread_id"] for row in shell("threads", "--json").json] == ["first"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("threads",), ("threads", "--json"), ("show", "first"), ("history", "first", "--json"), ("run", "--help")],
+    ids=" ".join,
+)
+def test_a_reader_that_leaves_ends_the_command_quietly(
+    shell: Any, scripted: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """`redraft threads | true` ends as other programs do on a closed pipe: with 141, and without a word."""
+    first_run(shell, scripted)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        command = [sys.executable, "-c", "from redraft.faces.cli import main; main()", *words]
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_threads_are_listed_by_how_they_stopped(shell: Any, scripted: Any) -> None:
+    """`threads --stopped` lists what stopped so, says where nothing did, and names the reasons to a wrong one."""
+    first_run(shell, scripted)
+    assert "first" in shell("threads", "--stopped", "accepted").out
+    assert shell("threads", "--stopped", "max_rounds").out == "no thread here stopped: max_rounds\n"
+    assert shell("threads", "--stopped", "unfinished").out == "no thread here is unfinished\n"
+    assert shell("threads", "--stopped", "failed", "--json").json == []
+    for unknown in ("bogus", "running", ""):
+        refused = shell("threads", "--stopped", unknown)
+        assert (refused.code, refused.out) == (2, "")
+        assert repr(unknown) in refused.err
+        assert all(reason in refused.err for reason in (*STOP_REASONS, "unfinished"))
+
+
+def test_the_home_folder_is_found(shell: Any, scripted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `~` that no shell expanded, as in `--db '~/x.sqlite'` or a URL, is the home folder."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    Path(scripted("a river lamp").removeprefix("scripted:")).rename(home / "replies.jsonl")
+    ran = shell("run", TASK, "--model", "scripted:~/replies.jsonl", *VERIFY, "--db", "~/runs.sqlite", "--thread", "t")
+    assert ran.code == 0, ran.err
+    assert (home / "runs.sqlite").exists()
+    assert not (tmp_path / "~").exists()
+    for url in ("~/runs.sqlite", Path("~/runs.sqlite"), "sqlite:///~/runs.sqlite"):
+        with open_checkpointer(url) as saver:
+            assert saver.runs.get("t")
+    assert "t" in shell("threads", "--db", "~/runs.sqlite").out
+
+
+@pytest.mark.parametrize("url", ["runs.sqlite?mode=ro", "sqlite:///runs.sqlite?mode=ro"])
+def test_a_sqlite_file_takes_no_options(shell: Any, url: str, tmp_path: Path) -> None:
+    """`runs.sqlite?mode=ro` is refused with what to write instead, and no file of that name is made."""
+    with pytest.raises(ValueError, match="takes no options"):
+        open_checkpointer(url)
+    for words in (("run", TASK, "--model", "local"), ("threads",)):
+        shown = shell(*words, "--db", url)
+        assert shown.code == 2
+        assert 'such as "runs.sqlite"' in shown.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_help_says_which_model_is_used_without_one(shell: Any) -> None:
+    """Before anything is spent, `run --help` says that a key means a paid model; the demo's is the embedded one."""
+    help_of_run = " ".join(shell("run", "--help").out.replace("│", " ").split())
+    assert "Without it: openai:gpt-5-mini, which is paid, where OPENAI_API_KEY is set; else local." in help_of_run
+    assert "Without it: local." in " ".join(shell("demo", "--help").out.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_own_prices_from_a_file(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("{", "can't be read as JSON"),
-        ("[]", "must be a JSON object"),
+        ("[]", "must map model names to prices"),
         ('{"mine": 3}', "entry 'mine'"),
         ('{"mine": {"input_per_mtok": 1}}', "output_per_mtok"),
         ('{"mine": {"input_per_mtok": -1, "output_per_mtok": 1}}', "input_per_mtok"),
@@ -88,6 +88,29 @@ def test_wrong_prices_are_named(tmp_path: Path, text: str, said: str) -> None:
     path.write_text(text)
     with pytest.raises(ValueError, match=said):
         PriceTable.from_file(path)
+
+
+def test_own_prices_can_be_plain_dicts() -> None:
+    """A price given by its fields is a price, as it is in a file."""
+    table = PriceTable({"mine": {"input_per_mtok": 0.5, "output_per_mtok": 1.5}})
+    assert table.cost_usd("mine", **MILLION) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"mine": {"input_per_mtok": 1}}, "entry 'mine' is wrong: output_per_mtok"),
+        ({"mine": {"input_per_mtok": -1, "output_per_mtok": 1}}, "entry 'mine' is wrong: input_per_mtok"),
+        ({"mine": 3}, "entry 'mine' is wrong"),
+        ({"mine": None}, "entry 'mine' is wrong"),
+        ({3: Price(input_per_mtok=1, output_per_mtok=1)}, "3 is no model's name"),
+        ([], "must map model names to prices"),
+    ],
+)
+def test_wrong_own_prices_are_named_before_any_call(extra: Any, said: str) -> None:
+    """A wrong entry is refused when the table is built, not in the first paid call."""
+    with pytest.raises(ValueError, match=said):
+        PriceTable(extra)
 
 
 def test_who_is_paid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel
-from redraft.models import ScriptedModel
+from redraft.models import ScriptedModel, chat_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,6 +120,13 @@ def test_replies_from_a_file(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     model = ScriptedModel.from_file(path)
     assert [model.invoke("x").content for _ in range(2)] == ["one", "two"]
+
+
+def test_a_script_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`scripted:~/replies.jsonl` is found from Python too, where no shell expands the `~`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "replies.jsonl").write_text('"one"')
+    assert chat_model("scripted:~/replies.jsonl").invoke("x").content == "one"
 
 
 @pytest.mark.parametrize(
