@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..state.events import record
 from ..state.folds import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
-from ..state.stopping import STOP_REASONS, StopReason, decide
+from ..state.limits import limits_in_force
+from ..state.stopping import STOP_REASONS, StopReason, decide, spent_budget
+from .refine import failure
 from .step import Step, Steps, ask, emit
 from .updates import extra_update
 
@@ -36,7 +38,8 @@ def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) ->
 
     Args:
         custom: A Runnable or callable that takes the state and returns a stop reason or `None`, in place of the stop
-            logic. Failures and an exhausted recursion limit still end the run.
+            logic. Whatever it says, a failure, a spent budget and an exhausted recursion limit end the run, and if it
+            raises, that is logged and the run ends as `failed`, with the best draft so far.
         keep: Whether the answer is the best or the latest draft.
         steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
 
@@ -50,19 +53,25 @@ def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) ->
         events = state["events"]
         # This step counts as remaining; a round needs that many more after it.
         out_of_steps = state.get("remaining_steps", steps_a_round + 1) <= steps_a_round
-        reason = decide(events, state["limits"], out_of_steps=out_of_steps)
+        limits = state["limits"]
+        reason = decide(events, limits, out_of_steps=out_of_steps)
+        best = best_draft(events, keep=keep)
+        latest = latest_draft(events)
+        number = latest.round if latest else 0
         extra: dict[str, Any] = {}
+        news: list[dict[str, Any]] = []
         if custom is not None and reason != "failed":
             outcome = yield from ask(custom, state, config=config, prices=None)
             if outcome.error is not None:
-                raise outcome.error
-            reason = _reason(outcome.result) or ("max_rounds" if out_of_steps else None)
-            extra = extra_update(state, outcome.result, by="check")
-        best = best_draft(events, keep=keep)
-        latest = latest_draft(events)
+                reason = "failed"
+                news.append(failure("check", number, outcome.error))
+            else:
+                own = _reason(outcome.result)
+                reason = own or spent_budget(events, limits) or ("max_rounds" if out_of_steps else None)
+                extra = extra_update(state, outcome.result, by="check")
         verdict: dict[str, Any] = {
             "kind": "verdict",
-            "round": latest.round if latest else 0,
+            "round": number,
             "by": "check",
             "text": _explain(reason, out_of_steps=out_of_steps),
             "accepted": latest.accepted if latest else False,
@@ -74,9 +83,12 @@ def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) ->
             verdict["out_of_steps"] = True
         if oracle_touched(events):
             verdict["oracle"] = True
+        if limits != limits_in_force(events):
+            verdict["limits"] = dict(limits)
         added = extra.pop("events", [])
-        sealed = record({**state, **extra}, verdict)
-        emit(**sealed["events"][0])
+        sealed = record({**state, **extra}, *news, verdict)
+        for event in sealed["events"]:
+            emit(**event)
         return {
             **extra,
             "events": [*added, *sealed["events"]],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..state.events import clean, record
-from ..state.limits import Limits
+from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
 from .step import Step, Steps, ask
 from .updates import extra_update
@@ -30,7 +30,9 @@ def prepare(
 
     Args:
         then: A Runnable or callable run after that, on the fresh state; its update is added (retrieval stands here).
-        limits: Used where neither the caller nor the thread has any.
+            What it makes of `task` or `limits` is validated and recorded like the caller's.
+        limits: In force where the thread has none yet; what the caller gives as a plain dict is put over the limits in
+            force, and a `Limits` replaces them.
         options: What of the graph's options the record must hold for its folds.
         prices: Prices of the models that `then` may call.
 
@@ -39,20 +41,13 @@ def prepare(
     Raises:
         ValueError: At run: the task is empty, or a limit makes no sense.
     """
-    defaults = Limits(**(limits or {}))
+    defaults = merged_limits(None, limits)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
-        task = state.get("task")
-        if not isinstance(task, str) or not task.strip():
-            raise ValueError(f"task must be a text that asks for something, not {task!r}")
-        task = clean(task)
-        given = state.get("limits")
-        if given is not None and not isinstance(given, Mapping):
-            raise ValueError(f"limits must be Limits or a dict of limits, not {given!r}")
-        valid = dict(Limits(**given) if given else defaults)
+        earlier = state.get("events") or []
+        task = _checked(state.get("task"))
+        valid = merged_limits(limits_in_force(earlier) or defaults, state.get("limits"))
         update: dict[str, Any] = {
-            "task": task,
-            "limits": valid,
             "answer": "",
             "stop_reason": None,
             "rounds": 0,
@@ -61,18 +56,33 @@ def prepare(
             "oracle": False,
             "usage": NO_USAGE.copy(),
         }
-        opening = record(
-            state,
-            {"kind": "task", "round": 0, "by": "caller", "text": task, "limits": valid, "options": dict(options)},
-        )
-        update.update(opening)
+        opening = _opening(state, task, valid, options)
         if then is not None:
-            fresh = {**state, **update, "events": [*state.get("events", []), *opening["events"]]}
+            fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
             outcome = yield from ask(then, fresh, config=config, prices=prices)
             if outcome.error is not None:
                 raise outcome.error
-            added = extra_update(fresh, outcome.result, by="prepare")
-            update.update(added, events=[*opening["events"], *added.get("events", [])])
-        return update
+            given = outcome.result if isinstance(outcome.result, Mapping) else {}
+            task = _checked(given["task"]) if "task" in given else task
+            opening = _opening(state, task, merged_limits(valid, given.get("limits")), options)
+            added = extra_update({**fresh, **opening}, given, by="prepare")
+            opening = {**added, **opening, **_appended(opening, added)}
+        return {**update, **opening}
 
     return Step("prepare", logic)
+
+
+def _checked(task: object) -> str:
+    if not isinstance(task, str) or not task.strip():
+        raise ValueError(f"task must be a text that asks for something, not {task!r}")
+    return clean(task)
+
+
+def _opening(state: Mapping[str, Any], task: str, limits: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update that begins a run: the task and its limits, in the state and in the record."""
+    event = {"kind": "task", "round": 0, "by": "caller", "text": task, "limits": limits, "options": dict(options)}
+    return {"task": task, "limits": limits, **record(state, event)}
+
+
+def _appended(opening: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    return {"events": [*opening["events"], *added.get("events", [])], "head": added.get("head", opening["head"])}

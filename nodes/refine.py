@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import record
 from ..state.folds import attempts, rounds
+from ..state.stopping import spent_budget
 from .generate import writer_update
 from .prompts import Keep, attempt_at_hand
 from .replies import read_text, rejection
@@ -26,18 +27,21 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
     """Return the node that revises the draft.
 
     A revision that is empty, refused, a repeat, or talk about the task is logged as rejected; it counts as a round and
-    is no draft. An error is logged and ends the run in `check`, with the best draft so far.
+    is no draft. An error is logged and ends the run in `check`, with the best draft so far. Once a budget is spent, as
+    new limits may have it, nothing is asked and nothing written: `check` says which budget.
 
     Args:
         writer: Takes the state and returns the revision.
         keep: Whether the best or the latest draft is revised.
         prices: Prices of the models that it calls.
 
-    Reads: task, events. Writes: events.
+    Reads: task, events, limits. Writes: events.
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         events = state["events"]
+        if spent_budget(events, state["limits"]):
+            return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
         outcome = yield from ask(writer, state, config=config, prices=prices)

@@ -35,7 +35,7 @@ class Event(TypedDict):
     """Hash of the event before this one in the thread; empty on the first."""
 
     limits: NotRequired[dict[str, Any]]
-    """task: the limits that the run started with."""
+    """task: the limits that the run started with; verdict: those in force, where they changed since."""
     options: NotRequired[dict[str, Any]]
     """task: what of the graph's options a fold needs (`keep`, `judge_last`)."""
     accepted: NotRequired[bool | None]

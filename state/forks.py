@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from .events import CRITIQUE_KINDS, DRAFT_KINDS, Event, digest, record
 from .folds import attempts, current_run
-from .limits import Limits
+from .limits import merged_limits
+from .stopping import decide
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
-__all__ = ["ForkPoint", "fork_at_checkpoint", "fork_at_round", "merged_limits"]
+__all__ = ["ForkPoint", "before_check", "before_refine", "fork_at_checkpoint", "fork_at_round"]
 
-NODE_BEFORE = {"generate": "prepare", "human": "feedback", "check": "feedback", "refine": "check"}
+NODE_BEFORE = {"generate": "prepare", "human": "feedback", "check": "feedback"}
 """The node that has just run when this one is next; before `feedback` it is `generate` or `refine`."""
 
 
@@ -66,8 +67,11 @@ def fork_at_checkpoint(
     feedback: str | None = None,
     draft: str | None = None,
     limits: Mapping[str, Any] | None = None,
+    nodes: Container[str] = (),
 ) -> ForkPoint:
     """Return a fork at one checkpoint.
+
+    Where a revision is due and the new limits leave no room for it, the fork stands before `check`, which says so.
 
     Args:
         values: State values at the checkpoint.
@@ -75,6 +79,7 @@ def fork_at_checkpoint(
         feedback: Replaces the critiques of the latest draft there.
         draft: Replaces the latest draft there.
         limits: Changed limits; those not named stay.
+        nodes: Those of the graph.
 
     Raises:
         ValueError: The run has not begun there, or there is no draft whose feedback could be replaced.
@@ -88,22 +93,28 @@ def fork_at_checkpoint(
         return fork_at_round(values, found[-1].round, feedback=feedback, draft=draft, limits=limits)
     if feedback is not None or draft is not None:
         raise ValueError("there is no draft yet at this checkpoint")
-    if upcoming == "feedback":
+    fresh = _fresh(values, events, limits)
+    if upcoming == "refine":
+        as_node = before_refine(events, values.get("limits"), fresh["limits"], nodes)
+    elif upcoming == "feedback":
         as_node = "generate" if events[-1]["kind"] == "draft" else "refine"
     elif upcoming in NODE_BEFORE:
         as_node = NODE_BEFORE[upcoming]
     else:
         raise ValueError(f"the next node there is {upcoming!r}, which is not one of the loop's")
-    return ForkPoint(_fresh(values, events, limits), as_node)
+    return ForkPoint(fresh, as_node)
 
 
-def merged_limits(current: Mapping[str, Any] | None, changed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the current limits with the changed ones put in; a `Limits` replaces them all.
+def before_refine(
+    events: Sequence[Event], current: Mapping[str, Any] | None, limits: Mapping[str, Any], nodes: Container[str]
+) -> str:
+    """Return the node to write as where a revision is due: the one before `check` if changed limits rule it out."""
+    return before_check(nodes) if limits != current and decide(events, limits) else "check"
 
-    Raises:
-        ValueError: The result makes no sense.
-    """
-    return dict(Limits(**{**(current or {}), **(changed or {})}))
+
+def before_check(nodes: Container[str]) -> str:
+    """Return the node that `check` follows in a graph with these nodes."""
+    return "human" if "human" in nodes else "feedback"
 
 
 def _fork(

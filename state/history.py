@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .runs import row_from_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
 
     from .events import Event
-    from .runs import RunRow
+    from .runs import RunIndex, RunRow
 
-__all__ = ["Branch", "HistoryStep", "grow_tree", "read_history"]
+__all__ = ["Branch", "HistoryStep", "family", "grow_tree", "read_history", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -71,28 +74,76 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
     return steps
 
 
-def _parent(row: RunRow | None) -> str | None:
-    return row.parent_thread_id if row else None
-
-
 def grow_tree(thread_id: str, rows: Iterable[RunRow]) -> Branch:
     """Return the branch that holds a thread: its oldest known ancestor with all descendants.
+
+    An ancestor that was deleted stands there without a row, and still holds its forks together, also where its id was
+    given to another thread since.
 
     Args:
         thread_id: A thread of the tree.
         rows: The index rows to look in.
     """
     known = {row.thread_id: row for row in rows}
-    children: dict[str, list[str]] = {}
+    children: dict[Place, list[Place]] = {}
+    parents: dict[Place, Place] = {}
     for row in sorted(known.values(), key=lambda row: row.created_at):
         if row.parent_thread_id:
-            children.setdefault(row.parent_thread_id, []).append(row.thread_id)
-    root, seen = thread_id, {thread_id}
-    while (parent := _parent(known.get(root))) and parent not in seen:
-        root = parent
+            parent = known.get(row.parent_thread_id)
+            # One made after its fork took over the id of the thread that was forked.
+            place = (row.parent_thread_id, parent is not None and parent.created_at <= row.created_at)
+            children.setdefault(place, []).append((row.thread_id, True))
+            parents[row.thread_id, True] = place
+    root: Place = (thread_id, thread_id in known)
+    seen = {root}
+    while (above := parents.get(root)) and above not in seen:
+        root = above
         seen.add(root)
+    return _grow(root, children, known)
 
-    def grow(name: str) -> Branch:
-        return Branch(name, known.get(name), tuple(grow(child) for child in children.get(name, ())))
 
-    return grow(root)
+Place: TypeAlias = tuple[str, bool]
+"""A thread's id, and whether the thread is kept: `False` is one that was deleted."""
+
+
+def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str, RunRow]) -> Branch:
+    """Build from the leaves up, with no call per generation: a thread can be forked a thousand times in a row."""
+    order, placed = [root], {root}
+    for place in order:
+        new = [child for child in children.get(place, ()) if child not in placed]
+        order += new
+        placed.update(new)
+    grown: dict[Place, Branch] = {}
+    for place in reversed(order):
+        name, kept = place
+        below = tuple(grown[child] for child in children.get(place, ()) if child in grown)
+        grown[place] = Branch(name, known[name] if kept and name in known else None, below)
+    return grown[root]
+
+
+def family(runs: RunIndex, thread_id: str) -> list[RunRow]:
+    """Return the index rows of a thread's ancestors and all their descendants."""
+    rows: dict[str, RunRow] = {}
+    top = thread_id
+    while top not in rows and (row := runs.get(top)) is not None:
+        rows[top] = row
+        top = row.parent_thread_id or top
+    waiting, seen = [top], {top}
+    while waiting:
+        for child in runs.children(waiting.pop()):
+            rows[child.thread_id] = child
+            if child.thread_id not in seen:
+                seen.add(child.thread_id)
+                waiting.append(child.thread_id)
+    return list(rows.values())
+
+
+def rows_of(tuples: Iterable[CheckpointTuple]) -> list[RunRow]:
+    """Return one row a thread, read from checkpoints, newest first: for savers that keep no index."""
+    rows: dict[str, RunRow] = {}
+    for stored in tuples:
+        row = row_from_checkpoint(stored.config, stored.checkpoint, stored.metadata)
+        if row is not None:  # what an older checkpoint alone knows is its parent
+            newer = rows.get(row.thread_id)
+            rows[row.thread_id] = newer.after(row) if newer else row
+    return list(rows.values())

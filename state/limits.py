@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-__all__ = ["Limits"]
+from .folds import current_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .events import Event
+
+__all__ = ["Limits", "limits_in_force", "merged_limits"]
+
+MOST = 1_000_000
+"""Rounds and patience: more than any run makes."""
+MOST_TOKENS = 10**15
+"""Well within the 64 bits that a checkpoint has for a number."""
 
 
 class _Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    max_rounds: int = Field(default=3, ge=0)
-    patience: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_rounds: int = Field(default=3, ge=0, le=MOST)
+    patience: int | None = Field(default=None, ge=1, le=MOST)
+    max_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_seconds: float | None = Field(default=None, gt=0)
 
@@ -24,7 +37,7 @@ class Limits(dict[str, Any]):
 
     Args:
         max_rounds: How often the draft may be revised. A round is one feedback plus one refine; 0 judges the first
-            draft and revises nothing.
+            draft and revises nothing. At most a million.
         patience: Stop with `no_progress` after this many rounds in a row without a better score. A draft that has no
             score is no better than the one before. `None`: never.
         max_tokens: Token budget, input and output of all model calls together.
@@ -59,12 +72,45 @@ class Limits(dict[str, Any]):
         super().__init__(fields.model_dump())
 
 
+def merged_limits(current: Mapping[str, Any] | None, changed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the limits after a change: a plain dict is put over the current ones, a `Limits` replaces them all.
+
+    Args:
+        current: The limits in force; those that it leaves out have their defaults.
+        changed: `None` changes nothing.
+
+    Raises:
+        ValueError: The result makes no sense; the message names each limit that doesn't.
+    """
+    if changed is not None and not isinstance(changed, Mapping):
+        raise ValueError(f"limits must be Limits or a dict of limits, not {changed!r}")
+    whole = changed if isinstance(changed, Limits) else {**(current or {}), **(changed or {})}
+    if nameless := [name for name in whole if not isinstance(name, str)]:
+        raise ValueError("limits: " + "; ".join(_unknown(name) for name in nameless))
+    return dict(Limits(**whole))
+
+
+def limits_in_force(events: Sequence[Event]) -> dict[str, Any]:
+    """Return the limits that the record's last verdict was reached with; empty before the first run of a thread.
+
+    The task holds those that the run began with, and each verdict those that were changed since.
+    """
+    for event in reversed(current_run(events)):
+        if event["kind"] in ("task", "verdict") and "limits" in event:
+            return dict(event["limits"])
+    return {}
+
+
+def _unknown(name: object) -> str:
+    return f"{name!r} is not a limit; the limits are {', '.join(_Fields.model_fields)}"
+
+
 def _explain(error: ValidationError) -> str:
     problems = []
     for detail in error.errors():
         name = ".".join(str(part) for part in detail["loc"])
         if detail["type"] == "extra_forbidden":
-            problems.append(f"{name!r} is not a limit; the limits are {', '.join(_Fields.model_fields)}")
+            problems.append(_unknown(name))
         else:
             problems.append(f"{name}={detail['input']!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}")
     return "limits: " + "; ".join(problems)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .events import Event, broken_links
 from .folds import accepted_by, best_draft, current_run, oracle_touched, rounds, run_options, usage_total
+from .limits import limits_in_force
 from .stopping import decide
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def replay_record(values: Mapping[str, Any]) -> Replay:
     """Return the output recomputed from the record in a thread's state, compared with the output in that state.
 
     Args:
-        values: The state's values, as `graph.get_state(config).values` has them.
+        values: The state's values, as `graph.get_state(config).values` has them. The limits are read off the record.
 
     Raises:
         ValueError: The state holds no record: the thread was not made by a graph of ours, or has not begun.
@@ -41,11 +42,13 @@ def replay_record(values: Mapping[str, Any]) -> Replay:
     if not events:
         raise ValueError("this thread holds no record of a refinement run, so there is nothing to replay")
     run = current_run(events)
-    output = _recompute(events, run, values.get("limits") or {})
+    output = _recompute(events, run)
     differences = [
         f"event {index} ({events[index]['kind']}, round {events[index]['round']}) was changed after it was written"
         for index in broken_links(events, values.get("head") or "")
     ]
+    if "task" in values and run[0]["kind"] == "task":
+        differences += _difference("task", values["task"], run[0]["text"])
     differences += _verdict_differences(run)
     # Between two checks the record is ahead of the result; what was last read off it is compared at the next one.
     if run[-1]["kind"] == "verdict":
@@ -57,7 +60,7 @@ def replay_record(values: Mapping[str, Any]) -> Replay:
     return Replay(output, not differences, tuple(differences))
 
 
-def _recompute(events: Sequence[Event], run: Sequence[Event], limits: Mapping[str, Any]) -> RefineOutput:
+def _recompute(events: Sequence[Event], run: Sequence[Event]) -> RefineOutput:
     options = run_options(events)
     best = best_draft(events, keep=options.get("keep", "best"))
     reason: str | None = None
@@ -66,7 +69,7 @@ def _recompute(events: Sequence[Event], run: Sequence[Event], limits: Mapping[st
         if options.get("custom_check"):
             reason = last.get("stop_reason")
         else:
-            reason = decide(run[:-1], limits, out_of_steps=last.get("out_of_steps", False))
+            reason = decide(run[:-1], limits_in_force(run), out_of_steps=last.get("out_of_steps", False))
     return cast(
         "RefineOutput",
         {

@@ -125,6 +125,8 @@ def row_from_checkpoint(
     started = values.get("__start__")
     if isinstance(started, dict) and "task" in started:
         values = {"task": started["task"]}  # a new task begins; the thread still holds the last one's result
+    elif "branch:to:prepare" in values and "head" in values:  # it waits for `prepare`, which may have refused it
+        values = {"task": values.get("task")}
     usage = values.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     told: Mapping[str, Any] = {**get_checkpoint_metadata(config, metadata)}

@@ -6,23 +6,27 @@ import secrets
 from typing import TYPE_CHECKING, Any, cast
 
 from .diffs import Diff, diff_words
-from .folds import attempts, best_draft, current_run, run_options
-from .forks import ForkPoint, fork_at_checkpoint, fork_at_round, merged_limits
-from .history import Branch, HistoryStep, grow_tree, read_history
+from .folds import attempts, best_draft, run_options
+from .forks import ForkPoint, fork_at_checkpoint, fork_at_round
+from .history import Branch, HistoryStep, family, grow_tree, read_history, rows_of
 from .replay import Replay, replay_record
-from .runs import RunRow, row_from_checkpoint
+from .resuming import begun, killed_in_mid_step, next_step, restart, task_again, values_of_last_run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import Mapping
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import StateSnapshot
 
+    from .runs import RunRow
     from .schema import RefineOutput
 
 __all__ = ["Thread", "UnknownThreadError"]
+
+LOOP = {"prepare", "generate", "feedback", "check", "refine"}
+"""The nodes by which a graph of ours is known."""
 
 
 class UnknownThreadError(LookupError):
@@ -32,8 +36,9 @@ class UnknownThreadError(LookupError):
 class Thread:
     """One thread of a compiled graph with a checkpointer.
 
-    `history`, `tree` and `resume` work on any graph; `fork`, `replay`, `rerun` and `diff` need the state of ours. Each
-    method that touches the store has an async twin: `aresume`, `ahistory`, `afork`, `areplay`, `arerun`, `atree`.
+    `history`, `tree` and `resume` work on any graph; `fork`, `replay`, `rerun`, `diff` and other limits need one of
+    ours. Each method that touches the store has an async twin: `aresume`, `aready`, `ahistory`, `areplay`, `adiff`,
+    `atree`, `afork`, `arerun`.
 
     Args:
         graph: A compiled graph. Forking to another model means a Thread on a graph built with that model.
@@ -45,7 +50,10 @@ class Thread:
 
     def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any], thread_id: str) -> None:
         if not graph.checkpointer or isinstance(graph.checkpointer, bool):
-            raise ValueError("the graph has no checkpointer; build it with checkpointer=open_checkpointer(…)")
+            raise ValueError(
+                "the graph has no checkpointer, so it keeps no threads; build it inside "
+                "`with open_checkpointer(…) as saver:` with checkpointer=saver"
+            )
         self.graph = graph
         self.thread_id = str(thread_id)
 
@@ -74,7 +82,7 @@ class Thread:
 
         Raises:
             UnknownThreadError: There is no such thread.
-            ValueError: A limit makes no sense.
+            ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
         given = self.ready(limits)
         return cast("RefineOutput", self.graph.invoke(given, self.config, durability="sync"))
@@ -94,25 +102,29 @@ class Thread:
 
         Raises:
             UnknownThreadError: There is no such thread.
-            ValueError: A limit makes no sense.
+            ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
+        if limits is not None:
+            self._check_ours("resuming with other limits")
         stored, snapshot = self._stored(), self.graph.get_state(self.config)
-        if _killed_in_mid_step(stored, snapshot):
+        if killed_in_mid_step(stored, snapshot):
             self.graph.invoke(None, self.config, interrupt_before="*", durability="sync")
             snapshot = self.graph.get_state(self.config)
-        if step := _next_step(snapshot, limits):
+        if self._ours and (step := next_step(snapshot, limits, self.graph.nodes)):
             self.graph.update_state(self.config, step.values, as_node=step.as_node)
-        return _restart(snapshot, limits)
+        return restart(stored, snapshot, limits)
 
     async def aready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Async twin of `ready`."""
+        if limits is not None:
+            self._check_ours("resuming with other limits")
         stored, snapshot = await self._astored(), await self.graph.aget_state(self.config)
-        if _killed_in_mid_step(stored, snapshot):
+        if killed_in_mid_step(stored, snapshot):
             await self.graph.ainvoke(None, self.config, interrupt_before="*", durability="sync")
             snapshot = await self.graph.aget_state(self.config)
-        if step := _next_step(snapshot, limits):
+        if self._ours and (step := next_step(snapshot, limits, self.graph.nodes)):
             await self.graph.aupdate_state(self.config, step.values, as_node=step.as_node)
-        return _restart(snapshot, limits)
+        return restart(stored, snapshot, limits)
 
     # read
 
@@ -133,15 +145,17 @@ class Thread:
     def replay(self) -> Replay:
         """Return the output recomputed from the record, and whether it agrees with the result. Calls no model, ever.
 
+        A new task that has not begun, for its limits were refused, say, is not looked at.
+
         Raises:
             UnknownThreadError: There is no such thread.
             ValueError: The thread holds no record of ours.
         """
-        return replay_record(self._snapshot().values)
+        return replay_record(values_of_last_run(self._snapshot()))
 
     async def areplay(self) -> Replay:
         """Async twin of `replay`."""
-        return replay_record((await self._asnapshot()).values)
+        return replay_record(values_of_last_run(await self._asnapshot()))
 
     def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Return what differs, word by word, between two drafts of this thread or of this and another.
@@ -159,6 +173,12 @@ class Thread:
         others = other._snapshot().values if other else mine
         return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))
 
+    async def adiff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
+        """Async twin of `diff`."""
+        mine = (await self._asnapshot()).values
+        others = (await other._asnapshot()).values if other else mine
+        return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))
+
     def tree(self) -> Branch:
         """Return the branch tree that this thread is part of, from its oldest known ancestor.
 
@@ -167,7 +187,7 @@ class Thread:
         """
         self._stored()
         runs = getattr(self.saver, "runs", None)
-        rows = _family(runs, self.thread_id) if runs else _rows(self.saver.list(None))
+        rows = family(runs, self.thread_id) if runs else rows_of(self.saver.list(None))
         return grow_tree(self.thread_id, rows)
 
     async def atree(self) -> Branch:
@@ -177,8 +197,8 @@ class Thread:
         if runs:
             from asyncio import to_thread
 
-            return grow_tree(self.thread_id, await to_thread(_family, runs, self.thread_id))
-        return grow_tree(self.thread_id, await _arows(self.saver.alist(None)))
+            return grow_tree(self.thread_id, await to_thread(family, runs, self.thread_id))
+        return grow_tree(self.thread_id, rows_of([stored async for stored in self.saver.alist(None)]))
 
     # branch
 
@@ -202,22 +222,14 @@ class Thread:
 
         Raises:
             UnknownThreadError: There is no such thread or checkpoint.
-            ValueError: There is no such draft, a text is blank, a limit makes no sense, or `thread_id` is taken.
+            ValueError: There is no such draft, a text is blank, a limit makes no sense, `thread_id` is taken, `at` is
+                neither a round nor an id, or the graph is not ours.
         """
         branch = self._branch(thread_id)
-        if self.saver.get_tuple(branch.config) is not None:
-            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
+        self._check_fork(at, branch, self.saver.get_tuple(branch.config))
         latest = self._snapshot()
-        if isinstance(at, str):
-            snapshot = self.graph.get_state(_at(self.config, at))
-            point = _checkpoint_fork(self, snapshot, at, feedback=feedback, draft=draft, limits=limits)
-        else:
-            snapshot = latest
-            for one in self.graph.get_state_history(self.config) if _has_draft(latest, at) else ():
-                if _latest_round(one) == at:
-                    snapshot = one
-                    break
-            point = fork_at_round(snapshot.values, at, feedback=feedback, draft=draft, limits=limits)
+        snapshot = self._before(at, latest)
+        point = self._fork_point(snapshot, at, feedback=feedback, draft=draft, limits=limits)
         config = _forked_config(branch.config, self, snapshot, at, latest)
         self.graph.update_state(config, point.values, as_node=point.as_node)
         return branch
@@ -233,20 +245,10 @@ class Thread:
     ) -> Thread:
         """Async twin of `fork`."""
         branch = self._branch(thread_id)
-        if await self.saver.aget_tuple(branch.config) is not None:
-            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
+        self._check_fork(at, branch, await self.saver.aget_tuple(branch.config))
         latest = await self._asnapshot()
-        if isinstance(at, str):
-            snapshot = await self.graph.aget_state(_at(self.config, at))
-            point = _checkpoint_fork(self, snapshot, at, feedback=feedback, draft=draft, limits=limits)
-        else:
-            snapshot = latest
-            if _has_draft(latest, at):
-                async for one in self.graph.aget_state_history(self.config):
-                    if _latest_round(one) == at:
-                        snapshot = one
-                        break
-            point = fork_at_round(snapshot.values, at, feedback=feedback, draft=draft, limits=limits)
+        snapshot = await self._abefore(at, latest)
+        point = self._fork_point(snapshot, at, feedback=feedback, draft=draft, limits=limits)
         config = _forked_config(branch.config, self, snapshot, at, latest)
         await self.graph.aupdate_state(config, point.values, as_node=point.as_node)
         return branch
@@ -256,25 +258,65 @@ class Thread:
 
         Raises:
             UnknownThreadError: There is no such thread.
-            ValueError: `thread_id` is taken.
+            ValueError: `thread_id` is taken, no task of this thread has begun, or the graph is not ours.
         """
-        values, branch = self._snapshot().values, self._branch(thread_id)
-        if self.saver.get_tuple(branch.config) is not None:
-            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
-        self.graph.invoke({"task": values["task"], "limits": values["limits"]}, branch.config, durability="sync")
+        snapshot, branch = self._snapshot(), self._branch(thread_id)
+        self._check_new("rerun()", branch, self.saver.get_tuple(branch.config))
+        self.graph.invoke(task_again(snapshot), branch.config, durability="sync")
         return branch
 
     async def arerun(self, *, thread_id: str | None = None) -> Thread:
         """Async twin of `rerun`."""
-        values, branch = (await self._asnapshot()).values, self._branch(thread_id)
-        if await self.saver.aget_tuple(branch.config) is not None:
-            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
-        given = {"task": values["task"], "limits": values["limits"]}
-        await self.graph.ainvoke(given, branch.config, durability="sync")
+        snapshot, branch = await self._asnapshot(), self._branch(thread_id)
+        self._check_new("rerun()", branch, await self.saver.aget_tuple(branch.config))
+        await self.graph.ainvoke(task_again(snapshot), branch.config, durability="sync")
         return branch
 
     def _branch(self, thread_id: str | None) -> Thread:
         return Thread(self.graph, thread_id or f"{self.thread_id}-{secrets.token_hex(3)}")
+
+    def _before(self, at: int | str, latest: StateSnapshot) -> StateSnapshot:
+        """Return the checkpoint that a fork starts from: that id's, or the newest that ends with that draft."""
+        if isinstance(at, str):
+            return self.graph.get_state(_at(self.config, at))
+        for snapshot in self.graph.get_state_history(self.config) if _has_draft(latest, at) else ():
+            if begun(snapshot) and _latest_round(snapshot) == at:
+                return snapshot
+        return latest
+
+    async def _abefore(self, at: int | str, latest: StateSnapshot) -> StateSnapshot:
+        if isinstance(at, str):
+            return await self.graph.aget_state(_at(self.config, at))
+        if _has_draft(latest, at):
+            async for snapshot in self.graph.aget_state_history(self.config):
+                if begun(snapshot) and _latest_round(snapshot) == at:
+                    return snapshot
+        return latest
+
+    def _fork_point(self, snapshot: StateSnapshot, at: int | str, **changes: Any) -> ForkPoint:
+        if not isinstance(at, str):
+            return fork_at_round(values_of_last_run(snapshot), at, **changes)
+        if snapshot.created_at is None:
+            raise UnknownThreadError(f"the thread {self.thread_id!r} has no checkpoint {at!r}")
+        return fork_at_checkpoint(snapshot.values, snapshot.next, nodes=self.graph.nodes, **changes)
+
+    def _check_fork(self, at: object, branch: Thread, taken: object) -> None:
+        self._check_new("fork()", branch, taken)
+        if not isinstance(at, int | str) or isinstance(at, bool) or at == "":
+            raise ValueError(f"at must be a round (0 is the first draft) or a checkpoint id, not {at!r}")
+
+    def _check_new(self, what: str, branch: Thread, taken: object) -> None:
+        self._check_ours(what)
+        if taken is not None:
+            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
+
+    def _check_ours(self, what: str) -> None:
+        if not self._ours:
+            raise ValueError(f"{what} needs a graph of redraft, and {self.graph.get_name()!r} is none")
+
+    @property
+    def _ours(self) -> bool:
+        return self.graph.nodes.keys() >= LOOP and "head" in self.graph.channels
 
     def _stored(self) -> CheckpointTuple:
         if (stored := self.saver.get_tuple(self.config)) is None:
@@ -293,56 +335,6 @@ class Thread:
     async def _asnapshot(self) -> StateSnapshot:
         await self._astored()
         return await self.graph.aget_state(self.config)
-
-
-def _killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> bool:
-    """Return whether a node's writes are saved but not the checkpoint that follows.
-
-    `get_state` shows such a thread as finished, and `update_state` would drop the writes. Running it with an interrupt
-    before every node applies them and runs nothing.
-    """
-    return not snapshot.next and bool(stored.pending_writes)
-
-
-def _begun(snapshot: StateSnapshot) -> bool:
-    return not {"__start__", "prepare"} & set(snapshot.next)
-
-
-def _restart(snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the input that starts a run anew which was killed before it began; `None` runs on."""
-    if limits is None or _begun(snapshot):
-        return None
-    return {"task": snapshot.values.get("task"), "limits": merged_limits(snapshot.values.get("limits"), limits)}
-
-
-def _next_step(snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-    """Return what must be written before the thread can run on, or `None` when it just runs on."""
-    values: Mapping[str, Any] = snapshot.values
-    changed = {"limits": merged_limits(values.get("limits"), limits)} if limits is not None else {}
-    if snapshot.next:
-        if not changed or not _begun(snapshot):
-            return None
-        return ForkPoint(changed, fork_at_checkpoint(values, snapshot.next).as_node)
-    if values.get("stop_reason") == "failed":
-        return ForkPoint({"stop_reason": None, "answer": "", **changed}, _before_failure(values))
-    if not changed or values.get("stop_reason") == "accepted":
-        return None
-    return ForkPoint({"stop_reason": None, "answer": "", **changed}, "feedback")  # `check` decides anew
-
-
-def _before_failure(values: Mapping[str, Any]) -> str:
-    """Return the node before the one that failed."""
-    run = current_run(values["events"])
-    failed = next(event for event in reversed(run) if event["kind"] == "failure")
-    if failed.get("node") == "refine":
-        return "check"
-    return "generate" if all(event["kind"] != "revision" for event in run) else "refine"
-
-
-def _checkpoint_fork(thread: Thread, snapshot: StateSnapshot, checkpoint_id: str, **changes: Any) -> ForkPoint:
-    if snapshot.created_at is None:
-        raise UnknownThreadError(f"the thread {thread.thread_id!r} has no checkpoint {checkpoint_id!r}")
-    return fork_at_checkpoint(snapshot.values, snapshot.next, **changes)
 
 
 def _at(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
@@ -388,43 +380,3 @@ def _draft(values: Mapping[str, Any], number: int | None, *, first: bool) -> str
         if attempt.round == number:
             return attempt.text
     raise ValueError(f"there is no draft of round {number}; there are {[attempt.round for attempt in found]}")
-
-
-def _family(runs: Any, thread_id: str) -> list[RunRow]:
-    """Return the index rows of a thread's ancestors and all their descendants."""
-    rows: dict[str, RunRow] = {}
-    root = thread_id
-    while (row := runs.get(root)) is not None and row.thread_id not in rows:
-        rows[row.thread_id] = row
-        if row.parent_thread_id is None or runs.get(row.parent_thread_id) is None:
-            break
-        root = row.parent_thread_id
-    waiting = [root]
-    while waiting:
-        for child in runs.children(waiting.pop()):
-            if child.thread_id not in rows or child.thread_id == thread_id:
-                waiting.append(child.thread_id)
-            rows[child.thread_id] = child
-    return list(rows.values())
-
-
-def _rows(tuples: Iterator[CheckpointTuple]) -> list[RunRow]:
-    """Return one row a thread, read from its newest checkpoint: for savers that keep no index."""
-    rows: dict[str, RunRow] = {}
-    for stored in tuples:
-        _add_row(rows, stored)
-    return list(rows.values())
-
-
-async def _arows(tuples: AsyncIterator[CheckpointTuple]) -> list[RunRow]:
-    rows: dict[str, RunRow] = {}
-    async for stored in tuples:
-        _add_row(rows, stored)
-    return list(rows.values())
-
-
-def _add_row(rows: dict[str, RunRow], stored: CheckpointTuple) -> None:
-    row = row_from_checkpoint(stored.config, stored.checkpoint, stored.metadata)
-    if row is not None:  # newest first: what an older checkpoint alone knows is its parent
-        newer = rows.get(row.thread_id)
-        rows[row.thread_id] = newer.after(row) if newer else row

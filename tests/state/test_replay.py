@@ -77,3 +77,15 @@ def test_an_edited_result_is_noticed(values: dict[str, Any]) -> None:
     """The record also shows that the result was edited."""
     values["answer"] = "something else"
     assert any(difference.startswith("answer:") for difference in replay_record(values).differences)
+
+
+def test_an_edited_task_is_noticed(values: dict[str, Any]) -> None:
+    """The task in the state must be the one that the record says was run."""
+    values["task"] = "something else"
+    assert replay_record(values).differences == ("task: the run says 'something else', the record says 'Write.'",)
+
+
+def test_limits_are_read_off_the_record(values: dict[str, Any]) -> None:
+    """Limits of a run yet to come don't change what the last one came to."""
+    values["limits"] = {"max_round": 5}
+    assert replay_record(values).matches

@@ -8,6 +8,8 @@ from typing import Any, TypedDict
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
 from redraft.state.runs import RunRow, row_from_checkpoint
 
 USAGE = {"total_tokens": 120, "cost_usd": 0.25}
@@ -94,6 +96,20 @@ def test_a_run_that_begins_shows_its_new_task(saver: Any) -> None:
     put(saver, "t", {**DONE, "__start__": {"task": "Second"}}, at=1)
     row = saver.runs.get("t")
     assert (row.task, row.stop_reason, row.rounds, row.total_tokens) == ("Second", None, 0, 0)
+
+
+def test_a_new_task_that_was_refused_is_not_shown_with_the_last_ones_result(saver: Any) -> None:
+    """A thread whose second task waits is listed with that task, as running, with no score, rounds or cost."""
+    model = ScriptedModel([{"text": "a draft", "input_tokens": 9, "output_tokens": 9}])
+    graph = build_refine_graph(model, critics=[], limits={"max_rounds": 0}, checkpointer=saver)
+    graph.invoke({"task": "First"}, config("t"))
+    row = saver.runs.get("t")
+    assert (row.task, row.stop_reason, row.total_tokens) == ("First", "max_rounds", 18)
+    with pytest.raises(ValueError, match="'max_round' is not a limit"):
+        graph.invoke({"task": "Second", "limits": {"max_round": 5}}, config("t"))
+    row = saver.runs.get("t")
+    assert (row.task, row.stop_reason, row.rounds, row.total_tokens) == ("Second", None, 0, 0)
+    assert [row.thread_id for row in saver.runs.list(stop_reason="running")] == ["t"]
 
 
 def test_a_graph_of_somebody_else_is_listed_too(saver: Any) -> None:

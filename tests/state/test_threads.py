@@ -140,6 +140,9 @@ def test_a_fork_of_a_fork_is_in_the_same_tree(saver: Any, do: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"at": ""}, "at must be a round .* not ''"),
+        ({"at": None}, "at must be a round .* not None"),
+        ({"at": True}, "at must be a round .* not True"),
         ({"at": 7}, r"no draft of round 7; this run has drafts of rounds \[0, 1\]"),
         ({"at": 0, "feedback": "  "}, "feedback is blank"),
         ({"at": 0, "draft": ""}, "draft is blank"),
@@ -165,7 +168,9 @@ def test_unknown_threads_and_checkpoints_are_named(saver: Any, do: Any) -> None:
             do(Thread(thread.graph, "nobody"), method)
     with pytest.raises(UnknownThreadError, match="no checkpoint 'nothing'"):
         do(thread, "fork", at="nothing")
-    with pytest.raises(ValueError, match="no checkpointer"):
+    with pytest.raises(
+        ValueError, match=r"no checkpointer.* `with open_checkpointer\(…\) as saver:` with checkpointer=saver"
+    ):
         Thread(build_refine_graph(ScriptedModel([])), "1")
 
 
@@ -219,26 +224,30 @@ def test_history_shows_who_ran_and_what_it_added(saver: Any, do: Any) -> None:
 def test_diff_shows_words_that_changed(saver: Any, do: Any) -> None:
     """Two drafts of a run, or the answers of two runs, word by word."""
     thread, _ = finished(saver, do, "a river", "a river, a lamp", "the lamp, the river")
-    assert str(thread.diff()) == "a river{+, a lamp+}"
+    assert str(do(thread, "diff")) == "a river{+, a lamp+}"
     branch = do(thread, "fork", at=0, feedback="definite articles")
     do(branch, "resume")
-    assert [change.kind for change in thread.diff(branch).changes].count("added") >= 1
+    assert [change.kind for change in do(thread, "diff", branch).changes].count("added") >= 1
     with pytest.raises(ValueError, match="no draft of round 5"):
-        thread.diff(before=5)
+        do(thread, "diff", before=5)
 
 
-def test_history_works_on_any_graph() -> None:
-    """A graph that keeps no record still shows its steps."""
+def test_history_works_on_any_graph(do: Any) -> None:
+    """A graph that keeps no record still shows its steps; what needs a record says that it does."""
     other = StateGraph(MessagesState)
     other.add_node("talk", lambda state: {"messages": []})
     other.add_edge(START, "talk")
-    graph = other.compile(checkpointer=InMemorySaver())
+    graph = other.compile(checkpointer=InMemorySaver(), name="chat")
     thread = Thread(graph, "1")
     graph.invoke({"messages": []}, thread.config)
-    assert [step.node for step in thread.history()] == ["input", "start", "talk"]
-    assert thread.tree().thread_id == "1"
+    assert [step.node for step in do(thread, "history")] == ["input", "start", "talk"]
+    assert do(thread, "tree").thread_id == "1"
+    assert do(thread, "resume") == {"messages": []}
     with pytest.raises(ValueError, match="no record of a refinement run"):
-        thread.replay()
+        do(thread, "replay")
+    for method, given in (("rerun", {}), ("fork", {"at": 0}), ("resume", {"limits": {"max_rounds": 1}})):
+        with pytest.raises(ValueError, match="needs a graph of redraft, and 'chat' is none"):
+            do(thread, method, **given)
 
 
 def test_trees_work_without_an_index() -> None:
@@ -268,3 +277,66 @@ def test_a_resumed_thread_can_be_watched(saver: Any) -> None:
     graph.invoke({"task": TASK}, thread.config)
     nodes = [name for update in graph.stream(thread.ready(), thread.config, stream_mode="updates") for name in update]
     assert nodes == ["refine", "feedback", "check"]
+
+
+def test_a_second_task_that_is_refused_leaves_the_first_run_as_it_was(saver: Any, do: Any) -> None:
+    """After a typo in a limit the thread still replays, forks and reruns its last run, and the task can be mended."""
+    thread, _ = finished(
+        saver, do, "a river", "river, lamp", "a lamp", "lamp, river", "a lamp and a river", max_rounds=1
+    )
+    with pytest.raises(ValueError, match="'max_round' is not a limit"):
+        do(thread.graph, "invoke", {"task": "t2", "limits": {"max_round": 5}}, thread.config)
+
+    replay = do(thread, "replay")
+    assert (replay.differences, replay.output["answer"]) == ((), "river, lamp")
+    branch = do(thread, "fork", at=0)
+    state = thread.graph.get_state(branch.config).values
+    assert (state["task"], state["limits"]) == (TASK, Limits(max_rounds=1))
+    assert do(branch, "replay").matches
+    again = do(thread, "rerun")
+    assert do(again, "replay").output["answer"] == "lamp, river"
+
+    with pytest.raises(ValueError, match="'max_round' is not a limit"):
+        do(thread, "resume")
+    output = do(thread, "resume", Limits(max_rounds=5))
+    assert (output["answer"], output["stop_reason"]) == ("a lamp and a river", "accepted")
+    assert thread.graph.get_state(thread.config).values["task"] == "t2"
+    assert do(thread, "replay").matches
+
+
+@pytest.mark.parametrize(("lost", "following"), [(("put",), ()), (("put", "put_writes"), ("__start__",))])
+def test_a_run_killed_before_its_first_step_takes_other_limits(
+    saver: Any, monkeypatch: pytest.MonkeyPatch, lost: Any, following: Any
+) -> None:
+    """What waits in the first checkpoint of a run is the task that is resumed, not the thread's last one."""
+    graph, model = graph_of(["a river, a lamp", "lamp, river"], saver)
+    thread = Thread(graph, "demo-1")
+    graph.invoke({"task": TASK}, thread.config)
+    put, saved = saver.put, []
+
+    def killed(*given: Any) -> Any:
+        if saved:
+            raise OSError("killed")
+        saved.append("the input")
+        return put(*given)
+
+    with monkeypatch.context() as patch:
+        for method in lost:
+            patch.setattr(saver, method, killed)
+        with pytest.raises(OSError, match="killed"):
+            graph.invoke({"task": "t2", "limits": {"patience": 2}}, thread.config, durability="sync")
+    assert graph.get_state(thread.config).next == following
+
+    output = thread.resume({"max_rounds": 1})
+    assert (output["answer"], len(model.calls)) == ("lamp, river", 2)
+    state = graph.get_state(thread.config).values
+    assert (state["task"], state["limits"]) == ("t2", Limits(max_rounds=1, patience=2))
+
+
+def test_a_thread_without_a_begun_task_can_not_run_one_again(saver: Any, do: Any) -> None:
+    """There is nothing yet to run once more; the message says what begins it."""
+    graph, _ = graph_of([], saver)
+    thread = Thread(graph, "demo-1")
+    graph.invoke({"task": TASK}, thread.config, interrupt_before=["prepare"])
+    with pytest.raises(ValueError, match=r"resume\(\) begins it"):
+        do(thread, "rerun")

@@ -1,0 +1,243 @@
+"""Limits are put over one another in one way, hold whatever a check of one's own says, and can be tightened midway."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.nodes.critics import human_critic
+from redraft.state import Critique, Limits, Thread
+
+CONFIG: Any = {"configurable": {"thread_id": "a"}}
+
+
+def no(task: str, draft: str, history: Any) -> Critique:
+    return Critique("no", accepted=False, score=0.2)
+
+
+def graph_of(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
+    model = ScriptedModel([*replies, *(f"draft {number}" for number in range(20))])
+    return build_refine_graph(model, **{"critics": [no], "checkpointer": InMemorySaver(), **options}), model
+
+
+def changed(**limits: Any) -> dict[str, Any]:
+    return {**Limits(), **limits}
+
+
+# tightened before a revision
+
+TIGHTER = [({"max_rounds": 0}, "max_rounds"), ({"max_tokens": 1}, "token_budget")]
+
+
+@pytest.mark.parametrize(("limits", "reason"), TIGHTER)
+@pytest.mark.parametrize("resume", ["resume", "aresume"])
+def test_a_run_resumed_before_a_revision_obeys_tighter_limits(limits: Any, reason: str, resume: str) -> None:
+    """The revision that the new limits rule out is not paid for."""
+    graph, model = graph_of()
+    graph.invoke({"task": "t"}, CONFIG, interrupt_before=["refine"])
+    thread = Thread(graph, "a")
+    output: Any = thread.resume(limits) if resume == "resume" else asyncio.run(thread.aresume(limits))
+    assert (output["stop_reason"], output["rounds"], output["answer"], len(model.calls)) == (reason, 0, "draft 0", 1)
+    assert thread.replay().differences == ()
+
+
+@pytest.mark.parametrize(("limits", "reason"), TIGHTER)
+@pytest.mark.parametrize("fork", ["fork", "afork"])
+def test_a_fork_before_a_revision_obeys_tighter_limits(limits: Any, reason: str, fork: str) -> None:
+    """The branch stops at once and its record agrees with it, before it runs and after."""
+    graph, model = graph_of()
+    graph.invoke({"task": "t", "limits": {"max_rounds": 1}}, CONFIG)
+    thread = Thread(graph, "a")
+    at = next(step.checkpoint_id for step in thread.history() if step.next == ("refine",))
+    branch = thread.fork(at=at, limits=limits) if fork == "fork" else asyncio.run(thread.afork(at=at, limits=limits))
+    assert branch.replay().differences == ()
+    assert (branch.resume()["stop_reason"], len(model.calls)) == (reason, 2)
+    assert branch.replay().differences == ()
+
+
+@pytest.mark.parametrize(("limits", "reason"), TIGHTER)
+def test_a_revision_that_failed_is_not_tried_again_against_tighter_limits(limits: Any, reason: str) -> None:
+    """After an error in `refine`, resuming with limits that leave it no room stops without a call."""
+    graph, model = graph_of("draft", RuntimeError("down"))
+    assert graph.invoke({"task": "t"}, CONFIG)["stop_reason"] == "failed"
+    assert Thread(graph, "a").resume(limits)["stop_reason"] == reason
+    assert len(model.calls) == 2
+
+
+def test_a_person_who_has_answered_is_not_asked_again_by_tighter_limits() -> None:
+    """In a graph with a person, too, `check` alone decides."""
+    graph, model = graph_of(critics=[human_critic()])
+    graph.invoke({"task": "t"}, CONFIG)
+    from langgraph.types import Command
+
+    graph.invoke(Command(resume="warmer"), CONFIG, interrupt_before=["refine"])
+    output: Any = Thread(graph, "a").resume({"max_rounds": 0})
+    assert "__interrupt__" not in output
+    assert (output["stop_reason"], len(model.calls)) == ("max_rounds", 1)
+
+
+def test_looser_limits_before_a_revision_leave_no_trace_in_the_record() -> None:
+    """A resumed revision with more room is simply made."""
+    graph, _ = graph_of()
+    graph.invoke({"task": "t", "limits": {"max_rounds": 1}}, CONFIG, interrupt_before=["refine"])
+    output = Thread(graph, "a").resume({"max_rounds": 2})
+    kinds = [event["kind"] for event in output["events"]]
+    assert kinds == ["task", "draft", "critique", "verdict", *["revision", "critique", "verdict"] * 2]
+    assert Thread(graph, "a").replay().differences == ()
+
+
+@pytest.mark.parametrize("check", [None, lambda state: None])
+def test_refine_pays_for_nothing_once_a_budget_is_spent(check: Any) -> None:
+    """A budget written into the state by hand holds before the next call, and the run ends and says which it was."""
+    graph, model = graph_of(check=check)
+    graph.invoke({"task": "t"}, CONFIG, interrupt_before=["refine"])
+    graph.update_state(CONFIG, {"limits": changed(max_tokens=1)}, as_node="check")
+    output = graph.invoke(None, CONFIG)
+    assert (output["stop_reason"], output["rounds"], len(model.calls)) == ("token_budget", 0, 1)
+
+
+# a check of one's own
+
+
+def test_budgets_hold_whatever_a_check_of_ones_own_says() -> None:
+    """A check that never stops is stopped by the budget."""
+    graph, model = graph_of(check=lambda state: None)
+    output = graph.invoke({"task": "t", "limits": {"max_tokens": 1}}, CONFIG)
+    assert (output["stop_reason"], output["answer"], len(model.calls)) == ("token_budget", "draft 0", 1)
+
+
+def test_a_check_of_ones_own_still_outranks_a_spent_budget() -> None:
+    """What it accepts with the last token is accepted."""
+    graph, _ = graph_of(check=lambda state: "accepted")
+    assert graph.invoke({"task": "t", "limits": {"max_tokens": 1}}, CONFIG)["stop_reason"] == "accepted"
+
+
+@pytest.mark.parametrize("invoke", ["invoke", "ainvoke"])
+def test_a_check_that_raises_ends_the_run_with_the_best_draft(invoke: str) -> None:
+    """Nothing is lost: the answer is there, the error is in the record, and a resumed run asks the check again."""
+    answers: list[Any] = [RuntimeError("no such file"), "accepted"]
+
+    def check(state: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    graph, model = graph_of(check=check)
+    output = (
+        graph.invoke({"task": "t"}, CONFIG) if invoke == "invoke" else asyncio.run(graph.ainvoke({"task": "t"}, CONFIG))
+    )
+    assert (output["stop_reason"], output["answer"]) == ("failed", "draft 0")
+    failure = output["events"][-2]
+    assert (failure["kind"], failure["by"], failure["error"], failure["text"]) == (
+        "failure", "check", "RuntimeError", "no such file",
+    )  # fmt: skip
+    assert Thread(graph, "a").replay().differences == ()
+    assert Thread(graph, "a").resume()["stop_reason"] == "accepted"
+    assert len(model.calls) == 1
+
+
+def test_a_run_that_a_check_called_failed_can_be_resumed() -> None:
+    """The check is asked again, also where an earlier revision had failed and was made good."""
+    answers = [None, "failed", "failed", "accepted"]
+    graph, model = graph_of("draft", RuntimeError("down"), "better", check=lambda state: answers.pop(0))
+    thread = Thread(graph, "a")
+    assert graph.invoke({"task": "t"}, CONFIG)["events"][-2]["kind"] == "failure"
+    assert thread.resume()["answer"] == "better"
+    assert thread.resume()["stop_reason"] == "failed"
+    assert (thread.resume()["stop_reason"], len(model.calls)) == ("accepted", 3)
+
+
+# put over one another
+
+
+def test_a_callers_dict_is_put_over_the_graphs_limits() -> None:
+    """A caller who names one limit keeps the others that the graph was built with; a `Limits` replaces them all."""
+    graph, model = graph_of(limits={"max_rounds": 0, "max_tokens": 50}, checkpointer=None)
+    output = graph.invoke({"task": "t", "limits": {"max_seconds": 60.0}})
+    assert (output["rounds"], len(model.calls)) == (0, 1)
+    assert output["events"][0]["limits"] == changed(max_rounds=0, max_tokens=50, max_seconds=60.0)
+    assert graph.invoke({"task": "t", "limits": {}})["events"][0]["limits"] == changed(max_rounds=0, max_tokens=50)
+    whole = graph.invoke({"task": "t", "limits": Limits(max_rounds=1)})
+    assert whole["events"][0]["limits"] == changed(max_rounds=1)
+
+
+def test_a_second_task_keeps_the_limits_that_it_does_not_name() -> None:
+    """Limits stay with the thread, those changed by a resume too, until a task names them or brings a `Limits`."""
+    graph, _ = graph_of(limits={"patience": 7})
+    thread = Thread(graph, "a")
+    graph.invoke({"task": "one", "limits": {"max_rounds": 0, "max_tokens": 900}}, CONFIG)
+    thread.resume({"max_tokens": 800})
+
+    def limits_of(given: dict[str, Any]) -> Any:
+        graph.invoke({"task": "next", **given}, CONFIG)
+        return graph.get_state(CONFIG).values["limits"]
+
+    assert limits_of({}) == changed(max_rounds=0, patience=7, max_tokens=800)
+    assert limits_of({"limits": {"patience": 1}}) == changed(max_rounds=0, patience=1, max_tokens=800)
+    assert limits_of({"limits": Limits(max_rounds=0)}) == changed(max_rounds=0)
+
+
+def test_a_task_that_waits_takes_other_limits_over_its_own() -> None:
+    """Limits given to a run that was stopped before it began leave the thread's others as they are."""
+    graph, _ = graph_of(limits={"max_rounds": 0})
+    graph.invoke({"task": "one", "limits": {"max_tokens": 900}}, CONFIG)
+    graph.invoke({"task": "two", "limits": {"patience": 2}}, CONFIG, interrupt_before=["prepare"])
+    assert Thread(graph, "a").resume({"max_seconds": 60.0})["events"][-4]["limits"] == changed(
+        max_rounds=0, patience=2, max_tokens=900, max_seconds=60.0
+    )
+
+
+def test_a_fork_takes_a_dict_over_its_limits_and_a_limits_whole() -> None:
+    """The same rule in a branch."""
+    graph, _ = graph_of()
+    graph.invoke({"task": "one", "limits": {"max_rounds": 0, "max_tokens": 900}}, CONFIG)
+    for given, expected in (
+        ({"patience": 2}, changed(max_rounds=0, patience=2, max_tokens=900)),
+        (Limits(max_rounds=1), changed(max_rounds=1)),
+    ):
+        branch = Thread(graph, "a").fork(at=0, limits=given)
+        assert graph.get_state(branch.config).values["limits"] == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_rounds": 10**30}, "max_rounds=10*: input should be less than or equal to 1000000"),
+        ({"max_tokens": 10**30}, "max_tokens=1000000000000000000000000000000"),
+        ({1: 2}, "1 is not a limit; the limits are max_rounds, patience"),
+        ([3], r"limits must be Limits or a dict of limits, not \[3\]"),
+    ],
+)  # fmt: skip
+def test_a_limit_that_no_checkpoint_could_hold_is_refused_by_name(limits: Any, message: str) -> None:
+    """At build, at run, in a resume and in a fork, and nothing is written."""
+    graph, model = graph_of(limits={"max_rounds": 0})
+    with pytest.raises(ValueError, match=message):
+        build_refine_graph(model, limits=limits)
+    with pytest.raises(ValueError, match=message):
+        build_refine_graph(model).invoke({"task": "t", "limits": limits})
+    graph.invoke({"task": "t"}, CONFIG)
+    thread = Thread(graph, "a")
+    before = thread.history()
+    with pytest.raises(ValueError, match=message):
+        thread.resume(limits)
+    with pytest.raises(ValueError, match=message):
+        thread.fork(at=0, limits=limits)
+    assert (thread.history(), len(model.calls)) == (before, 1)
+
+
+def test_what_a_preparation_makes_of_task_and_limits_is_recorded() -> None:
+    """A task reworded before the first draft is the one in the record, and its limits are checked like a caller's."""
+    graph, model = graph_of(prepare=lambda state: {"task": f"{state['task']}, kindly", "limits": {"max_rounds": 0}})
+    output = graph.invoke({"task": "write", "limits": {"patience": 3}}, CONFIG)
+    assert model.calls[0][0].text == "write, kindly"
+    assert (output["events"][0]["text"], output["rounds"]) == ("write, kindly", 0)
+    assert output["events"][0]["limits"] == changed(max_rounds=0, patience=3)
+    assert Thread(graph, "a").replay().differences == ()
+    wrong, _ = graph_of(prepare=lambda state: {"limits": {"max_rounds": -3}})
+    with pytest.raises(ValueError, match="max_rounds=-3"):
+        wrong.invoke({"task": "write"}, CONFIG)
