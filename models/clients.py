@@ -98,17 +98,21 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
                 await client.aclose()
 
         def _close_leftovers(self) -> None:
-            for loop, (client, _) in list(self._by_loop.items()):
+            for loop, (client, closer) in list(self._by_loop.items()):
                 with contextlib.suppress(Exception):
                     if loop.is_closed():
                         _drop(client)
                     elif loop.is_running():
-                        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(_CLOSE_TIMEOUT_S)
+                        asyncio.run_coroutine_threadsafe(_closed(closer), loop).result(_CLOSE_TIMEOUT_S)
                     else:
-                        loop.run_until_complete(client.aclose())
+                        loop.run_until_complete(_closed(closer))
             self._by_loop.clear()
 
     return PerLoopClient()
+
+
+async def _closed(closer: AsyncGenerator[None]) -> None:
+    await closer.aclose()
 
 
 def _drop(client: httpx2.AsyncClient) -> None:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_replay_agrees_until_the_record_is_edited(shell: Any, scripted: Any) -> 
 
 def edit_sqlite_record(path: str, old: bytes, new: bytes) -> None:
     """Change an event where it is stored, as someone with a hex editor would."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         changed = 0
         for rowid, value in connection.execute("SELECT rowid, value FROM writes WHERE channel = 'events'").fetchall():
             if old in value:
