@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+
+# As in our own processes, and before langgraph is imported: a checkpoint is data, and names no class to be built.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
