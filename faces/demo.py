@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from .console import Screen
 
-__all__ = ["DEMO_REFINE_PROMPT", "DemoTask", "demo_tasks", "run_demo", "same_number"]
+__all__ = ["DEMO_REFINE_PROMPT", "DemoTask", "demo_tasks", "run_demo"]
 
 TEMPERATURE = 0.7
 MAX_ROUNDS = 3
@@ -132,11 +131,12 @@ def in_a_sentence(results: Sequence[DemoResult]) -> str:
     return "; ".join(parts) + "."
 
 
-def same_number(text: str, expected: str) -> bool:
+def _ends_in(text: str, expected: str) -> bool:
     """Return whether the last line of a worked solution gives this number."""
+    from ..nodes.numeric_answers import same_number
+
     lines = text.strip().splitlines() or [""]
-    found = re.findall(r"-?\d[\d,]*(?:\.\d+)?", lines[-1])
-    return bool(found) and float(found[-1].replace(",", "")) == float(expected)
+    return same_number(lines[-1], expected)
 
 
 def results_data(results: Sequence[DemoResult]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: 
         cost_usd=usage["cost_usd"],
         seconds=usage["seconds"],
         expected=task.answer,
-        right=None if task.answer is None else same_number(values["answer"], task.answer),
+        right=None if task.answer is None else _ends_in(values["answer"], task.answer),
     )
 
 

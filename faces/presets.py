@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["PRESETS", "build_preset", "checked_preset"]
 
-PRESETS: Mapping[str, str] = {
-    "refine": "any task; judged by --verify, --critic or the model itself",
-    "math": "word problems; judged by a program that the model writes (--critic program, self or a model)",
-    "code": "a Python function; judged by running the examples and asserts in the task",
-    "writing": "text under constraints, each a --verify",
-    "zero-shot": "baseline of math: one call",
-    "few-shot": "baseline of math: one call after worked examples",
-    "majority-N": "baseline of math: N samples and a vote, such as majority-5",
-}
-"""Name → what it is for."""
+PRESETS = ("refine", "math", "code", "writing", "zero-shot", "few-shot", "majority-N")
+"""Names of the presets and of the baselines of `math`; `majority-N` stands for `majority-5` and its like."""
 
 MAJORITY = re.compile(r"majority-([1-9][0-9]{0,2})")
 
@@ -49,7 +42,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
         ValueError: The preset has no use for a critic or verifier that was named, or as its builder.
     """
     builders: dict[str, Callable[..., Any]] = {"refine": _refine, "math": _math, "code": _code, "writing": _writing}
-    return builders.get(name, _baseline(name))(model, critics, verifiers, options)
+    return builders.get(name, partial(_baseline, name))(model, critics, verifiers, options)
 
 
 def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -81,16 +74,13 @@ def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], optio
     return build_writing_graph(model, verifiers=verifiers, critics=built or None, **options)
 
 
-def _baseline(name: str) -> Callable[..., Any]:
-    def build(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
-        from ..graphs.math_problems import build_few_shot_graph, build_majority_graph, build_zero_shot_graph
+def _baseline(name: str, model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.math_problems import build_few_shot_graph, build_majority_graph, build_zero_shot_graph
 
-        _no_use([*critics, *verifiers], "--critic and --verify", f"{name}: nobody judges a baseline")
-        if found := MAJORITY.fullmatch(name):
-            return build_majority_graph(model, samples=int(found[1]), **options)
-        return {"zero-shot": build_zero_shot_graph, "few-shot": build_few_shot_graph}[name](model, **options)
-
-    return build
+    _no_use([*critics, *verifiers], "--critic and --verify", f"{name}: nobody judges a baseline")
+    if found := MAJORITY.fullmatch(name):
+        return build_majority_graph(model, samples=int(found[1]), **options)
+    return {"zero-shot": build_zero_shot_graph, "few-shot": build_few_shot_graph}[name](model, **options)
 
 
 def _verifier_critics(verifiers: Sequence[Any]) -> list[Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..state.events import record
+from ..state.events import failure, record
 from ..state.folds import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
 from ..state.limits import limits_in_force
 from ..state.stopping import STOP_REASONS, StopReason, decide, spent_budget
-from .refine import failure
 from .step import Step, Steps, ask, emit
 from .updates import extra_update
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..state.events import Event, record
+from ..state.events import Event, failure, record
 from ..state.folds import Attempt, latest_draft, rounds
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.usage import NO_USAGE
 from .critics import NamedCritic, in_order, read_critiques
-from .refine import failure
 from .step import Outcome, Step, Steps, ask, emit
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def feedback(
 
     Verifiers decide where there are any: all run, all must pass, and no other critic is asked; one that can't tell
     returns `None`, and is as if it were not there. A critic that has already answered for this draft is not asked
-    again, so neither a resumed run nor a rejected revision pays twice. Once a
-    budget is spent no further critic is asked, verifiers excepted.
+    again, so neither a resumed run nor a rejected revision pays twice. Once a budget is spent no further critic is
+    asked, verifiers excepted.
 
     Args:
         critics: Asked in the order of their rank.

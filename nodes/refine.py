@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..state.events import record
+from ..state.events import failure, record
 from ..state.folds import attempts, rounds
 from ..state.stopping import spent_budget
 from .generate import writer_update
@@ -70,19 +70,6 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         return writer_update(state, writer, outcome.result, event)
 
     return Step("refine", logic)
-
-
-def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:
-    """Return the event that says a node failed: the error's type and its message, never its traceback."""
-    return {
-        "kind": "failure",
-        "round": number,
-        "by": node,
-        "node": node,
-        "error": type(error).__name__,
-        "text": str(error)[:2000],
-        **fields,
-    }
 
 
 REFINE_PROMPT = """\

@@ -13,7 +13,17 @@ from .usage import NO_USAGE, Usage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CRITIQUE_KINDS", "DRAFT_KINDS", "Event", "EventKind", "append_events", "broken_links", "digest", "record"]
+__all__ = [
+    "CRITIQUE_KINDS",
+    "DRAFT_KINDS",
+    "Event",
+    "EventKind",
+    "append_events",
+    "broken_links",
+    "digest",
+    "failure",
+    "record",
+]
 
 EventKind = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
 
@@ -94,6 +104,19 @@ def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]
         sealed.append(event)
         head = digest(event)
     return {"events": sealed, "head": head} if sealed else {}
+
+
+def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:
+    """Return the event that says a node failed: the error's type and its message, never its traceback."""
+    return {
+        "kind": "failure",
+        "round": number,
+        "by": node,
+        "node": node,
+        "error": type(error).__name__,
+        "text": str(error)[:2000],
+        **fields,
+    }
 
 
 def clean(text: str) -> str:

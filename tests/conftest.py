@@ -25,6 +25,8 @@ from redraft.state import open_checkpointer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from redraft.nodes.sandbox import Sandbox
+
 SERVER_FILE = Path(__file__).with_name("openai_server.py")
 BACKENDS = ("memory", "sqlite", "postgres")
 
@@ -74,6 +76,19 @@ def saver(checkpointer_url: str) -> Iterator[Any]:
     """An open saver over each kind of database in turn."""
     with open_checkpointer(checkpointer_url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The sandbox as users have it; without a layer that runs the test is skipped, in CI it fails."""
+    from redraft.nodes.sandbox import Sandbox, SandboxUnavailableError
+
+    try:
+        return Sandbox(timeout_s=10)
+    except SandboxUnavailableError as error:
+        if os.environ.get("REDRAFT_REQUIRE_SANDBOX"):
+            pytest.fail(f"REDRAFT_REQUIRE_SANDBOX is set, but {error}", pytrace=False)
+        pytest.skip(str(error))
 
 
 def _binaries() -> Path | None:

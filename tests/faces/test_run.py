@@ -163,6 +163,12 @@ def test_a_run_that_fails_after_a_draft_keeps_it(shell: Any, serve: Any) -> None
     assert len(server.requests) == 3
 
 
+def run_as_process(spec: str, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from redraft.faces.cli import main; main()"]
+    command += ["run", TASK, "--model", spec, *VERIFY, "--thread", "t"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_thread_resumes(signum: int, code: int, serve: Any, shell: Any, tmp_path: Path) -> None:
     """Ctrl-C or SIGTERM in a model call ends the command at once; it says how to resume, and nothing is paid again."""
@@ -182,9 +188,7 @@ def test_an_interrupted_thread_resumes(signum: int, code: int, serve: Any, shell
         return "lamp and river"
 
     server = serve(reply)
-    command = [sys.executable, "-c", "from redraft.faces.cli import main; main()"]
-    command += ["run", TASK, "--model", server.spec, *VERIFY, "--thread", "t"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with run_as_process(server.spec, tmp_path) as process:
         victim.append(process)
         _, err = process.communicate(timeout=60)
     answered.set()
@@ -211,9 +215,7 @@ def test_a_run_whose_reader_left_stops_and_resumes(serve: Any, shell: Any, tmp_p
         return "lamp"
 
     server = serve(reply)
-    command = [sys.executable, "-c", "from redraft.faces.cli import main; main()"]
-    command += ["run", TASK, "--model", server.spec, *VERIFY, "--thread", "t"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with run_as_process(server.spec, tmp_path) as process:
         started.append(process)
         piped.set()
         assert process.stderr

@@ -12,7 +12,7 @@ from redraft.graphs.code_problems import build_code_graph, code_task, passes_hid
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics import human_critic, model_critic
-from redraft.nodes.sandbox import Sandbox, SandboxUnavailableError
+from redraft.nodes.sandbox import Sandbox
 from redraft.state import Critique
 
 ROW = {
@@ -28,14 +28,6 @@ RIGHT = "```python\ndef clamp(x, low, high):\n    return max(low, min(x, high))\
 WRONG = "```python\ndef clamp(x, low, high):\n    return max(x, high)\n```"
 UNTESTED = "Write a function called twice that doubles its argument."
 TWICE = "```python\ndef twice(x):\n    return 2 * x\n```"
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    try:
-        return Sandbox(timeout_s=10)
-    except SandboxUnavailableError as error:
-        pytest.skip(str(error))
 
 
 def test_code_that_passes_its_examples_costs_one_call(run: Any, sandbox: Sandbox) -> None:

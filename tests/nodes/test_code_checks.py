@@ -8,7 +8,7 @@ import pytest
 from redraft.nodes.code_checks import passes_visible_tests
 from redraft.nodes.code_replies import find_entry_point, read_code
 from redraft.nodes.human_eval import code_task, passes_hidden_tests
-from redraft.nodes.sandbox import Sandbox, SandboxResult, SandboxUnavailableError
+from redraft.nodes.sandbox import Sandbox, SandboxResult
 from redraft.nodes.visible_tests import given_tests, visible_tests
 from redraft.state.critique import Critique, Verifier
 
@@ -44,14 +44,6 @@ def judged(verifier: Verifier, task: str, draft: str) -> Critique:
     critique = verifier(task, draft)
     assert critique
     return critique
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    try:
-        return Sandbox(timeout_s=10)
-    except SandboxUnavailableError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,6 @@ TASK = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
 RIGHT, WRONG = "2 * 3 = 6, 6 - 1 = 5\n#### 5", "2 * 3 = 7\n#### 7"
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    return Sandbox()
-
-
 def program(code: str) -> str:
     return f"Here it is.\n```python\n{code}\n```\nIt prints the answer."
 
