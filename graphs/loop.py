@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
+    from langgraph.store.base import BaseStore
 
     from ..nodes.meter import Prices
 
@@ -62,7 +63,9 @@ def build_refine_graph(
     limits: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    store: BaseStore | None = None,
     state_schema: type[RefineState] = RefineState,
+    input_schema: type[RefineInput] = RefineInput,
     name: str = "refine",
 ) -> RefineGraph:
     """Return the loop as an ordinary compiled graph: it streams, draws itself, and works as a node in another graph.
@@ -86,7 +89,9 @@ def build_refine_graph(
         limits: Used where the caller gives none.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
         checkpointer: As in `StateGraph.compile`.
+        store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
         state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.
+        input_schema: A subclass of `RefineInput` with those of them that a caller may give.
         name: Name of the graph, as a node and in traces.
 
     Raises:
@@ -123,7 +128,7 @@ def build_refine_graph(
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
 
-    graph = StateGraph(state_schema, input_schema=RefineInput, output_schema=RefineOutput)
+    graph = StateGraph(state_schema, input_schema=input_schema, output_schema=RefineOutput)
     graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
@@ -138,7 +143,7 @@ def build_refine_graph(
     graph.add_edge("human" if people else "feedback", "check")
     graph.add_conditional_edges("check", route)
     graph.add_edge("refine", "feedback")
-    return graph.compile(checkpointer=checkpointer, name=name)
+    return graph.compile(checkpointer=checkpointer, store=store, name=name)
 
 
 def _default_prices() -> Prices:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
@@ -10,6 +10,7 @@ from ..state.critique import Critique
 from ..state.folds import latest_draft, rounds
 from .prompts import Memory, Prompts, chat_prompt, prompt_values
 from .replies import is_stop_phrase, read_text
+from .structured_replies import Structured, structured_model, unreadable_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ..state.events import Event
 
 __all__ = ["CRITIC_PROMPT", "VERDICT_PROMPT", "ModelCritic", "Structured", "Verdict"]
-
-Structured = bool | Literal["auto"]
 
 
 class Verdict(BaseModel):
@@ -54,7 +53,7 @@ class ModelCritic:
         self.name = name or str(getattr(model, "model_name", None) or getattr(model, "model", None) or "model")
         self.stop_phrase = stop_phrase
         self.memory: Memory = memory
-        self._judge = _structured_judge(model, structured)
+        self._judge = structured_model(model, Verdict, structured)
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
         self.templates = chat_prompt(default if prompt is None else prompt, what="prompt")
 
@@ -63,7 +62,7 @@ class ModelCritic:
         messages = self.messages(task, draft, history)
         try:
             return self.read((self._judge or self.model).invoke(messages))
-        except _unreadable() as error:
+        except unreadable_errors() as error:
             return _no_verdict(str(error))
 
     async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
@@ -71,7 +70,7 @@ class ModelCritic:
         messages = self.messages(task, draft, history)
         try:
             return self.read(await (self._judge or self.model).ainvoke(messages))
-        except _unreadable() as error:
+        except unreadable_errors() as error:
             return _no_verdict(str(error))
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
@@ -94,32 +93,9 @@ class ModelCritic:
         return Critique(verdict.feedback, verdict.accepted, verdict.score)
 
 
-def _structured_judge(model: BaseChatModel, structured: Structured) -> Any:
-    if structured is False:
-        return None
-    try:
-        # A plain JSON schema, not the class: with the class the OpenAI client parses by itself and raises on a reply
-        # that is cut short, where we want to read it as no verdict.
-        return model.with_structured_output(Verdict.model_json_schema(), include_raw=True)
-    except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
-        if structured == "auto":
-            return None
-        raise NotImplementedError(f"structured=True, but the model has no structured output: {error}") from error
-
-
 def _no_verdict(reply: str) -> Critique:
     said = f" It said: {reply.strip()[:500]}" if reply.strip() else " It said nothing."
     return Critique(f"The verdict could not be read, so the draft is not accepted.{said}", accepted=None)
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """Errors that mean the reply was no verdict, as opposed to no reply."""
-    from json import JSONDecodeError
-
-    from langchain_core.exceptions import OutputParserException
-    from openai import LengthFinishReasonError
-
-    return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError)
 
 
 VERDICT_PROMPT = """\

@@ -72,6 +72,9 @@ class Event(TypedDict):
     """verdict: the round of the best draft so far."""
     out_of_steps: NotRequired[bool]
     """verdict: the caller's `recursion_limit` left no room for another round."""
+    documents: NotRequired[list[dict[str, Any]]]
+    """retrieval: the passages found for the query in `text`, best first, each with `id`, `text`, `source`, and `score`
+    where the search gives one."""
     node: NotRequired[str]
     """failure: the node that failed."""
     error: NotRequired[str]

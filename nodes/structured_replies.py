@@ -1,0 +1,109 @@
+"""Replies in a given form: asked for as structured output where the model has it, as JSON in the text elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from .replies import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+
+__all__ = ["Structured", "StructuredModel", "UnreadableReplyError", "structured_model", "unreadable_errors"]
+
+Structured = bool | Literal["auto"]
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class UnreadableReplyError(ValueError):
+    """A reply is not of the form that was asked for. It is never asked for again; the caller says what that means."""
+
+
+class StructuredModel(Generic[Form]):
+    """A model whose replies come back as one pydantic class.
+
+    Args:
+        model: Any chat model. Without structured output of its own it is shown the JSON schema, and its reply is read
+            as JSON, also between code fences.
+        form: What a reply is read as.
+
+    Raises:
+        UnreadableReplyError: At run: the reply can't be read as `form`.
+    """
+
+    def __init__(self, model: BaseChatModel, form: type[Form]) -> None:
+        self.model = model
+        self.form = form
+        self._native = structured_model(model, form, "auto")
+
+    def invoke(self, messages: Sequence[BaseMessage]) -> Form:
+        """Return the reply to the messages."""
+        try:
+            return self._read((self._native or self.model).invoke(self._asked(messages)))
+        except unreadable_errors() as error:
+            raise UnreadableReplyError(str(error)) from error
+
+    async def ainvoke(self, messages: Sequence[BaseMessage]) -> Form:
+        """Return the reply to the messages, without blocking."""
+        try:
+            return self._read(await (self._native or self.model).ainvoke(self._asked(messages)))
+        except unreadable_errors() as error:
+            raise UnreadableReplyError(str(error)) from error
+
+    def _asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        if self._native is not None:
+            return list(messages)
+        from langchain_core.messages import HumanMessage
+
+        schema = json.dumps(self.form.model_json_schema())
+        return [*messages, HumanMessage(f"Reply with one JSON object of this JSON schema, and nothing else:\n{schema}")]
+
+    def _read(self, reply: Any) -> Form:
+        if self._native is None:
+            text = read_text(reply)
+            start, end = text.find("{"), text.rfind("}")
+            return self.form.model_validate_json(text[start : end + 1] if 0 <= start < end else text)
+        parsed, raw = reply.get("parsed"), reply.get("raw")
+        if parsed is None:
+            said = read_text(raw).strip()[:500] if raw is not None else ""
+            raise UnreadableReplyError(f"the reply has not the form that was asked for: {said!r}")
+        return self.form.model_validate(parsed.model_dump() if isinstance(parsed, BaseModel) else parsed)
+
+
+def structured_model(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:
+    """Return the model asked for structured output with its raw reply beside, or `None` where text is asked for.
+
+    Args:
+        model: The model.
+        form: What a reply is read as.
+        structured: `True` asks for it, `False` asks for text, `"auto"` for structured output where the model has it.
+
+    Raises:
+        NotImplementedError: `structured` is `True` and the model has none.
+    """
+    if structured is False:
+        return None
+    try:
+        # A plain JSON schema, not the class: with the class the OpenAI client parses by itself and raises on a reply
+        # that is cut short, where we want to read it as no reply of this form.
+        return model.with_structured_output(form.model_json_schema(), include_raw=True)
+    except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
+        if structured == "auto":
+            return None
+        raise NotImplementedError(f"structured=True, but the model has no structured output: {error}") from error
+
+
+def unreadable_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that mean a reply was not of its form, as opposed to no reply."""
+    from json import JSONDecodeError
+
+    from langchain_core.exceptions import OutputParserException
+    from openai import LengthFinishReasonError
+
+    return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError)
