@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from langchain_core.messages import BaseMessage
-    from langchain_core.outputs import LLMResult
 
     from ..state.usage import Usage
 
@@ -91,6 +91,22 @@ class Meter(BaseCallbackHandler):
                     provider=provider,
                 )
             self._cost = None if cost is None or self._cost is None else self._cost + cost
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
+        completion = getattr(error, "completion", None)
+        if completion is None:
+            with self._lock:
+                self._providers.pop(run_id, None)
+            return
+        used = completion.usage
+        usage = used and {
+            "input_tokens": used.prompt_tokens,
+            "output_tokens": used.completion_tokens,
+            "total_tokens": used.total_tokens,
+        }
+        message = AIMessage("", usage_metadata=usage, response_metadata={"model_name": completion.model})
+        self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
 
     def usage(self, *, seconds: float) -> Usage:
         """Return what was counted, with the seconds that the caller measured."""

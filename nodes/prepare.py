@@ -64,7 +64,10 @@ def prepare(
                 raise outcome.error
             given = outcome.result if isinstance(outcome.result, Mapping) else {}
             task = _checked(given["task"]) if "task" in given else task
-            opening = _opening(state, task, merged_limits(valid, given.get("limits")), options)
+            # What it cost stands on its own events, or else on the task.
+            told = any(event.get("usage") for event in given.get("events", []))
+            usage = {} if told else {"usage": outcome.usage}
+            opening = _opening(state, task, merged_limits(valid, given.get("limits")), options, **usage)
             added = extra_update({**fresh, **opening}, given, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}
         return {**update, **opening}
@@ -78,9 +81,19 @@ def _checked(task: object) -> str:
     return clean(task)
 
 
-def _opening(state: Mapping[str, Any], task: str, limits: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _opening(
+    state: Mapping[str, Any], task: str, limits: dict[str, Any], options: Mapping[str, Any], **fields: Any
+) -> dict[str, Any]:
     """Return the update that begins a run: the task and its limits, in the state and in the record."""
-    event = {"kind": "task", "round": 0, "by": "caller", "text": task, "limits": limits, "options": dict(options)}
+    event = {
+        "kind": "task",
+        "round": 0,
+        "by": "caller",
+        "text": task,
+        "limits": limits,
+        "options": dict(options),
+        **fields,
+    }
     return {"task": task, "limits": limits, **record(state, event)}
 
 

@@ -5,7 +5,7 @@ As its own process, for tests that kill the client: `python tests/openai_server.
 line on standard output is the address to give to `chat_model`.
 
 A reply is a text, or a dict: `text`, `input_tokens`, `output_tokens`, `delay_s`, `message` (fields merged into the
-reply's message, e.g. `tool_calls` or `refusal`), or for an HTTP error `status`, `headers`, `body`, or `drop: true` to
+reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, or for an HTTP error `status`, `headers`, `body`, or `drop: true` to
 close the connection without an answer. A list gives one reply to each request in turn; a function is called with the
 parsed request. The log is JSON Lines, flushed line by line: `{"event": "start", "n": 1, "request": …}` when a request
 came in, `{"event": "end", "n": 1, "status": 200}` when its answer was written.
@@ -188,7 +188,8 @@ def _head(request: dict[str, Any], number: int, kind: str) -> dict[str, Any]:
 
 def _completion(request: dict[str, Any], reply: dict[str, Any], number: int) -> dict[str, Any]:
     message = {"role": "assistant", "content": reply.get("text", ""), **reply.get("message", {})}
-    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    finish = reply.get("finish_reason", "stop")
+    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
     return _head(request, number, "chat.completion") | {"choices": [choice], "usage": _usage(request, reply)}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
-from redraft.models import ScriptedModel
+from redraft.models import ScriptedModel, chat_model
 from redraft.nodes.critics import human_critic
 from redraft.state import Critique, Limits, Thread
 
@@ -241,3 +241,28 @@ def test_what_a_preparation_makes_of_task_and_limits_is_recorded() -> None:
     wrong, _ = graph_of(prepare=lambda state: {"limits": {"max_rounds": -3}})
     with pytest.raises(ValueError, match="max_rounds=-3"):
         wrong.invoke({"task": "write"}, CONFIG)
+
+
+def test_a_verdict_cut_short_is_paid_for_and_counted(run: Any, serve: Any) -> None:
+    """A structured reply that ran into the output limit accepts nothing, and its tokens count towards the budget."""
+    cut = {"text": '{"feedback": "too', "input_tokens": 40, "output_tokens": 60, "finish_reason": "length"}
+    server = serve([{"text": "a draft", "input_tokens": 10, "output_tokens": 5}, cut])
+    graph = build_refine_graph(chat_model(server.spec))
+    output = run(graph, {"task": "Write.", "limits": {"max_tokens": 100}})
+    assert (output["stop_reason"], output["accepted_by"]) == ("token_budget", None)
+    assert (output["usage"]["calls"], output["usage"]["total_tokens"]) == (2, 115)
+    assert "could not be read" in output["events"][2]["text"]
+
+
+def test_what_prepare_pays_for_is_counted(run: Any) -> None:
+    """A model that is asked before the first draft counts towards the budget like any other."""
+    helper = ScriptedModel([{"text": "be kind", "input_tokens": 30, "output_tokens": 20}])
+
+    def prepare(state: Any) -> Any:
+        return {"task": f"{state['task']} {helper.invoke('how?').text}"}
+
+    model = ScriptedModel(["a draft"])
+    graph = build_refine_graph(model, prepare=prepare)
+    output = run(graph, {"task": "Write.", "limits": {"max_tokens": 50}})
+    assert (output["stop_reason"], len(model.calls)) == ("token_budget", 0)
+    assert (output["usage"]["calls"], output["usage"]["total_tokens"]) == (1, 50)
