@@ -75,6 +75,14 @@ class Event(TypedDict):
     documents: NotRequired[list[dict[str, Any]]]
     """retrieval: the passages found for the query in `text`, best first, each with `id`, `text`, `source`, and `score`
     where the search gives one."""
+    why: NotRequired[str]
+    """retrieval: who asked for the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
+    plan: NotRequired[dict[str, Any]]
+    """retrieval: how a query is searched for."""
+    gaps: NotRequired[list[str]]
+    """retrieval: what a model found missing."""
+    failed: NotRequired[dict[str, str]]
+    """retrieval: the step, type and message of an error that did not end the run."""
     node: NotRequired[str]
     """failure: the node that failed."""
     error: NotRequired[str]

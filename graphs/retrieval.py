@@ -1,0 +1,179 @@
+"""`retrieval`: a search that refines its own queries, until what it finds is close enough to what was asked.
+
+The draft is the passages found, numbered and with their sources. A program measures them, and follow-up queries by
+rules, or by a model, look for what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..models.embeddings import embeddings as embedding_model
+from ..nodes.prompts import chat_prompt
+from ..nodes.retrieval.confidence import ConfidenceCritic
+from ..nodes.retrieval.first_search import FirstSearch
+from ..nodes.retrieval.graph_retriever import as_retriever
+from ..nodes.retrieval.patterns import NAMESPACE, Patterns
+from ..nodes.retrieval.planning import Planner, QueryPlan
+from ..nodes.retrieval.refining import GapAnalysis, SearchOn
+from ..nodes.retrieval.result import RetrievalResult, retrieval_result
+from ..nodes.retrieval.schema import RetrievalInput, RetrievalState
+from ..nodes.retrieval.search import Search
+from ..nodes.retrieval.similarity import Similarity
+from ..nodes.retrieval.sources import open_sources
+from ..nodes.structured_replies import StructuredModel
+from .loop import build_refine_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from ..nodes.prompts import Prompt
+    from .loop import RefineGraph
+
+__all__ = [
+    "RETRIEVAL_GAP_PROMPT",
+    "RETRIEVAL_PLAN_PROMPT",
+    "RetrievalResult",
+    "as_retriever",
+    "build_retrieval_graph",
+    "retrieval_result",
+]
+
+
+def build_retrieval_graph(
+    sources: Any,
+    *,
+    model: BaseChatModel | None = None,
+    use_llm: bool = False,
+    embeddings: str | Embeddings = "static",
+    top_k: int = 5,
+    hybrid: bool = True,
+    confidence_threshold: float = 0.7,
+    adaptive_threshold: bool = False,
+    max_iterations: int = 3,
+    iterative: bool = True,
+    patterns: Sequence[str] | None = NAMESPACE,
+    critics: Sequence[Any] = (),
+    plan_prompt: Prompt | None = None,
+    gap_prompt: Prompt | None = None,
+    **options: Any,
+) -> RefineGraph:
+    """Return the loop over searches: `task` is the query, `answer` the passages; `retrieval_result(out)` tells more.
+
+    Args:
+        sources: A folder of Markdown and text files, a list of documents, a LangChain vector store or retriever, or a
+            list of these, which are fused.
+        model: Plans and finds gaps where `use_llm` is true.
+        use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
+        embeddings: Measures what is found, and indexes folders and documents; see `redraft.models.embeddings`.
+        top_k: The most passages in the result.
+        hybrid: Whether folders and documents are searched by words (BM25) beside vectors.
+        confidence_threshold: The search ends when the mean cosine similarity of its passages, 0–1, reaches this. What
+            can be reached depends on the embeddings and on `top_k`. With `"static"` a passage that answers a question
+            has mostly 0.3 to 0.7, and one about something else 0.1; the mean of five seldom reaches 0.5, so that 0.3
+            parts better there.
+        adaptive_threshold: Asks 0.1 more of a simple query and 0.1 less of a complex one.
+        max_iterations: How often follow-up queries are asked for, at most three at once; 0 up. The same as
+            `max_rounds`, which a caller's limits can change.
+        iterative: `False` runs the plan and no follow-up. A simple query has none in any case.
+        patterns: Where in `store=` it is kept which follow-up queries helped; `None` keeps nothing.
+        critics: Asked beside the confidence: a person's objection (`human_critic()`) becomes queries. Models are asked
+            with `critics_after="always"` only, as after any verifier.
+        plan_prompt: Of the model's plan, over `task` and `history`; default: `RETRIEVAL_PLAN_PROMPT`.
+        gap_prompt: Of the model's gap analysis, over `task`, `history`, `draft` and `feedback`; default:
+            `RETRIEVAL_GAP_PROMPT`.
+        options: Everything else that `build_refine_graph` takes, but for its writers and `prepare`.
+
+    Raises:
+        ValueError: At build: a number makes no sense, `use_llm` stands without a model or a prompt without `use_llm`,
+            or a source holds no text. At run: `conversation` is not a list of texts.
+        TypeError: At build: a source is of no known kind.
+        ImportError: At build: the extra `retrieval` is not installed and is needed.
+    """
+    _check(top_k=top_k, max_iterations=max_iterations, confidence_threshold=confidence_threshold)
+    if use_llm and model is None:
+        raise ValueError("use_llm=True needs a model: give model=")
+    if not use_llm and (plan_prompt is not None or gap_prompt is not None):
+        raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
+    if taken := sorted({"prepare", "generate", "refine", "feedback"} & options.keys()):
+        raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
+    plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
+    gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
+    meaning = embedding_model(embeddings)
+    search = Search(open_sources(sources, embeddings=meaning, top_k=top_k, hybrid=hybrid), Similarity(meaning))
+    memory = Patterns(patterns)
+    asked = model if use_llm else None
+    planner = Planner(
+        StructuredModel(asked, QueryPlan) if asked else None,
+        plan_template,
+        top_k=top_k,
+        threshold=confidence_threshold,
+        adaptive=adaptive_threshold,
+        iterative=iterative,
+    )
+    defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
+    limits = options.pop("limits", None) or {}
+    return build_refine_graph(
+        asked,
+        prepare=planner,
+        generate=FirstSearch(search, memory),
+        refine=SearchOn(search, memory, StructuredModel(asked, GapAnalysis) if asked else None, gap_template),
+        critics=[ConfidenceCritic(), *critics],
+        limits=limits if "max_rounds" in limits else {"max_rounds": max_iterations, **limits},
+        **{**defaults, **options},
+    )
+
+
+def _template(given: Prompt | None, default: str, what: str, known: tuple[str, ...]) -> ChatPromptTemplate:
+    templates = chat_prompt(default if given is None else given, what=what)
+    if len(templates) != 1:
+        raise ValueError(f"{what} is one prompt, for all rounds, not {len(templates)}")
+    if unknown := sorted(set(templates[0].input_variables) - set(known)):
+        raise ValueError(f"{what} uses unknown variables {unknown}; known are {', '.join(known)}")
+    return templates[0]
+
+
+def _check(*, top_k: object, max_iterations: object, confidence_threshold: object) -> None:
+    for name, value, least in (("top_k", top_k, 1), ("max_iterations", max_iterations, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
+    number = isinstance(confidence_threshold, int | float) and not isinstance(confidence_threshold, bool)
+    if not number or not 0 <= confidence_threshold <= 1:  # type: ignore[operator]  # checked just before
+        raise ValueError(f"confidence_threshold must be between 0 and 1, not {confidence_threshold!r}")
+
+
+PLAN_VARIABLES = ("task", "history")
+GAP_VARIABLES = ("task", "history", "draft", "feedback")
+
+RETRIEVAL_PLAN_PROMPT = """\
+Plan the search for an answer to this question in a collection of documents.
+
+Said before, oldest first:
+{history}
+
+Question: {task}
+
+Say how complex the question is, then give the search queries. Each must be understood without what was said before: \
+put names in place of "it" or "that". One query is enough for a simple question. Say "sequential" only if a later \
+query makes sense after an earlier one."""
+
+RETRIEVAL_GAP_PROMPT = """\
+A search is to find the passages that answer this question.
+
+Question: {task}
+
+Queries run so far:
+{history}
+
+What they found:
+{draft}
+
+What a reader said about it:
+{feedback}
+
+Name what the question asks for and the passages do not say. Then give at most three new search queries that could \
+find it, in the words that the documents may use. Repeat none of the queries run so far."""

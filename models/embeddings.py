@@ -1,0 +1,103 @@
+"""From a name to an embedding model: `embeddings("static")` needs no network, `"openai:NAME"` asks OpenAI."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.embeddings import Embeddings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ACCEPTED", "StaticEmbeddings", "embeddings"]
+
+ACCEPTED = '"static", "openai:NAME", or a LangChain Embeddings object'
+
+
+def embeddings(spec: str | Embeddings = "static") -> Embeddings:
+    """An embedding model from its name; a model that is one already is given back as it is.
+
+    Args:
+        spec: `static` for the small static model that comes with `wordllama` (256 numbers a text; no network, no key;
+            loaded once per process); `openai:NAME` for OpenAI's, with the key in OPENAI_API_KEY; or a LangChain
+            `Embeddings` object.
+
+    Raises:
+        ValueError: The name is not known, or OpenAI's key is missing.
+        ImportError: `static` and the extra `retrieval` is not installed, or has no such model for this Python.
+    """
+    if isinstance(spec, Embeddings):
+        return spec
+    if spec == "static":
+        return _static()
+    kind, _, name = spec.partition(":") if isinstance(spec, str) else ("", "", "")
+    if kind == "openai" and name.strip():
+        return _openai(name.strip())
+    raise ValueError(f"embeddings {spec!r:.120} are not known; accepted are {ACCEPTED}")
+
+
+class StaticEmbeddings(Embeddings):
+    """Vectors of length 1, each the mean of a text's token vectors; a blank text has the zero vector.
+
+    Args:
+        model: A loaded `wordllama.inference.WordLlamaInference`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._size = len(model.embed(["size"])[0])
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector a text."""
+        vectors = [[0.0] * self._size for _ in texts]
+        told = [index for index, text in enumerate(texts) if text.strip()]
+        if told:
+            # A blank text has no length to divide by.
+            found = self._model.embed([texts[index] for index in told], norm=True).tolist()
+            for index, vector in zip(told, found, strict=True):
+                vectors[index] = vector
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of one text."""
+        return self.embed_documents([text])[0]
+
+
+@lru_cache(maxsize=1)
+def _static() -> StaticEmbeddings:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        import wordllama
+    except ImportError as error:
+        raise ImportError(
+            'static embeddings need an extra: pip install "redraft[retrieval]"; where it has no wheel for your Python, '
+            f'give embeddings= another model, embeddings("openai:NAME") say ({error})',
+            name="wordllama",
+        ) from None
+    finally:
+        # Importing it sets up logging for the whole program, which is the program's own business.
+        _restore(root, handlers, level)
+    # The weights are in the wheel; without this it would look for them online.
+    here = Path(wordllama.__file__).parent
+    return StaticEmbeddings(wordllama.WordLlama.load(cache_dir=here, disable_download=True))
+
+
+def _restore(root: logging.Logger, handlers: Sequence[logging.Handler], level: int) -> None:
+    for handler in list(root.handlers):
+        if handler not in handlers:
+            root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def _openai(name: str) -> Embeddings:
+    from langchain_openai import OpenAIEmbeddings
+
+    if not os.environ.get("OPENAI_API_KEY"):
+        raise ValueError(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")
+    # Counting tokens before each call would fetch a tokenizer; passages are far shorter than the limit.
+    return OpenAIEmbeddings(model=name, check_embedding_ctx_length=False)

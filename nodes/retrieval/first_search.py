@@ -1,0 +1,55 @@
+"""Running the plan: the first passages of a search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .findings import anchors_of, findings, plan_of, rendered
+from .search import Query, Search, failed
+from .twofold import Do, Twofold, tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .patterns import Patterns
+    from .twofold import Work
+
+__all__ = ["FirstSearch"]
+
+
+class FirstSearch(Twofold):
+    """The `generate` step of a search: runs the plan's queries, and those that helped such a query before.
+
+    Args:
+        search: Runs them.
+        patterns: Knows what helped.
+
+    Reads: events. Writes: events.
+
+    Raises:
+        Exception: At run: whatever the retriever raises; the thread resumes from here.
+    """
+
+    def __init__(self, search: Search, patterns: Patterns) -> None:
+        self.__name__ = "search"  # how its draft is signed
+        self._search = search
+        self._patterns = patterns
+
+    def work(self, state: Mapping[str, Any]) -> Work:
+        """Search, and return the passages as the draft."""
+        events = state["events"]
+        plan = plan_of(events)
+        queries = [Query(text, "plan") for text in plan["queries"]]
+        notes: list[dict[str, Any]] = []
+        known = yield from tolerated(
+            self._patterns.recall(plan["terms"]),
+            instead=[],
+            tell=lambda error: notes.append(failed("patterns", 0, error)),
+        )
+        queries += [query for query in known if query.text not in plan["queries"]]
+        given = {"parallel": plan["strategy"] == "parallel", "strict": True}
+        found = yield Do(
+            lambda: self._search.run(queries, anchors_of(events), 0, **given),
+            lambda: self._search.arun(queries, anchors_of(events), 0, **given),
+        )
+        return {"draft": rendered(findings([*events, *found])), "events": [*notes, *found]}

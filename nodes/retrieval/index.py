@@ -1,0 +1,183 @@
+"""A searchable index of documents in this process: by meaning (vectors) and by words (BM25), fused."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings  # noqa: TC002  # pydantic reads it at run time
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from .documents import chunk_id, load_folder, passage
+from .fusion import fuse
+
+if TYPE_CHECKING:
+    import os
+
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+
+__all__ = ["DocumentIndex", "folder_index"]
+
+
+def folder_index(
+    folder: str | os.PathLike[str],
+    *,
+    embeddings: Embeddings | None = None,
+    top_k: int = 5,
+    hybrid: bool = True,
+    path: str | None = None,
+    chunk_size: int = 800,
+    chunk_overlap: int = 100,
+) -> DocumentIndex:
+    """Return an index of a folder's Markdown and text files; see `load_folder`.
+
+    Args:
+        folder: Read once, when the index is built.
+        embeddings: Default: the static model of the extra `retrieval`, which needs no network.
+        top_k: The most passages that a search returns.
+        hybrid: Whether words count beside meaning.
+        path: As in `DocumentIndex`.
+        chunk_size: The most characters in one passage.
+        chunk_overlap: How many characters a passage may share with the one before it.
+
+    Raises:
+        ValueError: There is no such folder, it holds no text, or a size makes no sense.
+        ImportError: The extra `retrieval` is not installed.
+    """
+    documents = load_folder(folder, chunk_size=chunk_size, chunk_overlap=chunk_overlap)
+    if embeddings is None:
+        from ...models.embeddings import embeddings as named
+
+        embeddings = named("static")
+    return DocumentIndex(documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid, path=path)
+
+
+class DocumentIndex(BaseRetriever):
+    """Searches documents by vectors and BM25 words, fused by reciprocal rank; a LangChain retriever.
+
+    What it returns has `id`, `score` (which only ranks) and what the document had in its metadata. A document without
+    any word of the query is found by its vector alone.
+
+    Args:
+        documents: At least one with text. `heading` in their metadata counts as text.
+        embeddings: Turns texts into vectors.
+        top_k: The most documents that a search returns.
+        hybrid: `False` searches by vectors only.
+        path: A folder that keeps the vectors, for one process at a time: what it holds already is not embedded again,
+            and what `documents` no longer hold is dropped. Default: memory.
+
+    Raises:
+        ValueError: No document has text. At build.
+        ImportError: The extra `retrieval` is not installed. At build.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    documents: list[Document] = Field(repr=False)
+    embeddings: Embeddings = Field(repr=False)
+    top_k: int = Field(default=5, ge=1)
+    hybrid: bool = True
+    path: str | None = None
+    _vectors: Any = PrivateAttr()
+    _words: Any = PrivateAttr(default=None)
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.name = self.name or ("vectors+bm25" if self.hybrid else "vectors")
+        self.documents = [
+            Document(one.page_content, metadata={**one.metadata, "id": key}) for key, one in _once(self.documents)
+        ]
+        if not self.documents:
+            raise ValueError("an index needs at least one document with text")
+        self._vectors = _vector_store(self.documents, self.embeddings, self.path)
+        if self.hybrid:
+            self._words = _word_index([_indexed(document) for document in self.documents])
+
+    def close(self) -> None:
+        """Let go of the folder at `path`; the index can't be searched any more."""
+        self._vectors.client.close()
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        depth = max(4 * self.top_k, 20)
+        rankings = [[document for document, _ in self._vectors.similarity_search_with_score(query, k=depth)]]
+        if self._words is not None:
+            rankings.append([self.documents[number] for number in self._by_words(query, depth)])
+        by_id = {document.metadata["id"]: document for document in self.documents}
+        own = [[by_id[found.metadata["id"]] for found in ranking] for ranking in rankings]
+        return fuse(own, top_k=self.top_k)
+
+    def _by_words(self, query: str, depth: int) -> list[int]:
+        tokens = _tokens([query])
+        found, scores = self._words.retrieve(tokens, k=min(depth, len(self.documents)), show_progress=False)
+        return [int(number) for number, score in zip(found[0], scores[0], strict=True) if score > 0]
+
+
+def _once(documents: list[Document]) -> list[tuple[str, Document]]:
+    """Return the documents that hold text, each once, with their ids."""
+    found: dict[str, Document] = {}
+    for document in documents:
+        if document.page_content.strip():
+            key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
+            found.setdefault(key, document)
+    return list(found.items())
+
+
+def _indexed(document: Document) -> str:
+    return passage(document.page_content, str(document.metadata.get("heading") or ""))
+
+
+def _vector_store(documents: list[Document], embeddings: Embeddings, path: str | None) -> Any:
+    try:
+        from langchain_qdrant import QdrantVectorStore
+        from qdrant_client import QdrantClient
+        from qdrant_client.models import Distance, PointIdsList, VectorParams
+    except ImportError as error:
+        raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
+    client = QdrantClient(path=path) if path else QdrantClient(location=":memory:")
+    # Vectors of two models can't stand in one collection, so its name tells them apart.
+    probe = embeddings.embed_query("redraft")
+    name = chunk_id("", " ".join(f"{value:.3f}" for value in probe))
+    if not client.collection_exists(name):
+        client.create_collection(name, vectors_config=VectorParams(size=len(probe), distance=Distance.COSINE))
+    # Without its own check of the collection, which embeds one more text.
+    store = QdrantVectorStore(
+        client=client, collection_name=name, embedding=embeddings, validate_collection_config=False
+    )
+    texts = {str(uuid.uuid5(uuid.NAMESPACE_OID, _indexed(one) + one.metadata["id"])): one for one in documents}
+    kept = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
+    if gone := kept - texts.keys():
+        client.delete(name, points_selector=PointIdsList(points=list(gone)))
+    if new := [key for key in texts if key not in kept]:
+        store.add_texts(
+            [_indexed(texts[key]) for key in new], metadatas=[{"id": texts[key].metadata["id"]} for key in new], ids=new
+        )
+    return store
+
+
+def _word_index(texts: list[str]) -> Any:
+    """Return the BM25 index, or `None` where no text has a word that counts."""
+    tokens = _tokens(texts)
+    if not any(tokens):
+        return None
+    import bm25s
+
+    words = bm25s.BM25()
+    words.index(tokens, show_progress=False)
+    return words
+
+
+def _tokens(texts: list[str]) -> Any:
+    try:
+        import bm25s
+        import Stemmer
+    except ImportError as error:
+        raise ImportError(f'a hybrid search needs an extra: pip install "redraft[retrieval]" ({error})') from None
+    # It sets its own logger to DEBUG, past what the program asked for.
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
+    # A stemmer is not safe in two threads at once, and cheap to make.
+    return bm25s.tokenize(
+        texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False, return_ids=False
+    )

@@ -1,0 +1,196 @@
+"""Searching on: what is missing, which queries could find it, and the passages after they were run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from ...state.folds import latest_draft, rounds
+from .documents import passage
+from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
+from .follow_ups import Situation, by_rules, new_queries
+from .search import Query, Search, failed
+from .terms import frequent_terms
+from .twofold import Do, Twofold, tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from ...state.events import Event
+    from ...state.folds import Attempt
+    from ..structured_replies import StructuredModel
+    from .patterns import Patterns
+    from .twofold import Work
+
+__all__ = ["GapAnalysis", "SearchOn", "summary"]
+
+WORTH_REMEMBERING = 0.005
+"""How much a follow-up query must raise the confidence to count as one that helped."""
+
+
+MOST_TERMS = 50
+"""Terms of the passages that are measured against the query."""
+
+
+class GapAnalysis(BaseModel):
+    """What is missing first, then the queries that could find it."""
+
+    gaps: list[str] = Field(description="What the question asks for and the passages do not say.")
+    queries: list[str] = Field(description="At most three new search queries, each for one of the gaps.")
+
+
+class SearchOn(Twofold):
+    """The `refine` step of a search: proposes follow-up queries, runs them, and ranks all that was found anew.
+
+    A model that fails, can't be read, or proposes nothing new is replaced by the rules; a query that fails is told in
+    the record, and the search goes on with the others. With nothing new to ask or nothing new found the passages stay
+    as they are, which ends the run with `no_progress`.
+
+    Args:
+        search: Runs the queries.
+        patterns: Notes which of them helped.
+        model: Proposes queries; `None` leaves that to the rules.
+        template: What the model is asked: `task`, `history` (the queries run), `draft` (a summary of what was found)
+            and `feedback`.
+
+    Reads: events. Writes: events.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        patterns: Patterns,
+        model: StructuredModel[GapAnalysis] | None,
+        template: ChatPromptTemplate,
+    ) -> None:
+        self._search = search
+        self._patterns = patterns
+        self._model = model
+        self._template = template
+
+    def work(self, state: Mapping[str, Any]) -> Work:
+        """Search on, and return the passages as the draft."""
+        events: Sequence[Event] = state["events"]
+        number = rounds(events) + 1
+        latest = latest_draft(events)
+        if latest is None:
+            raise ValueError("there is no draft to search on from")
+        before = findings(events)
+        news: list[dict[str, Any]] = []
+        queries = yield from self._proposed(state["task"], events, latest, news)
+        if not queries:
+            text = "No follow-up query is left that was not run already."
+            news.append({"kind": "retrieval", "round": number, "by": "refine", "text": text})
+            return {"draft": latest.text, "events": news}
+        # What a person asks for counts as asked from here on.
+        asked = [query.text for query in queries if query.why == "feedback"]
+        anchors = list(dict.fromkeys([*anchors_of(events), *asked]))
+        given = {"parallel": True, "strict": False}
+        found = yield Do(
+            lambda: self._search.run(queries, anchors, number, **given),
+            lambda: self._search.arun(queries, anchors, number, **given),
+        )
+        yield from self._learn(events, before, found, news, number)
+        after = findings([*events, *found])
+        same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(before)
+        return {"draft": latest.text if same else rendered(after), "events": [*news, *found]}
+
+    def _proposed(
+        self, task: str, events: Sequence[Event], latest: Attempt, news: list[dict[str, Any]]
+    ) -> Generator[Do, Any, list[Query]]:
+        """Return the follow-up queries, by the model or by rules; what there is to tell is added to `news`."""
+        number, found = rounds(events) + 1, findings(events)
+        run = [one["text"] for one in searches(events)]
+        feedback = _feedback(latest)
+        if self._model is not None:
+            messages = self._template.format_messages(
+                task=task,
+                history="\n".join(f"- {query}" for query in run),
+                draft=summary(found),
+                feedback="\n".join(feedback) or "(none)",
+                round=number,
+            )
+            instead = "The model failed; the rules propose the queries."
+            gap = yield from tolerated(
+                _asked(self._model, messages),
+                instead=None,
+                tell=lambda error: news.append(failed("refine", number, error, text=instead)),
+            )
+            if gap is not None:
+                queries = new_queries([Query(text, "model") for text in gap.queries], run=run)
+                text = "; ".join(gap.gaps) if queries else "It proposes no new query; the rules do."
+                news.append({"kind": "retrieval", "round": number, "by": "model", "text": text, "gaps": list(gap.gaps)})
+                if queries:
+                    return queries
+        plan = plan_of(events)
+        terms = frequent_terms((passage(one.text, one.heading) for one in found), besides=plan["terms"])[:MOST_TERMS]
+        order = yield from tolerated(
+            self._patterns.helpful_rules(),
+            instead=[],
+            tell=lambda error: news.append(failed("patterns", number, error)),
+        )
+        terms = yield from tolerated(
+            self._closest_first(terms, plan["queries"]),
+            instead=terms,
+            tell=lambda error: news.append(failed("rules", number, error)),
+        )
+        situation = Situation(plan["queries"], found, plan["threshold"], plan["top_k"], terms, feedback)
+        return by_rules(situation, run=run, order=order)
+
+    def _closest_first(self, terms: Sequence[str], asked: Sequence[str]) -> Generator[Do, Any, list[str]]:
+        measure = self._search.similarity
+        close = yield Do(measure.measure, measure.ameasure, (terms, asked))
+        return [term for _, term in sorted(zip(close, terms, strict=True), key=lambda pair: -pair[0])]
+
+    def _learn(
+        self,
+        events: Sequence[Event],
+        before: Sequence[Finding],
+        found: Sequence[Mapping[str, Any]],
+        news: list[dict[str, Any]],
+        number: int,
+    ) -> Generator[Do, Any, None]:
+        gains: dict[Query, float] = {}
+        for event in found:
+            # What one person missed is no rule for others, and is measured against other questions.
+            if event["why"] != "feedback" and "documents" in event:
+                gain = confidence(findings([*events, event])) - confidence(before)
+                gains[Query(event["text"], event["why"])] = gain if gain >= WORTH_REMEMBERING else 0.0
+        yield from tolerated(
+            self._patterns.learn(plan_of(events)["terms"], gains),
+            instead=None,
+            tell=lambda error: news.append(failed("patterns", number, error)),
+        )
+
+
+def summary(found: Sequence[Finding]) -> str:
+    """Return what was found, in short: how much, how close, and the beginnings of the five best passages."""
+    lines = [
+        f"{len(found)} passages of {distinct_sources(found)} documents, confidence {confidence(found):.2f} of 1.",
+        *(
+            f"[{rank}] similarity {one.similarity:.2f}, rank score {one.score:.4f}, {one.source}: "
+            f"{' '.join(one.text.split())[:150]}"
+            for rank, one in enumerate(found[:5], start=1)
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _asked(
+    model: StructuredModel[GapAnalysis], messages: Sequence[BaseMessage]
+) -> Generator[Do, Any, GapAnalysis | None]:
+    gap: GapAnalysis = yield Do(model.invoke, model.ainvoke, (messages,))
+    return gap
+
+
+def _feedback(latest: Attempt) -> list[str]:
+    """Return what was objected to by those who read the passages, a program not being one of them."""
+    return [
+        critique["text"]
+        for critique in latest.critiques
+        if not critique.get("verifier") and critique.get("accepted") is False and critique["text"].strip()
+    ]

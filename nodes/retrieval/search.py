@@ -1,0 +1,145 @@
+"""Running queries: one `retrieval` event each, with the passages that it found and how close they are."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langgraph.errors import GraphBubbleUp
+
+from ...state.events import clean
+from ..step import emit
+from .documents import chunk_id, passage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+
+    from .similarity import Similarity
+
+__all__ = ["Query", "Search", "failed"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query, and why it is run: `plan`, `pattern`, `model`, or the name of a rule."""
+
+    text: str
+    why: str
+
+
+class Search:
+    """Runs queries against a retriever.
+
+    Args:
+        retriever: One whose documents have `score` in their metadata, as a `FusedRetriever` or a `DocumentIndex` gives.
+        similarity: Measures what is found.
+    """
+
+    def __init__(self, retriever: BaseRetriever, similarity: Similarity) -> None:
+        self._retriever = retriever
+        self.similarity = similarity
+        self._by = retriever.get_name()
+
+    def run(
+        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, parallel: bool, strict: bool
+    ) -> list[dict[str, Any]]:
+        """Return one event a query, in their order.
+
+        Args:
+            queries: What is searched for.
+            anchors: What the passages are measured against.
+            number: The round.
+            parallel: All at once; else one after the other.
+            strict: Whether an error is raised; else it is told in the event of its query.
+        """
+
+        def one(query: Query) -> dict[str, Any]:
+            try:
+                found = self._retriever.invoke(query.text)
+                return self._event(query, number, found, self.similarity.measure(_texts(found), anchors))
+            except GraphBubbleUp:
+                raise
+            except Exception as error:
+                if strict:
+                    raise
+                return failed("search", number, error, text=query.text, why=query.why, by=self._by)
+
+        if not parallel or len(queries) < 2:
+            return [_told(one(query)) for query in queries]
+        with ThreadPoolExecutor(min(len(queries), 8)) as pool:
+            # Each in a copy of the context: what counts the calls of models travels there.
+            running = [pool.submit(copy_context().run, one, query) for query in queries]
+            return [_told(future.result()) for future in running]
+
+    async def arun(
+        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, parallel: bool, strict: bool
+    ) -> list[dict[str, Any]]:
+        """Async twin of `run`."""
+
+        async def one(query: Query) -> dict[str, Any]:
+            try:
+                found = await self._retriever.ainvoke(query.text)
+                return self._event(query, number, found, await self.similarity.ameasure(_texts(found), anchors))
+            except GraphBubbleUp:
+                raise
+            except Exception as error:
+                if strict:
+                    raise
+                return failed("search", number, error, text=query.text, why=query.why, by=self._by)
+
+        if not parallel:
+            return [_told(await one(query)) for query in queries]
+        return [_told(event) for event in await asyncio.gather(*map(one, queries))]
+
+    def _event(
+        self, query: Query, number: int, found: Sequence[Document], similarities: Sequence[float]
+    ) -> dict[str, Any]:
+        documents = []
+        for document, similarity in zip(found, similarities, strict=True):
+            text, source = clean(document.page_content), clean(str(document.metadata.get("source") or ""))
+            documents.append(
+                {
+                    "id": chunk_id(source, text),
+                    "text": text,
+                    "source": source,
+                    "heading": _heading(document),
+                    "score": float(document.metadata["score"]),
+                    "similarity": similarity,
+                }
+            )
+        return {
+            "kind": "retrieval",
+            "round": number,
+            "by": self._by,
+            "text": query.text,
+            "why": query.why,
+            "documents": documents,
+        }
+
+
+def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:
+    """Return the event that says what went wrong in a search that goes on.
+
+    A `failure` event would end the run; this one only tells.
+    """
+    told = {"step": step, "error": type(error).__name__, "message": str(error)[:2000]}
+    return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": told, **fields}
+
+
+def _heading(document: Document) -> str:
+    return clean(str(document.metadata.get("heading") or ""))
+
+
+def _texts(found: Sequence[Document]) -> list[str]:
+    return [passage(clean(document.page_content), _heading(document)) for document in found]
+
+
+def _told(event: dict[str, Any]) -> dict[str, Any]:
+    emit(**event)
+    return event
