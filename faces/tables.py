@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ..state.history import Branch
+    from ..state.history import ThreadTree
     from ..state.runs import RunRow
     from .console import Screen
 
@@ -61,7 +61,7 @@ def show_threads(screen: Screen, rows: Sequence[RunRow], *, stopped: str | None 
         screen.line(("threads whose task is dim were built in Python; only Python can resume them", "dim"))
 
 
-def branch_data(branch: Branch) -> dict[str, Any]:
+def branch_data(branch: ThreadTree) -> dict[str, Any]:
     """Return a branch and all below it as JSON holds them."""
     row = dataclasses.asdict(branch.row) if branch.row else {}
     kept = ("fork_at", "stop_reason", "rounds", "score", "total_tokens", "created_at")
@@ -72,7 +72,7 @@ def branch_data(branch: Branch) -> dict[str, Any]:
     }
 
 
-def show_tree(screen: Screen, branch: Branch, *, marked: str) -> None:
+def show_tree(screen: Screen, branch: ThreadTree, *, marked: str) -> None:
     """Print a branch and all below it, the thread that was asked for in bold."""
     from rich.tree import Tree
 
@@ -84,7 +84,7 @@ def show_tree(screen: Screen, branch: Branch, *, marked: str) -> None:
     screen.put(root)
 
 
-def _label(branch: Branch, marked: str) -> Text:
+def _label(branch: ThreadTree, marked: str) -> Text:
     from rich.text import Text
 
     label = Text(safe(branch.thread_id), style="bold" if branch.thread_id == marked else "")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
-__all__ = ["build_refine_graph"]
+__all__ = ["build_refine_graph", "default_prices"]
 
 
 def route(state: RefineState) -> Literal["refine", "__end__"]:
@@ -79,8 +79,8 @@ def build_refine_graph(
         check: Takes the state and returns a stop reason or `None`; stands in for the stop logic.
         refine: Writes revisions, like `generate`.
         prepare: Run on the fresh state before the first draft; returns a state update.
-        generate_prompt: Template over `task`.
-        refine_prompt: Template over `task`, `draft`, `feedback`, `history` and `round`, or several, one a round.
+        generate_prompt: Template over `task`, and `context` where passages were looked up.
+        refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round.
         critic_prompt: Of the default critic; one, or several, one a round.
         keep: The answer, and what is revised, is the `"best"` draft or simply the `"last"`.
         memory: What the refiner sees of earlier attempts: `"all"`, or only the `"last"` draft.
@@ -99,7 +99,7 @@ def build_refine_graph(
             a verifier (judging is free then).
         TypeError: A critic is not callable.
     """
-    prices = prices if prices is not None else _default_prices()
+    prices = prices if prices is not None else default_prices()
     if model is None and (generate is None or refine is None or (not critics and feedback is None)):
         raise ValueError("without a model, give generate=, refine= and critics= (or feedback=)")
     if feedback is not None and critics:
@@ -146,7 +146,8 @@ def build_refine_graph(
     return graph.compile(checkpointer=checkpointer, store=store, name=name)
 
 
-def _default_prices() -> Prices:
+def default_prices() -> Prices:
+    """Return the price table that a graph counts with where none is given."""
     from ..models import PriceTable
 
     return PriceTable()

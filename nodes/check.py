@@ -32,7 +32,13 @@ EXPLANATIONS: Mapping[StopReason | None, str] = {
 }
 
 
-def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) -> Step:
+def check(
+    custom: Any = None,
+    *,
+    keep: Keep = "best",
+    steps_a_round: int = 3,
+    explained: Mapping[StopReason | None, str] = EXPLANATIONS,
+) -> Step:
     """Return the node that reads the critiques and sets `stop_reason`, or leaves it empty.
 
     Args:
@@ -41,6 +47,7 @@ def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) ->
             raises, that is logged and the run ends as `failed`, with the best draft so far.
         keep: Whether the answer is the best or the latest draft.
         steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
+        explained: What the verdict says for a reason, where it is not what it usually says.
 
     Reads: events, limits, remaining_steps. Writes: everything that comes back.
 
@@ -72,7 +79,7 @@ def check(custom: Any = None, *, keep: Keep = "best", steps_a_round: int = 3) ->
             "kind": "verdict",
             "round": number,
             "by": "check",
-            "text": _explain(reason, out_of_steps=out_of_steps),
+            "text": _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps),
             "accepted": latest.accepted if latest else False,
             "score": latest.score if latest else None,
             "best": best.round if best else None,
@@ -114,7 +121,7 @@ def _reason(result: Any) -> StopReason | None:
     return reason
 
 
-def _explain(reason: StopReason | None, *, out_of_steps: bool) -> str:
+def _explain(reason: StopReason | None, explained: Mapping[StopReason | None, str], *, out_of_steps: bool) -> str:
     if out_of_steps and reason == "max_rounds":
         return "The recursion_limit of the call leaves no room for another round; raise it in the config."
-    return EXPLANATIONS[reason]
+    return explained[reason]

@@ -30,6 +30,7 @@ def feedback(
     name: str = "feedback",
     critics_after: CriticsAfter = "undecided",
     judge_last: bool = True,
+    again: bool = False,
     prices: Prices | None = None,
 ) -> Step:
     """Return the node that collects critiques of the latest draft.
@@ -46,6 +47,7 @@ def feedback(
         critics_after: `always` asks the other critics too, after the verifiers and whatever those found; all must
             accept.
         judge_last: Whether the last revision that the limits allow is judged.
+        again: Whether a critic that has already answered for this draft is asked all the same.
         prices: Prices of the models that they call.
 
     Reads: task, events, limits. Writes: events.
@@ -60,10 +62,10 @@ def feedback(
         number = rounds(events)
         unjudged_last = not judge_last and number >= rounds_allowed(state["limits"])
         failed_already = any(event["kind"] == "failure" for event in since_verdict(events))
-        if attempt is None or unjudged_last or failed_already or _answered_by_a_person(attempt):
+        if attempt is None or unjudged_last or failed_already or (_answered_by_a_person(attempt) and not again):
             return {}
-        asked = {critique.get("critic", critique["by"]) for critique in attempt.critiques}
-        decided = attempt.verified
+        asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
+        decided = attempt.verified and not again
         for critic in ranked:
             if critic.name in asked or (critic.yields and decided and critics_after != "always"):
                 continue

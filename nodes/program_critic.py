@@ -68,7 +68,7 @@ class ProgramCritic:
     def messages(self, task: str, asked: int) -> list[BaseMessage]:
         """Return what the model is asked after `asked` programs; it never sees the draft."""
         template = self.templates[asked % len(self.templates)]
-        return template.format_messages(task=task, draft="", feedback="", history="", round=asked)
+        return template.format_messages(task=task, draft="", feedback="", history="", round=asked, context="")
 
     def compare(self, task: str, draft: str, computed: Computed, history: Sequence[Event]) -> Critique:
         """Return the verdict: accepted only if both have an answer and the answers agree.

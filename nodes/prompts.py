@@ -9,6 +9,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from ..state.folds import Attempt, attempts, best_draft, rounds
+from ..state.retrievals import passages
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -22,7 +23,7 @@ Prompts = Prompt | Sequence[Prompt]
 Keep = Literal["best", "last"]
 Memory = Literal["all", "last"]
 
-VARIABLES = ("task", "draft", "feedback", "history", "round")
+VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
 
 
 def chat_prompt(prompts: Prompts, *, what: str) -> list[ChatPromptTemplate]:
@@ -62,7 +63,7 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
     """Return the values that a prompt can name.
 
     `history` holds all earlier attempts with their critiques, the one at hand left out; it is empty with
-    `memory="last"` and in the first round.
+    `memory="last"` and in the first round. `context` holds the passages that were looked up, numbered.
     """
     earlier = [] if memory == "last" else [one for one in attempts(events) if attempt and one.round != attempt.round]
     return {
@@ -71,6 +72,7 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
         "feedback": attempt.feedback if attempt else "",
         "history": "\n\n".join(_told(one) for one in earlier),
         "round": rounds(events),
+        "context": passages(events),
     }
 
 

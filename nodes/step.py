@@ -76,7 +76,7 @@ def emit(**progress: Any) -> None:
     """Send progress to whoever streams this run with `stream_mode="custom"`; outside a graph it goes nowhere."""
     try:
         writer = get_stream_writer()
-    except RuntimeError:
+    except (RuntimeError, KeyError):  # KeyError: in a chain of Runnables that is no graph
         return
     writer(progress)
 

@@ -1,13 +1,15 @@
-"""What a run knows: typed state, the record of events, limits, folds, threads and checkpointers."""
+"""What a run knows: typed state, the record of events, limits, folds, branches, threads and checkpointers."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .branches import Branch
 from .critique import Critic, Critique, Verifier
 from .events import Event
 from .limits import Limits
+from .results import Result
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from .threads import Thread
 
 __all__ = [
+    "Branch",
     "Critic",
     "Critique",
     "Event",
@@ -26,6 +29,7 @@ __all__ = [
     "RefineOutput",
     "RefineState",
     "Replay",
+    "Result",
     "RunRow",
     "Thread",
     "Usage",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .events import Event
     from .runs import RunIndex, RunRow
 
-__all__ = ["Branch", "HistoryStep", "family", "grow_tree", "read_history", "rows_of"]
+__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "read_history", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class HistoryStep:
 
 
 @dataclass(frozen=True)
-class Branch:
+class ThreadTree:
     """A thread with the threads that were forked from it."""
 
     thread_id: str
     row: RunRow | None
-    children: tuple[Branch, ...] = field(default=())
+    children: tuple[ThreadTree, ...] = field(default=())
 
 
 def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
@@ -74,7 +74,7 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
     return steps
 
 
-def grow_tree(thread_id: str, rows: Iterable[RunRow]) -> Branch:
+def grow_tree(thread_id: str, rows: Iterable[RunRow]) -> ThreadTree:
     """Return the branch that holds a thread: its oldest known ancestor with all descendants.
 
     An ancestor that was deleted stands there without a row, and still holds its forks together, also where its id was
@@ -106,18 +106,18 @@ Place: TypeAlias = tuple[str, bool]
 """A thread's id, and whether the thread is kept: `False` is one that was deleted."""
 
 
-def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str, RunRow]) -> Branch:
+def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str, RunRow]) -> ThreadTree:
     """Build from the leaves up, with no call per generation: a thread can be forked a thousand times in a row."""
     order, placed = [root], {root}
     for place in order:
         new = [child for child in children.get(place, ()) if child not in placed]
         order += new
         placed.update(new)
-    grown: dict[Place, Branch] = {}
+    grown: dict[Place, ThreadTree] = {}
     for place in reversed(order):
         name, kept = place
         below = tuple(grown[child] for child in children.get(place, ()) if child in grown)
-        grown[place] = Branch(name, known[name] if kept and name in known else None, below)
+        grown[place] = ThreadTree(name, known[name] if kept and name in known else None, below)
     return grown[root]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .diffs import Diff, diff_words
 from .folds import attempts, best_draft, run_options
 from .forks import ForkPoint, fork_at_checkpoint, fork_at_round
-from .history import Branch, HistoryStep, family, grow_tree, read_history, rows_of
+from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .replay import Replay, replay_record
 from .resuming import begun, killed_in_mid_step, next_step, restart, task_again, values_of_last_run
 
@@ -179,7 +179,7 @@ class Thread:
         others = (await other._asnapshot()).values if other else mine
         return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))
 
-    def tree(self) -> Branch:
+    def tree(self) -> ThreadTree:
         """Return the branch tree that this thread is part of, from its oldest known ancestor.
 
         Raises:
@@ -190,7 +190,7 @@ class Thread:
         rows = family(runs, self.thread_id) if runs else rows_of(self.saver.list(None))
         return grow_tree(self.thread_id, rows)
 
-    async def atree(self) -> Branch:
+    async def atree(self) -> ThreadTree:
         """Async twin of `tree`."""
         await self._astored()
         runs = getattr(self.saver, "runs", None)

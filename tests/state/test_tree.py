@@ -9,13 +9,13 @@ import pytest
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread
-from redraft.state.history import Branch, grow_tree
+from redraft.state.history import ThreadTree, grow_tree
 from redraft.state.runs import RunRow
 
 THREADS = 3000
 
 
-def shown(branch: Branch) -> Any:
+def shown(branch: ThreadTree) -> Any:
     """The tree as nested tuples; `None` marks a thread that is not kept."""
     name = branch.thread_id if branch.row else (branch.thread_id, None)
     return (name, *(shown(child) for child in branch.children)) if branch.children else name

@@ -1,0 +1,205 @@
+"""`reasoning`: draft, critique, improve over an event log, as a graph and as arrows that compose with `|`.
+
+The graph is the loop with 1 + 2N model calls: nobody accepts unless a threshold is given, and every critique and
+improvement is about the most recent text. The arrows run the same three steps on a `Branch`, one at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..nodes.arrows import Arrow, InParallel, LoadDocuments, LoopArrow, best_branch, safe
+from ..nodes.reasoning_steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
+from ..nodes.retrieval.index import folder_index
+from ..nodes.retrieve import retrieve
+from .loop import build_refine_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
+
+    from ..nodes.meter import Prices
+    from ..nodes.prompts import Prompts
+    from .loop import RefineGraph
+
+__all__ = [
+    "CRITIQUE_PROMPT",
+    "DRAFT_PROMPT",
+    "IMPROVE_PROMPT",
+    "InParallel",
+    "best_branch",
+    "build_reasoning_graph",
+    "critique",
+    "draft",
+    "improve",
+    "load_documents",
+    "refinement_loop",
+    "safe",
+]
+
+
+def build_reasoning_graph(
+    model: BaseChatModel,
+    *,
+    iterations: int = 3,
+    critic: BaseChatModel | None = None,
+    threshold: float | None = None,
+    documents: Any = None,
+    query: str | None = None,
+    k: int = 4,
+    tools: Sequence[Any] = (),
+    draft_prompt: Prompts = DRAFT_PROMPT,
+    critique_prompt: Prompts = CRITIQUE_PROMPT,
+    improve_prompt: Prompts = IMPROVE_PROMPT,
+    **options: Any,
+) -> RefineGraph:
+    """Return the loop as draft, critique, improve: 1 + 2N model calls, and the last improvement is the answer.
+
+    `reasoning_events(out["events"])` and `Branch.of_run("main", out)` read the result.
+
+    Args:
+        model: Writes and improves.
+        iterations: N, how often the text is criticised and improved, where the caller gives no `max_rounds`.
+        critic: Criticises; default: the same model.
+        threshold: Score (0–1) from which a text is accepted, which ends the run. Critiques then come with a score.
+        documents: Where passages are looked up before the first draft: a LangChain vector store or retriever, or a
+            callable from a query. The prompts show them, and the record keeps them.
+        query: What is looked up; default: the task.
+        k: How many passages at most.
+        tools: LangChain tools that the model may call before it drafts, criticises (without `threshold`) or improves.
+        draft_prompt: Template over `task` and `context`.
+        critique_prompt: Template over these, `draft` and `round`; one, or several, one an iteration.
+        improve_prompt: Template over these and `feedback`; one, or several, one an iteration.
+        options: Everything else that `build_refine_graph` takes.
+
+    Raises:
+        ValueError: At build: a number makes no sense, a prompt uses unknown variables, the model can't be given tools,
+            `prepare=` stands beside `documents=`, or as in `build_refine_graph`.
+        TypeError: At build: `documents` is nothing to look up in.
+    """
+    if documents is not None and "prepare" in options:
+        raise ValueError("give documents= or prepare=, not both: documents= are looked up in prepare")
+    if query is not None and documents is None:
+        raise ValueError(f"query={query!r} without documents=: there is nothing to look it up in")
+    steps = ReasoningSteps(
+        model,
+        critic=critic,
+        draft_prompt=draft_prompt,
+        critique_prompt=critique_prompt,
+        improve_prompt=improve_prompt,
+        threshold=threshold,
+    )
+    defaults: dict[str, Any] = {
+        "generate": steps.writer("draft", tools=tools),
+        "refine": steps.writer("improve", tools=tools),
+        "limits": {"max_rounds": iterations},
+        "keep": "last",
+        "judge_last": False,
+        "name": "reasoning",
+    }
+    if documents is not None:
+        defaults["prepare"] = retrieve(documents, k=k, query=query, prices=options.get("prices"))
+    if options.get("feedback") is None and options.get("critics") is None:
+        defaults["critics"] = [steps.judge(tools=tools)]
+    return build_refine_graph(model, **{**defaults, **options})
+
+
+def draft(model: BaseChatModel, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, prices: Prices | None = None) -> Arrow:
+    """Return the arrow that writes a first draft on the branch's topic.
+
+    Args:
+        model: Writes it.
+        prompt: Template over `task` and `context`.
+        k: How many passages at most, where the branch has documents.
+        prices: Turns tokens into dollars.
+    """
+    return Arrow(ReasoningSteps(model, draft_prompt=prompt, prices=prices), "draft", k=k)
+
+
+def load_documents(
+    folder: str | PathLike[str] | None = None, *, embeddings: Embeddings | None = None, k: int = 4
+) -> LoadDocuments:
+    """Return the arrow that reads a folder of text and Markdown files, cut into passages, into the branch's documents.
+
+    Args:
+        folder: Its path; default: the branch's `source`.
+        embeddings: Search by meaning beside words; default: the static model of the extra `retrieval`.
+        k: How many passages a search finds at most.
+
+    Raises:
+        ValueError: At run: there is no such folder, or it holds no text.
+        ImportError: At run: the extra `retrieval` is not installed.
+    """
+    return LoadDocuments(lambda path: folder_index(path, embeddings=embeddings, top_k=k), folder)
+
+
+def critique(
+    model: BaseChatModel,
+    *,
+    prompt: Prompts = CRITIQUE_PROMPT,
+    scored: bool = False,
+    threshold: float | None = None,
+    k: int = 4,
+    prices: Prices | None = None,
+) -> Arrow:
+    """Return the arrow that criticises the branch's most recent draft or improvement.
+
+    Args:
+        model: Criticises.
+        prompt: Template over `task`, `context`, `draft` and `round`; one, or several, one an iteration.
+        scored: Whether it gives a score (0–1) beside its text.
+        threshold: Score from which the text is accepted; implies `scored`.
+        k: How many passages at most, where the branch has documents.
+        prices: Turns tokens into dollars.
+    """
+    steps = ReasoningSteps(model, critique_prompt=prompt, scored=scored, threshold=threshold, prices=prices)
+    return Arrow(steps, "critique", k=k)
+
+
+def improve(
+    model: BaseChatModel, *, prompt: Prompts = IMPROVE_PROMPT, k: int = 4, prices: Prices | None = None
+) -> Arrow:
+    """Return the arrow that improves the branch's most recent draft or improvement by its critique.
+
+    Args:
+        model: Improves.
+        prompt: Template over `task`, `context`, `draft`, `feedback` and `round`; one, or several, one an iteration.
+        k: How many passages at most, where the branch has documents.
+        prices: Turns tokens into dollars.
+    """
+    return Arrow(ReasoningSteps(model, improve_prompt=prompt, prices=prices), "improve", k=k)
+
+
+def refinement_loop(
+    model: BaseChatModel,
+    *,
+    iterations: int = 3,
+    critic: BaseChatModel | None = None,
+    threshold: float | None = None,
+    draft_prompt: Prompts = DRAFT_PROMPT,
+    critique_prompt: Prompts = CRITIQUE_PROMPT,
+    improve_prompt: Prompts = IMPROVE_PROMPT,
+    k: int = 4,
+    prices: Prices | None = None,
+) -> LoopArrow:
+    """Return the arrow that drafts, where there is no draft yet, and criticises and improves N times.
+
+    Args: as in `build_reasoning_graph`.
+
+    Raises:
+        ValueError: At build: a number makes no sense, or a prompt uses unknown variables.
+    """
+    steps = ReasoningSteps(
+        model,
+        critic=critic,
+        draft_prompt=draft_prompt,
+        critique_prompt=critique_prompt,
+        improve_prompt=improve_prompt,
+        threshold=threshold,
+        prices=prices,
+    )
+    one, two, three = (Arrow(steps, name, k=k) for name in ("draft", "critique", "improve"))
+    return LoopArrow(one, two, three, iterations=iterations)

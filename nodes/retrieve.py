@@ -1,0 +1,116 @@
+"""Look up passages for the query, and keep them in the record, from which the prompts take them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable
+from langchain_core.vectorstores import VectorStore
+
+from ..state.events import record
+from ..state.retrievals import latest_retrieval
+from .step import Step, Steps, ask, emit
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from .meter import Prices
+
+__all__ = ["Search", "as_search", "retrieve"]
+
+Search = Runnable[str, Any] | Callable[[str], Any]
+"""From a query to documents, best first."""
+
+SCORES = ("score", "similarity", "relevance_score")
+
+
+def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Prices | None = None) -> Step:
+    """Return the step that looks up the passages for the query: the task, where nobody gave one.
+
+    They are looked up once: while the query and the documents stay the same, the record has them. As `prepare=` of a
+    graph it looks them up before the first draft; the prompts show them as `context`.
+
+    Args:
+        documents: A LangChain vector store or retriever, or a callable from a query to documents or texts. `None` looks
+            up nothing.
+        k: How many passages at most.
+        query: Looked up in place of the task, and of the state's `query`.
+        prices: Prices of the models that the retriever may call.
+
+    Reads: task, query, events, head. Writes: events, head.
+
+    Raises:
+        TypeError: At build: it is nothing to look up in. At run: it returns something else than documents.
+        ValueError: At build: `k` is less than 1.
+        Exception: At run: whatever the retriever raises.
+    """
+    search = None if documents is None else as_search(documents, k=k)
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        events = state.get("events") or []
+        wanted = query or state.get("query") or state["task"]
+        known = latest_retrieval(events, since=state.get("documents_since") or 0)
+        if search is None or (known is not None and known["text"] == wanted):
+            return {}
+        emit(kind="start", node="retrieve", round=0)
+        outcome = yield from ask(search, wanted, config=config, prices=prices)
+        if outcome.error is not None:
+            raise outcome.error
+        event = {
+            "kind": "retrieval",
+            "round": 0,
+            "by": _name(documents),
+            "text": wanted,
+            "usage": outcome.usage,
+            "documents": _plain(outcome.result, by=_name(documents))[:k],
+        }
+        update = record(state, event)
+        emit(**update["events"][0])
+        return update
+
+    return Step("retrieve", logic)
+
+
+def as_search(documents: Any, *, k: int) -> Search:
+    """Return what looks a query up.
+
+    Raises:
+        TypeError: It is no vector store, retriever or callable.
+        ValueError: `k` is less than 1.
+    """
+    if k < 1:
+        raise ValueError(f"k={k!r}: at least one passage must be looked up")
+    if isinstance(documents, VectorStore):
+        return documents.as_retriever(search_kwargs={"k": k})
+    if hasattr(documents, "input_channels"):
+        raise TypeError("a graph is no retriever; redraft.nodes.retrieval.as_retriever(graph) makes one of `retrieval`")
+    if isinstance(documents, BaseRetriever | Runnable) or callable(documents):
+        search: Search = documents
+        return search
+    raise TypeError(f"documents must be a vector store, a retriever, or a callable from a query, not {documents!r}")
+
+
+def _plain(found: Any, *, by: str) -> list[dict[str, Any]]:
+    """Return documents as plain data."""
+    if isinstance(found, str | Mapping) or not hasattr(found, "__iter__"):
+        raise TypeError(f"the retriever {by!r} must return a list of documents, not {found!r}")
+    return [_passage(one, by=by) for one in found]
+
+
+def _passage(one: Any, *, by: str) -> dict[str, Any]:
+    if isinstance(one, str):
+        one = Document(one)
+    if not isinstance(one, Document):
+        raise TypeError(f"the retriever {by!r} must return documents or texts, not {one!r}")
+    source = str(one.metadata.get("source") or "")
+    key = one.id or one.metadata.get("id") or hashlib.sha256(f"{source}\n{one.page_content}".encode()).hexdigest()[:16]
+    scores = {name: float(one.metadata[name]) for name in SCORES if isinstance(one.metadata.get(name), int | float)}
+    return {"id": str(key), "text": one.page_content, "source": source, **scores}
+
+
+def _name(documents: Any) -> str:
+    return str(getattr(documents, "name", None) or getattr(documents, "__name__", None) or type(documents).__name__)

@@ -1,0 +1,70 @@
+"""What a step gives that may go wrong: a success with its value, or a failure with a message, instead of an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["FailureError", "Result"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class FailureError(RuntimeError):
+    """The value of a failure was asked for."""
+
+
+@dataclass(frozen=True)
+class Result(Generic[T]):
+    """A value, or the message that says why there is none. Made by `Result.success` and `Result.failure`."""
+
+    _value: T | None = None
+    message: str = ""
+    """Why it failed; empty for a success."""
+    ok: bool = True
+
+    @classmethod
+    def success(cls, value: T) -> Result[T]:
+        """Return a success with this value."""
+        return cls(value)
+
+    @classmethod
+    def failure(cls, message: str) -> Result[T]:
+        """Return a failure with this message.
+
+        Raises:
+            ValueError: The message is blank: a failure says why.
+        """
+        if not message.strip():
+            raise ValueError("a failure needs a message that says why")
+        return cls(message=message, ok=False)
+
+    @property
+    def value(self) -> T:
+        """The value of a success.
+
+        Raises:
+            FailureError: It is a failure; with its message.
+        """
+        if not self.ok:
+            raise FailureError(self.message)
+        return self._value  # type: ignore[return-value]
+
+    def match(self, success: Callable[[T], U], failure: Callable[[str], U]) -> U:
+        """Return what `success` makes of the value, or `failure` of the message."""
+        return success(self.value) if self.ok else failure(self.message)
+
+    def map(self, function: Callable[[T], U]) -> Result[U]:
+        """Return a success with what the function makes of the value; a failure stays as it is."""
+        return Result(function(self.value)) if self.ok else Result(message=self.message, ok=False)
+
+    def bind(self, function: Callable[[T], Result[U]]) -> Result[U]:
+        """Return the result that the function makes of the value; a failure stays as it is, and nothing is called."""
+        return function(self.value) if self.ok else Result(message=self.message, ok=False)
+
+    def __repr__(self) -> str:
+        return f"Result.success({self._value!r})" if self.ok else f"Result.failure({self.message!r})"

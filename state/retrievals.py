@@ -1,0 +1,46 @@
+"""What was retrieved for a task: the passages in the record, and how a prompt shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .folds import current_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .events import Event
+
+__all__ = ["latest_retrieval", "numbered", "passages"]
+
+
+HEADING = "Passages that were looked up for this:"
+
+
+def latest_retrieval(events: Sequence[Event], *, since: int = 0) -> Event | None:
+    """Return the last retrieval of the current task, or `None`.
+
+    Args:
+        events: The record.
+        since: Index of the event before which retrievals don't count, as they searched other documents.
+    """
+    run = current_run(events)
+    start = max(0, since - (len(events) - len(run)))
+    return next((event for event in reversed(run[start:]) if event["kind"] == "retrieval"), None)
+
+
+def passages(events: Sequence[Event]) -> str:
+    """Return the passages last retrieved for the current task, numbered under a heading; empty where there are none."""
+    found = latest_retrieval(events)
+    documents = found.get("documents") if found else None
+    return f"{HEADING}\n\n{numbered(documents)}\n\n" if documents else ""
+
+
+def numbered(documents: Sequence[dict[str, Any]]) -> str:
+    """Return documents as a prompt shows them: a number, the source, the text."""
+    return "\n\n".join(_shown(number, one) for number, one in enumerate(documents, start=1))
+
+
+def _shown(number: int, document: dict[str, Any]) -> str:
+    source = f" {document['source']}\n" if document.get("source") else " "
+    return f"[{number}]{source}{document['text'].strip()}"
