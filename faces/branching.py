@@ -43,7 +43,8 @@ def write_fork(
     from .sessions import reader_graph
 
     reader = reader_graph(saver, thread_id)
-    recipe = Recipe.of_thread(saver, thread_id)
+    parents = Recipe.of_thread(saver, thread_id)
+    recipe = parents.of_fork()
     if model is not None:
         recipe = Recipe.given(**{**recipe.model_dump(), "model": model})
         with bad_input():
@@ -52,7 +53,7 @@ def write_fork(
         branch = Thread(reader, thread_id).fork(
             at=at, feedback=feedback, draft=draft, limits=limits or None, thread_id=new_id
         )
-    if model is not None:
+    if recipe != parents:
         _keep_recipe(branch, recipe)
     return branch.thread_id
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from . import commands_run, commands_threads
+from . import commands_pipeline, commands_run, commands_threads
 from .options import examples
 from .problems import ProblemError, ReaderGoneError, Stopping, debugging
 
@@ -67,6 +67,14 @@ app.command(
         "redraft run - --json --token-budget 5000 < task.txt | jq -r .answer",
     )
 )(commands_run.run)
+app.command(
+    epilog=examples(
+        "redraft pipeline \"SetTopic('Microservices') | UseRefinementLoop('3')\"",
+        "redraft pipeline \"SetTopic('Tests') | UseDir('docs') | UseDraft | UseCritique | UseImprove\" --trace",
+        "redraft pipeline \"SetTopic('Rain') | UseSelfCritique('2')\" --threshold 0.9",
+        'redraft pipeline "UseCritique | UseImprove" --thread run-1f0c    goes on with a thread',
+    )
+)(commands_pipeline.pipeline)
 app.command(epilog=examples("redraft resume run-1f0c", "redraft resume run-1f0c --max-rounds 6 --token-budget 20000"))(
     commands_run.resume
 )
@@ -119,7 +127,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return Stopping.exit_code()
     except ProblemError as problem:
-        return _complain(problem, problem.exit_code)
+        return _complain(problem, problem.exit_code, details=getattr(problem, "details", ""))
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's own: an unknown option, a number that is none
             context = getattr(error, "ctx", None)
@@ -129,11 +137,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _complain(error: Exception, code: int, message: str | None = None) -> int:
+def _complain(error: Exception, code: int, message: str | None = None, *, details: str = "") -> int:
     if debugging():
         raise error
-    from .plain_text import one_line
+    from .plain_text import one_line, safe
 
     with suppress(BrokenPipeError):
         print(f"redraft: {one_line(message or str(error))}", file=sys.stderr)  # noqa: T201
+        if details:
+            print(safe(details), file=sys.stderr)  # noqa: T201
     return code

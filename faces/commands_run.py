@@ -59,6 +59,17 @@ def run(
             metavar="WHEN", help="undecided: verifiers decide alone; always: critics too.", rich_help_panel=MODELS
         ),
     ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="FOLDER", help="Text and Markdown files to look passages up in."),
+    ] = None,
+    passages: Annotated[
+        int | None, typer.Option(metavar="K", min=1, help="Passages looked up for a query, at most.")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(metavar="SCORE", min=0, max=1, help="Score, 0–1, from which reasoning or retrieval is done."),
+    ] = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     seed: Annotated[
@@ -100,6 +111,9 @@ def run(
         critics=tuple(critic or ()),
         verifiers=tuple(verify or ()),
         critics_after=critics_after,
+        folder=folder,
+        passages=passages,
+        threshold=threshold,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         seed=seed,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .plain_text import shortened
 from .problems import ReaderGoneError
-from .wording import REJECTED_WORDS, STOP_WORDS, mark, reason_style, said_nothing, score_of, usage_words
+from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, reason_style, said_nothing, score_of, usage_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,12 @@ __all__ = ["LiveRun", "show_event"]
 
 INDENT = 2
 
-_DOING = {"generate": "drafting", "refine": "revising"}
+_DOING = {
+    "generate": "drafting",
+    "refine": "revising",
+    "retrieve": "looking up passages",
+    "UseDir": "reading the folder",
+}
 
 
 class LiveRun:
@@ -71,6 +77,8 @@ def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT
         "human": _critique,
         "verdict": _verdict,
         "failure": _failure,
+        "retrieval": _retrieval,
+        "skipped": _skipped,
     }.get(event["kind"], _other)
     show(screen, event, indent)
 
@@ -118,6 +126,20 @@ def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
 def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     screen.line((f"failed in {event.get('node')}: {event.get('error')}", "red"), indent=indent)
     screen.block(event["text"], indent=indent + INDENT)
+
+
+def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    found = event.get("documents") or []
+    screen.line(("retrieval", "cyan"), " · ", _details(event, amount(len(found), "passage")), indent=indent)
+    screen.block(event["text"], indent=indent + INDENT)
+    for number, document in enumerate(found, start=1):
+        likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
+        start = shortened(str(document.get("text", "")), 80)
+        screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
+
+
+def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    screen.line((f"{item.get('node')} changed nothing: {item.get('text')}", "yellow"), indent=indent)
 
 
 def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:

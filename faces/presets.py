@@ -11,8 +11,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PRESETS", "build_preset", "checked_preset"]
 
-PRESETS = ("refine", "math", "code", "writing", "zero-shot", "few-shot", "majority-N")
+PRESETS = ("refine", "math", "code", "writing", "reasoning", "retrieval", "zero-shot", "few-shot", "majority-N")
 """Names of the presets and of the baselines of `math`; `majority-N` stands for `majority-5` and its like."""
+
+ONLY_FOR = {
+    "folder": ("reasoning", "retrieval"),
+    "passages": ("reasoning", "retrieval", "pipeline"),
+    "threshold": ("reasoning", "retrieval", "pipeline"),
+}
+"""Options that only some graphs know."""
+OPTION_OF = {"folder": "dir"}
 
 MAJORITY = re.compile(r"majority-([1-9][0-9]{0,2})")
 
@@ -23,7 +31,7 @@ def checked_preset(name: str) -> str:
     Raises:
         ValueError: There is no such graph.
     """
-    if (name in PRESETS and name != "majority-N") or MAJORITY.fullmatch(name):
+    if (name in (*PRESETS, "pipeline") and name != "majority-N") or MAJORITY.fullmatch(name):
         return name
     raise ValueError(f"there is no graph {name!r}; known are {', '.join(PRESETS)}")
 
@@ -41,7 +49,18 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
     Raises:
         ValueError: The preset has no use for a critic or verifier that was named, or as its builder.
     """
-    builders: dict[str, Callable[..., Any]] = {"refine": _refine, "math": _math, "code": _code, "writing": _writing}
+    builders: dict[str, Callable[..., Any]] = {
+        "refine": _refine,
+        "math": _math,
+        "code": _code,
+        "writing": _writing,
+        "reasoning": _reasoning,
+        "retrieval": _retrieval,
+        "pipeline": _pipeline,
+    }
+    for option, presets in ONLY_FOR.items():
+        if option in options and name not in presets:
+            raise ValueError(f"--{OPTION_OF.get(option, option)} is for --graph {' or '.join(presets)}")
     return builders.get(name, partial(_baseline, name))(model, critics, verifiers, options)
 
 
@@ -72,6 +91,48 @@ def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], optio
 
     built = _model_critics(model, critics, options)
     return build_writing_graph(model, verifiers=verifiers, critics=built or None, **options)
+
+
+def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.reasoning import build_reasoning_graph
+    from ..nodes.retrieval.index import folder_index
+
+    _no_use(verifiers, "--verify", "reasoning: nothing is accepted there but by a --threshold")
+    k = options.pop("passages", 4)
+    if folder := options.pop("folder", None):
+        options |= {"documents": folder_index(folder, top_k=k), "k": k}
+    return build_reasoning_graph(model, critic=_one_critic(critics, "reasoning"), **options)
+
+
+def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.retrieval import build_retrieval_graph
+
+    _no_use(verifiers, "--verify", "retrieval: the similarity of what was found decides")
+    if any(critic != "self" for critic in critics):
+        raise ValueError("in retrieval --critic is self, which lets --model plan and refine the queries")
+    folder = options.pop("folder", None)
+    if folder is None:
+        raise ValueError("retrieval needs a --dir: the folder whose text and Markdown files are searched")
+    named = {"passages": "top_k", "threshold": "confidence_threshold"}
+    options = {named.get(option, option): value for option, value in options.items()}
+    return build_retrieval_graph(folder, model=model, use_llm=bool(critics), **options)
+
+
+def _pipeline(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.pipeline import build_pipeline_graph
+
+    _no_use(verifiers, "--verify", "a pipeline")
+    if "steps" not in options:
+        raise ValueError("a pipeline is run with `redraft pipeline`, which takes its steps")
+    steps = options.pop("steps")
+    k = options.pop("passages", 4)
+    return build_pipeline_graph(steps, model, critic=_one_critic(critics, "a pipeline"), k=k, **options)
+
+
+def _one_critic(critics: Sequence[Any], where: str) -> Any:
+    if len(critics) > 1 or "program" in critics:
+        raise ValueError(f"in {where} one model criticises: give --critic once, a model or self")
+    return None if not critics or critics[0] == "self" else critics[0]
 
 
 def _baseline(name: str, model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:

@@ -41,6 +41,11 @@ class BadInputError(ProblemError):
 
     exit_code = 2
 
+    def __init__(self, message: str, *, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+        """Further lines, printed as they are: the place in what the user gave, say."""
+
 
 class RunStoppedError(ProblemError):
     """A run did not come to its end; the message says how it goes on.

@@ -45,6 +45,12 @@ class Recipe(BaseModel):
     memory: Literal["all", "last"] = "all"
     judge_last: bool = True
     critics_after: Literal["undecided", "always"] = "undecided"
+    steps: str | None = None
+    """The text of a pipeline."""
+    folder: str | None = None
+    """Whose text and Markdown files passages are looked up in."""
+    passages: int | None = Field(default=None, ge=1)
+    threshold: float | None = Field(default=None, ge=0, le=1)
 
     @field_validator("preset")
     @classmethod
@@ -66,7 +72,7 @@ class Recipe(BaseModel):
     def _verifier_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_found_anywhere(spec, ("json_schema:",)) for spec in specs)
 
-    @field_validator("prices")
+    @field_validator("prices", "folder")
     @classmethod
     def _anywhere(cls, path: str | None) -> str | None:
         return None if path is None else str(Path(path).expanduser().absolute())
@@ -102,6 +108,12 @@ class Recipe(BaseModel):
             return cls.model_validate_json(row.recipe)
         except ValidationError as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None
+
+    def of_fork(self) -> Recipe:
+        """Return the recipe that a fork goes on with: of a pipeline, draft, critique and improvement in turn."""
+        if self.preset != "pipeline":
+            return self
+        return self.model_copy(update={"preset": "reasoning", "steps": None})
 
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
@@ -152,7 +164,9 @@ class Recipe(BaseModel):
         return {name: prompt for name, prompt in given.items() if prompt is not None}
 
     def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("keep", "memory", "judge_last", "critics_after")}
+        """Return the options that were given: a preset has defaults of its own."""
+        named = {"keep", "memory", "judge_last", "critics_after", "steps", "folder", "passages", "threshold"}
+        return self.model_dump(include=named, exclude_defaults=True)
 
 
 def _kept(spec: str) -> str:

@@ -23,7 +23,14 @@ RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracl
 
 
 def run_graph(
-    graph: Any, given: Mapping[str, Any] | None, *, thread_id: str, recipe: Recipe, screen: Screen, db: str
+    graph: Any,
+    given: Mapping[str, Any] | None,
+    *,
+    thread_id: str,
+    recipe: Recipe,
+    screen: Screen,
+    db: str,
+    watch: type[LiveRun] = LiveRun,
 ) -> dict[str, Any]:
     """Run a thread to its end, printing it as it happens, and return the values of its state.
 
@@ -34,6 +41,7 @@ def run_graph(
         recipe: Kept with the run.
         screen: Where progress goes.
         db: Named in what is said about resuming.
+        watch: Prints what happens.
 
     Raises:
         RunStoppedError: Before the first draft the model raised, the run was interrupted, or nobody reads what it
@@ -43,7 +51,7 @@ def run_graph(
     values: dict[str, Any] = {}
     try:
         with screen.thinking() as thinking:
-            live = LiveRun(screen, thinking)
+            live = watch(screen, thinking)
 
             async def follow() -> dict[str, Any]:
                 found: dict[str, Any] = {}

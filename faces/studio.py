@@ -14,7 +14,7 @@ from .recipe import Recipe
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["code", "few_shot", "majority_5", "math", "refine", "writing", "zero_shot"]
+__all__ = ["code", "few_shot", "majority_5", "math", "reasoning", "refine", "retrieval", "writing", "zero_shot"]
 
 
 def refine() -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -37,6 +37,16 @@ def writing() -> CompiledStateGraph[Any, Any, Any, Any]:
     return _served("writing")
 
 
+def reasoning() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph that drafts, criticises and improves three times."""
+    return _served("reasoning")
+
+
+def retrieval() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the search over the text and Markdown files of `REDRAFT_DOCUMENTS`; without it, of the working folder."""
+    return _served("retrieval", folder=os.environ.get("REDRAFT_DOCUMENTS") or ".")
+
+
 def zero_shot() -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the baseline of one call."""
     return _served("zero-shot")
@@ -52,5 +62,5 @@ def majority_5() -> CompiledStateGraph[Any, Any, Any, Any]:
     return _served("majority-5")
 
 
-def _served(preset: str) -> CompiledStateGraph[Any, Any, Any, Any]:
-    return Recipe.given(preset=preset, model=os.environ.get("REDRAFT_MODEL") or "local").build(None)
+def _served(preset: str, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+    return Recipe.given(preset=preset, model=os.environ.get("REDRAFT_MODEL") or "local", **options).build(None)

@@ -1,4 +1,4 @@
-"""What the README shows works as it is typed."""
+"""What the README and the pages of docs/ show works as it is typed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sysconfig
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from redraft.models.weights import smollm2_path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PYTHON = [code for language, code in BLOCK.findall(README) if language == "python"]
-SHELL = [line for language, code in BLOCK.findall(README) if language == "sh" for line in code.splitlines() if line]
+LOCAL = re.compile(r'chat_model\("local"[^)]*\)')
 
 REPLIES = [
     "A lamp shone over the water.",
@@ -31,25 +31,49 @@ REPLIES = [
 ]
 
 
+def python_in(page: str) -> list[str]:
+    return [code for language, code in BLOCK.findall(page) if language == "python"]
+
+
+def shell_in(page: str) -> list[str]:
+    return [line for language, code in BLOCK.findall(page) if language == "sh" for line in code.splitlines() if line]
+
+
 @pytest.fixture
 def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty working folder that holds a script for a model; its spec."""
+    """A working folder that holds a folder of documents and a script for a model; its spec."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES * 4))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES * 20))
     return f"scripted:{tmp_path / 'replies.jsonl'}"
 
 
-def run_python_examples(replace: dict[str, str]) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "readme"}
-    for number, code in enumerate(PYTHON):
-        source = reduce(lambda text, item: text.replace(*item), replace.items(), code)
-        exec(compile(source, f"README.md, python example {number + 1}", "exec", dont_inherit=True), names)
+def run_python_examples(page: str, *, model: str = "", name: str = "README.md") -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "page"}
+    for number, code in enumerate(python_in(page)):
+        source = LOCAL.sub(f"chat_model({model!r})", code) if model else code
+        exec(compile(source, f"{name}, python example {number + 1}", "exec", dont_inherit=True), names)
     return names
+
+
+def run_shell_examples(page: str) -> dict[str, str]:
+    """Run each line that calls redraft, and return what each command printed."""
+    shown = {}
+    for line in shell_in(page):
+        program, *arguments = shlex.split(line)
+        if program == "make":
+            continue
+        assert program == "redraft"
+        command = [Path(sysconfig.get_path("scripts")) / program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        shown[arguments[0]] = done.stdout + done.stderr
+    return shown
 
 
 def test_the_python_examples_run(replies: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever types the Python examples, with a model of the same behaviour, gets what the text beside them says."""
-    names = run_python_examples({'chat_model("local")': f"chat_model({replies!r})"})
+    names = run_python_examples(README, model=replies)
     shown = capsys.readouterr().out
     assert names["out"]["answer"] == "A lamp shone over the river."
     assert (names["out"]["stop_reason"], names["out"]["accepted_by"]) == ("accepted", "uses_words")
@@ -65,7 +89,7 @@ def test_the_python_examples_run(replies: str, capsys: pytest.CaptureFixture[str
 def test_the_python_examples_run_on_the_embedded_model(replies: str) -> None:
     """Whoever types the Python examples as they are gets an answer from the embedded model, right or wrong."""
     smollm2_path()
-    names = run_python_examples({})
+    names = run_python_examples(README)
     assert names["out"]["answer"]
     assert names["out"]["stop_reason"] in ("accepted", "max_rounds", "no_progress")
 
@@ -73,19 +97,26 @@ def test_the_python_examples_run_on_the_embedded_model(replies: str) -> None:
 def test_the_shell_examples_run(replies: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever types the shell examples one after the other sees each succeed and show something."""
     monkeypatch.setenv("REDRAFT_MODEL", replies)
-    shown = {}
-    for line in SHELL:
-        program, *arguments = shlex.split(line)
-        if program == "make":
-            continue
-        assert program == "redraft"
-        command = [Path(sysconfig.get_path("scripts")) / program, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        shown[arguments[0]] = done.stdout + done.stderr
+    shown = run_shell_examples(README)
     assert all(shown.values())
     assert "lamp" in shown["threads"]
     assert "winter" in shown["tree"]
+
+
+@pytest.mark.parametrize("page", DOCS, ids=[path.name for path in DOCS])
+def test_the_examples_of_the_docs_run(
+    page: Path, replies: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever types the examples of a page, in Python and on the shell, sees each succeed and show something."""
+    if missing := sorted(
+        extra for extra in ("bm25s", "wordllama", "jsonschema") if not importlib.util.find_spec(extra)
+    ):
+        pytest.skip(f"an extra is not installed: {', '.join(missing)} can't be imported")
+    text = page.read_text(encoding="utf-8")
+    run_python_examples(text, model=replies, name=page.name)
+    assert capsys.readouterr().out.strip()
+    monkeypatch.setenv("REDRAFT_MODEL", replies)
+    assert all(run_shell_examples(text).values())
 
 
 def test_the_make_commands_exist() -> None:
@@ -99,7 +130,13 @@ def test_the_make_commands_exist() -> None:
 
 def test_links_lead_somewhere() -> None:
     """A link in a page to another file of the project finds it."""
-    for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"):
+    for page in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "benchmarks/README.md",
+        *(f"docs/{path.name}" for path in DOCS),
+    ):
         text = (ROOT / page).read_text(encoding="utf-8")
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
             assert (ROOT / page).parent.joinpath(target).exists(), f"{page} → {target}"

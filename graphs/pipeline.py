@@ -1,0 +1,188 @@
+"""Pipelines: steps such as `SetTopic('Microservices') | UseRefinementLoop('3')`, compiled to one checkpointed graph.
+
+Each step is a node over the loop's own state, in the order in which it was written; a loop is three nodes in a circle.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from langgraph.graph import END, START, StateGraph
+
+from ..nodes.check import check
+from ..nodes.pipeline_language import Pipeline, PipelineStep, parse_pipeline
+from ..nodes.pipeline_steps import (
+    PipelineInput,
+    PipelineState,
+    begin,
+    end_reason,
+    lap,
+    reason,
+    set_query,
+    set_topic,
+    use_dir,
+)
+from ..nodes.reasoning_steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
+from ..nodes.retrieval.index import folder_index
+from ..state.folds import latest_draft
+from ..state.schema import RefineOutput
+from ..state.stopping import spent_budget
+from .loop import default_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+
+    from ..nodes.meter import Prices
+    from ..nodes.prompts import Prompts
+    from ..nodes.step import Step
+
+    PipelineGraph = CompiledStateGraph[PipelineState, None, PipelineInput, RefineOutput]
+
+__all__ = ["build_pipeline_graph"]
+
+LOOPS = ("UseRefinementLoop", "UseSelfCritique")
+REASONING = {"UseDraft": "draft", "UseCritique": "critique", "UseImprove": "improve", "UseFinal": "improve"}
+
+
+def build_pipeline_graph(
+    pipeline: str | Pipeline | PipelineStep,
+    model: BaseChatModel,
+    *,
+    critic: BaseChatModel | None = None,
+    threshold: float | None = None,
+    documents: Any = None,
+    k: int = 4,
+    tools: Sequence[Any] = (),
+    open_folder: Callable[[str], Any] | None = None,
+    draft_prompt: Prompts = DRAFT_PROMPT,
+    critique_prompt: Prompts = CRITIQUE_PROMPT,
+    improve_prompt: Prompts = IMPROVE_PROMPT,
+    limits: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    name: str = "pipeline",
+) -> PipelineGraph:
+    """Return a pipeline as a compiled graph, each step a node with its own checkpoint.
+
+    `graph.invoke({})` runs it. On a thread that has a topic already, a pipeline that sets none goes on with it. A step
+    that finds nothing to work on leaves the record as it is, and says so in the `custom` stream. A step that fails
+    raises, and the thread resumes at that step.
+
+    Args:
+        pipeline: A text in the pipe language, or steps composed with `|` in Python.
+        model: Writes and improves.
+        critic: Criticises; default: the same model.
+        threshold: Score (0–1) from which a text is accepted, which ends a loop early.
+        documents: Where passages are looked up while no `UseDir` ran: a vector store or retriever.
+        k: How many passages at most.
+        tools: LangChain tools that the model may call.
+        open_folder: From a folder to a retriever, for `UseDir`; default: BM25 and embeddings (extra `retrieval`).
+        draft_prompt: As in `build_reasoning_graph`, like the other prompts.
+        critique_prompt: One, or several, one an iteration.
+        improve_prompt: One, or several, one an iteration.
+        limits: Budgets; `max_rounds` plays no part, the pipeline says how often the text is improved.
+        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        checkpointer: As in `StateGraph.compile`.
+        name: Name of the graph.
+
+    Raises:
+        PipelineError: At build: the pipeline makes no sense; the message points at the place.
+        ValueError: At build: a prompt uses unknown variables, or a number makes no sense.
+    """
+    parsed = parse_pipeline(pipeline) if isinstance(pipeline, str) else Pipeline.of(pipeline)
+    prices = prices if prices is not None else default_prices()
+
+    def asks(*, scored: bool) -> ReasoningSteps:
+        return ReasoningSteps(
+            model,
+            critic=critic,
+            draft_prompt=draft_prompt,
+            critique_prompt=critique_prompt,
+            improve_prompt=improve_prompt,
+            scored=scored,
+            threshold=threshold,
+            prices=prices,
+        )
+
+    @cache
+    def opened(folder: str) -> Any:
+        return open_folder(folder) if open_folder else folder_index(folder, top_k=k)
+
+    def reasoning(name: str, label: str, *, scored: bool = False, only_first: bool = False) -> Step:
+        given = {"opened": opened, "documents": documents, "tools": tools, "k": k}
+        return reason(asks(scored=scored), name, label=label, only_first=only_first, **given)
+
+    graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
+    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits))
+    graph.add_node(
+        "check",
+        check(end_reason, keep="last", steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."}),
+    )
+    graph.add_edge(START, "begin")
+    graph.add_edge("check", END)
+    steps = parsed.labelled()
+    entries = [f"{label}-draft" if step.name in LOOPS else label for label, step in steps]
+    graph.add_edge("begin", entries[0])
+    for (label, step), following in zip(steps, [*entries[1:], "check"], strict=True):
+        if step.name in LOOPS:
+            scored = step.name == "UseSelfCritique"
+            graph.add_node(f"{label}-draft", lap(reasoning("draft", label, only_first=True), starts=True))
+            graph.add_node(f"{label}-critique", reasoning("critique", label, scored=scored))
+            graph.add_node(f"{label}-improve", lap(reasoning("improve", label)))
+            _add_circle(graph, label, int(step.value), following, judge_last=scored)
+        else:
+            graph.add_node(label, _node(step, label, opened, reasoning))
+            _add_edge(graph, label, following)
+    # every step of the pipeline, and some room: a caller's own recursion_limit still holds
+    return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
+
+
+def _node(step: PipelineStep, label: str, opened: Callable[[str], Any], reasoning: Callable[..., Step]) -> Step:
+    if step.name in REASONING:
+        return reasoning(REASONING[step.name], label)
+    if step.name == "UseDir":
+        return use_dir(step.value, opened=opened)
+    return {"SetTopic": set_topic, "SetQuery": set_query}[step.name](step.value)
+
+
+def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str) -> None:
+    """Go on with the next step, or to the end once a budget is spent."""
+
+    def go_on(state: PipelineState) -> str:
+        return "check" if _out_of_room(state) else following
+
+    graph.add_conditional_edges(label, go_on, sorted({following, "check"}))
+
+
+def _add_circle(
+    graph: StateGraph[Any, Any, Any, Any], label: str, laps: int, following: str, *, judge_last: bool
+) -> None:
+    """Go round `laps` times, or until a critique accepts the text."""
+    critique, improve = f"{label}-critique", f"{label}-improve"
+
+    def criticised(state: PipelineState) -> str:
+        latest = latest_draft(state["events"])
+        if _out_of_room(state):
+            return "check"
+        done = state.get("laps", 0) >= laps or (latest is not None and latest.accepted)
+        return following if done else improve
+
+    def improved(state: PipelineState) -> str:
+        if _out_of_room(state):
+            return "check"
+        return critique if judge_last or state.get("laps", 0) < laps else following
+
+    _add_edge(graph, f"{label}-draft", critique)
+    graph.add_conditional_edges(critique, criticised, sorted({improve, following, "check"}))
+    graph.add_conditional_edges(improve, improved, sorted({critique, following, "check"}))
+
+
+def _out_of_room(state: PipelineState) -> bool:
+    """Whether a budget is spent, or the caller's `recursion_limit` leaves room for the end only."""
+    events, limits = state.get("events") or [], state.get("limits") or {}
+    return spent_budget(events, limits) is not None or state.get("remaining_steps", 3) <= 2

@@ -1,0 +1,311 @@
+"""The pipe language: `SetTopic('Microservices') | UseRefinementLoop('3')`, as a text and as Python.
+
+It is Python's own syntax for names, calls and `|`, so Python's parser reads it; nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = [
+    "Pipeline",
+    "PipelineError",
+    "PipelineStep",
+    "SetQuery",
+    "SetTopic",
+    "UseCritique",
+    "UseDir",
+    "UseDraft",
+    "UseFinal",
+    "UseImprove",
+    "UseRefinementLoop",
+    "UseSelfCritique",
+    "parse_pipeline",
+    "step_help",
+]
+
+MOST_CHARACTERS = 20_000
+MOST_ITERATIONS = 1000
+
+
+class PipelineError(ValueError):
+    """A pipeline makes no sense. The message points at the place where it is text."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a step takes and does."""
+
+    argument: str = ""
+    """What its one argument is called; empty: it takes none."""
+    kind: Literal["text", "count"] = "text"
+    default: str = ""
+    """Used where the argument is left out; empty: it must be given."""
+    does: str = ""
+
+
+SIGNATURES: Mapping[str, Signature] = {
+    "SetTopic": Signature("topic", does="begins work on a topic"),
+    "SetQuery": Signature("query", does="looks passages up for this instead of the topic"),
+    "UseDir": Signature("folder", does="looks passages up in the text and Markdown files of a folder"),
+    "UseDraft": Signature(does="writes a first draft"),
+    "UseCritique": Signature(does="criticises the most recent draft or improvement"),
+    "UseImprove": Signature(does="improves it by its critique"),
+    "UseFinal": Signature(does="is another name of UseImprove"),
+    "UseRefinementLoop": Signature("iterations", "count", "3", "drafts, then criticises and improves N times"),
+    "UseSelfCritique": Signature("iterations", "count", "1", "the same, and scores the outcome: its confidence"),
+}
+
+
+WRITING = ("UseDraft", "UseCritique", "UseImprove", "UseFinal", "UseRefinementLoop", "UseSelfCritique")
+
+
+@dataclass(frozen=True)
+class PipelineStep:
+    """One step of a pipeline; called, it takes its argument, and `|` puts another behind it.
+
+    Raises:
+        PipelineError: There is no such step, or the argument makes no sense.
+    """
+
+    name: str
+    argument: str | None = None
+
+    def __post_init__(self) -> None:
+        signature = SIGNATURES.get(self.name)
+        if signature is None:
+            raise PipelineError(_unknown(self.name))
+        if self.argument is not None and not signature.argument:
+            raise PipelineError(f"{self.name} takes no argument, not {self.argument!r}")
+        if self.argument is not None and not self.argument.strip():
+            raise PipelineError(f"the {signature.argument} of {self.name} is blank")
+        if self.argument is not None and signature.kind == "count" and not _is_count(self.argument):
+            raise PipelineError(
+                f"{self.name} takes a number of {signature.argument} from 1 to {MOST_ITERATIONS}, not {self.argument!r}"
+            )
+
+    def __call__(self, *arguments: str | int) -> PipelineStep:
+        """Return the step with its argument.
+
+        Raises:
+            PipelineError: It takes none, more than one was given, or it makes no sense.
+        """
+        signature = SIGNATURES[self.name]
+        if len(arguments) > 1 or (arguments and not signature.argument):
+            takes = f"one argument, the {signature.argument}" if signature.argument else "no argument"
+            raise PipelineError(f"{self.name} takes {takes}, not {', '.join(map(repr, arguments))}")
+        if arguments and (isinstance(arguments[0], bool) or not isinstance(arguments[0], str | int)):
+            raise PipelineError(f"{self.name} takes a text or a number, not {arguments[0]!r}")
+        return PipelineStep(self.name, *map(str, arguments))
+
+    def __or__(self, other: PipelineStep | Pipeline) -> Pipeline:
+        return Pipeline((self,)) | other
+
+    def __str__(self) -> str:
+        return self.name if self.argument is None else f"{self.name}({self.argument!r})"
+
+    @property
+    def counts(self) -> bool:
+        """Whether its argument is a number."""
+        return SIGNATURES[self.name].kind == "count"
+
+    @property
+    def value(self) -> str:
+        """The argument, or its default.
+
+        Raises:
+            PipelineError: It must be given.
+        """
+        signature = SIGNATURES[self.name]
+        if self.argument is None and not signature.default:
+            raise PipelineError(f"{self.name} needs its {signature.argument}: {self.name}('…')")
+        return signature.default if self.argument is None else self.argument
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Steps in the order in which they run.
+
+    Raises:
+        PipelineError: There is no step, or one lacks its argument.
+    """
+
+    steps: tuple[PipelineStep, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise PipelineError(f"the pipeline is empty\n{step_help()}")
+
+    def __or__(self, other: PipelineStep | Pipeline) -> Pipeline:
+        if isinstance(other, PipelineStep):
+            return Pipeline((*self.steps, other))
+        if isinstance(other, Pipeline):
+            return Pipeline((*self.steps, *other.steps))
+        return NotImplemented
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.steps))
+
+    @classmethod
+    def of(cls, given: PipelineStep | Pipeline) -> Pipeline:
+        """Return steps composed in Python as a pipeline.
+
+        Raises:
+            PipelineError: A step lacks its argument.
+            TypeError: It is neither a step nor a pipeline.
+        """
+        if not isinstance(given, PipelineStep | Pipeline):
+            raise TypeError(f"a pipeline is a text, or steps with | between them, not {given!r}")
+        whole = Pipeline((given,)) if isinstance(given, PipelineStep) else given
+        for step in whole.steps:
+            if SIGNATURES[step.name].argument:
+                _ = step.value
+        return whole
+
+    @property
+    def sets_topic(self) -> bool:
+        """Whether it sets a topic before the first step that writes."""
+        names = [step.name for step in self.steps]
+        first = next((number for number, name in enumerate(names) if name in WRITING), len(names))
+        return "SetTopic" in names[:first]
+
+    @property
+    def longest(self) -> int:
+        """How many steps of a graph it takes at most."""
+        return sum(2 * int(step.value) + 2 if step.counts else 1 for step in self.steps)
+
+    def labelled(self) -> list[tuple[str, PipelineStep]]:
+        """Return the steps, each with a name of its own: the second `UseDraft` is `UseDraft-2`."""
+        found: list[tuple[str, PipelineStep]] = []
+        for step in self.steps:
+            nth = sum(one.name == step.name for _, one in found) + 1
+            found.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
+        return found
+
+
+def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None = None) -> Pipeline:
+    """Return the pipeline that a text describes.
+
+    Args:
+        text: Steps with `|` between them; an argument stands in quotes, a number may stand without.
+        check: Called with each step; a `PipelineError` that it raises is pointed at too.
+
+    Raises:
+        PipelineError: It is not such a text; the message shows the place with a caret, and names the known steps.
+    """
+    if not text.strip():
+        raise PipelineError(f"the pipeline is empty\n{step_help()}")
+    if len(text) > MOST_CHARACTERS:
+        raise PipelineError(f"the pipeline has {len(text):,} characters; {MOST_CHARACTERS:,} are allowed")
+    line = " ".join(text.splitlines())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in a text is the user's own
+            tree = ast.parse(line.strip(), mode="eval")
+    except SyntaxError as error:
+        raise PipelineError(_pointed(line.strip(), (error.offset or 1) - 1, 1, f"can't be read: {error.msg}")) from None
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise PipelineError(f"the pipeline can't be read: {error or 'it is nested too deeply'}") from None
+    return Pipeline(tuple(_step(node, line.strip(), check) for node in _piped(tree.body)))
+
+
+def step_help() -> str:
+    """Return the known steps, one a line."""
+    shown = {
+        name: f"{name}('{signature.argument}')"
+        if signature.argument and not signature.default
+        else f"{name}('{signature.default}')"
+        if signature.default
+        else name
+        for name, signature in SIGNATURES.items()
+    }
+    width = max(map(len, shown.values()))
+    return "\n".join(["known steps:", *(f"  {shown[name]:<{width}}  {SIGNATURES[name].does}" for name in SIGNATURES)])
+
+
+def _piped(node: ast.expr) -> list[ast.expr]:
+    """Return the operands of `|` from left to right."""
+    found: list[ast.expr] = []
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.BitOr):
+            waiting += [one.left, one.right]
+        else:
+            found.append(one)
+    return found[::-1]
+
+
+def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | None) -> PipelineStep:
+    named = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(named, ast.Name):
+        raise PipelineError(_at(named, line, "is no step: a step is a name such as UseDraft, with | between two"))
+    if named.id not in SIGNATURES:
+        raise PipelineError(f"{_at(named, line, _unknown(named.id, known=False))}\n{step_help()}")
+    step = PipelineStep(named.id)
+    arguments: list[str | int] = []
+    for argument in _arguments(node, line):
+        if not isinstance(argument, ast.Constant) or type(argument.value) not in (str, int):
+            raise PipelineError(_at(argument, line, "is no argument: write a text in quotes, or a number"))
+        arguments.append(argument.value)  # type: ignore[arg-type]
+    try:
+        made = step(*arguments) if arguments else step
+        _ = made.value if SIGNATURES[made.name].argument else ""
+        if check is not None:
+            check(made)
+    except PipelineError as error:
+        raise PipelineError(_at(node, line, str(error))) from None
+    return made
+
+
+def _arguments(node: ast.expr, line: str) -> Iterator[ast.expr]:
+    if not isinstance(node, ast.Call):
+        return
+    if node.keywords:
+        value = node.keywords[0].value
+        raise PipelineError(_at(value, line, "is given by name: write the argument alone"))
+    yield from node.args
+
+
+def _at(node: ast.expr, line: str, why: str) -> str:
+    encoded = line.encode()  # the parser counts bytes
+    start = len(encoded[: node.col_offset].decode(errors="replace"))
+    end = len(encoded[: node.end_col_offset or 0].decode(errors="replace"))
+    return _pointed(line, start, end - start, why)
+
+
+def _pointed(line: str, start: int, width: int, why: str) -> str:
+    """Return the line with carets under the place, and why. Long lines are cut around it."""
+    left = max(0, start - 60)
+    shown = line[left : start + max(width, 1) + 60]
+    carets = "^" * max(1, min(width, len(shown) - (start - left)))
+    return f"{why}\n  {shown}\n  {' ' * (start - left)}{carets}"
+
+
+def _unknown(name: str, *, known: bool = True) -> str:
+    near = get_close_matches(name, SIGNATURES, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    listed = f" (known steps: {', '.join(SIGNATURES)})" if known else ""
+    return f"there is no step {name!r}{meant}{listed}"
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_ITERATIONS
+
+
+SetTopic = PipelineStep("SetTopic")
+SetQuery = PipelineStep("SetQuery")
+UseDir = PipelineStep("UseDir")
+UseDraft = PipelineStep("UseDraft")
+UseCritique = PipelineStep("UseCritique")
+UseImprove = PipelineStep("UseImprove")
+UseFinal = PipelineStep("UseFinal")
+UseRefinementLoop = PipelineStep("UseRefinementLoop")
+UseSelfCritique = PipelineStep("UseSelfCritique")
