@@ -24,7 +24,7 @@ from .options import (
 from .problems import DEFAULT_DB, BadInputError, bad_input
 
 if TYPE_CHECKING:
-    from ..nodes.pipeline_language import Pipeline, PipelineStep
+    from ..nodes.reasoning.pipeline_language import Pipeline, PipelineStep
 
 __all__ = ["pipeline"]
 
@@ -115,7 +115,7 @@ def _parsed(steps: str) -> Pipeline:
     Raises:
         BadInputError: It makes no sense; the message points at the place.
     """
-    from ..nodes.pipeline_language import Pipeline, PipelineError, UseDir, parse_pipeline
+    from ..nodes.reasoning.pipeline_language import Pipeline, PipelineError, UseDir, parse_pipeline
 
     try:
         parsed = parse_pipeline(steps, check=_existing_folder)
@@ -128,7 +128,7 @@ def _parsed(steps: str) -> Pipeline:
 
 
 def _existing_folder(step: PipelineStep) -> None:
-    from ..nodes.pipeline_language import PipelineError
+    from ..nodes.reasoning.pipeline_language import PipelineError
 
     if step.name == "UseDir" and not Path(step.value).is_dir():
         raise PipelineError(f"there is no folder {step.value!r}")

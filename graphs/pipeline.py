@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check
-from ..nodes.pipeline_language import Pipeline, PipelineStep, parse_pipeline
-from ..nodes.pipeline_steps import (
+from ..nodes.reasoning.pipeline_language import Pipeline, PipelineStep, parse_pipeline
+from ..nodes.reasoning.pipeline_steps import (
     PipelineInput,
     PipelineState,
     begin,
@@ -23,7 +23,7 @@ from ..nodes.pipeline_steps import (
     set_topic,
     use_dir,
 )
-from ..nodes.reasoning_steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
+from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
 from ..nodes.retrieval.index import folder_index
 from ..state.folds import latest_draft
 from ..state.schema import RefineOutput

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.arrows import Arrow, InParallel, LoadDocuments, LoopArrow, best_branch, safe
-from ..nodes.reasoning_steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
+from ..nodes.reasoning.arrows import Arrow, InParallel, LoadDocuments, LoopArrow, best_branch, safe
+from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
 from ..nodes.retrieval.index import folder_index
 from ..nodes.retrieve import retrieve
 from .loop import build_refine_graph

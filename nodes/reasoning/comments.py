@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..state.critique import Critique
-from ..state.folds import latest_draft, rounds
-from .prompts import Prompts, chat_prompt, prompt_values
-from .replies import read_text, refused
-from .structured_replies import StructuredModel, UnreadableReplyError
+from ...state.critique import Critique
+from ...state.folds import latest_draft, rounds
+from ..prompts import Prompts, chat_prompt, prompt_values
+from ..replies import read_text, refused
+from ..structured_replies import StructuredModel, UnreadableReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import Runnable
 
-    from ..state.events import Event
+    from ...state.events import Event
 
 __all__ = ["CommentCritic", "ScoredCritic", "ScoredCritique"]
 

@@ -20,7 +20,7 @@ from redraft.graphs.reasoning import (
     safe,
 )
 from redraft.models import ScriptedModel
-from redraft.nodes.arrows import ArrowError
+from redraft.nodes.reasoning.arrows import ArrowError
 from redraft.state import Branch
 from redraft.state.reasoning import Critique, Draft, Final
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from redraft.nodes.pipeline_language import (
+from redraft.nodes.reasoning.pipeline_language import (
     Pipeline,
     PipelineError,
     PipelineStep,

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langgraph.errors import GraphBubbleUp
 
-from ..state.branches import Branch
-from ..state.results import Result
-from .reasoning_steps import ReasoningSteps, StepName, nothing_to
-from .retrieve import retrieve
+from ...state.branches import Branch
+from ...state.results import Result
+from ..retrieve import retrieve
+from .steps import ReasoningSteps, StepName, nothing_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
-    from .step import Step
+    from ..step import Step
 
 __all__ = ["Arrow", "ArrowError", "InParallel", "LoadDocuments", "LoopArrow", "SafeArrow", "best_branch", "safe"]
 
@@ -212,7 +212,7 @@ class SafeArrow(Runnable[Any, Result[Branch]]):
         return Result.failure(reason) if reason else result
 
 
-def safe(arrow: Runnable[Branch, Branch]) -> Runnable[Any, Result[Branch]]:
+def safe(arrow: Runnable[Any, Any]) -> Runnable[Any, Result[Branch]]:
     """Return the arrow in its safe form: it returns a `Result` instead of raising, and stops at the first failure.
 
     Safe arrows compose with `|`. A composed arrow is made safe step by step, a loop too.

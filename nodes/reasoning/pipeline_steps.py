@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..state.events import record
-from ..state.folds import current_run, rounds
-from ..state.limits import limits_in_force, merged_limits
-from ..state.schema import RefineState
-from ..state.stopping import StopReason, decide
-from ..state.usage import NO_USAGE
-from .reasoning_steps import ReasoningSteps, StepName, nothing_to
-from .retrieve import retrieve
-from .step import Logic, Step, Steps, ask, emit
+from ...state.events import record
+from ...state.folds import current_run, rounds
+from ...state.limits import limits_in_force, merged_limits
+from ...state.schema import RefineState
+from ...state.stopping import StopReason, decide
+from ...state.usage import NO_USAGE
+from ..retrieve import retrieve
+from ..step import Logic, Step, Steps, ask, emit
+from .steps import ReasoningSteps, StepName, nothing_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
-from ..state.folds import latest_draft
-from .commenting import CommentCritic, ScoredCritic
-from .critics import CALLABLE, NamedCritic
-from .feedback import feedback
-from .generate import generate
-from .prompts import PromptedModel, Prompts
-from .refine import refine
-from .tool_calls import ToolUsingModel
+from ...state.folds import latest_draft
+from ..critics import CALLABLE, NamedCritic
+from ..feedback import feedback
+from ..generate import generate
+from ..prompts import PromptedModel, Prompts
+from ..refine import refine
+from ..tool_calls import ToolUsingModel
+from .comments import CommentCritic, ScoredCritic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
-    from ..state.events import Event
-    from .meter import Prices
-    from .step import Step
+    from ...state.events import Event
+    from ..meter import Prices
+    from ..step import Step
 
 __all__ = [
     "CRITIQUE_PROMPT",
