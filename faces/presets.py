@@ -11,13 +11,25 @@ if TYPE_CHECKING:
 
 __all__ = ["PRESETS", "build_preset", "checked_preset"]
 
-PRESETS = ("refine", "math", "code", "writing", "reasoning", "retrieval", "zero-shot", "few-shot", "majority-N")
+PRESETS = (
+    "refine",
+    "math",
+    "code",
+    "writing",
+    "reasoning",
+    "retrieval",
+    "rubric",
+    "travel",
+    "zero-shot",
+    "few-shot",
+    "majority-N",
+)
 """Names of the presets and of the baselines of `math`; `majority-N` stands for `majority-5` and its like."""
 
 ONLY_FOR = {
     "folder": ("reasoning", "retrieval"),
     "passages": ("reasoning", "retrieval", "pipeline"),
-    "threshold": ("reasoning", "retrieval", "pipeline"),
+    "threshold": ("reasoning", "retrieval", "rubric", "travel", "pipeline"),
 }
 """Options that only some graphs know."""
 OPTION_OF = {"folder": "dir"}
@@ -56,6 +68,8 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
         "writing": _writing,
         "reasoning": _reasoning,
         "retrieval": _retrieval,
+        "rubric": _rubric,
+        "travel": _travel,
         "pipeline": _pipeline,
     }
     for option, presets in ONLY_FOR.items():
@@ -116,6 +130,32 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], opt
     named = {"passages": "top_k", "threshold": "confidence_threshold"}
     options = {named.get(option, option): value for option, value in options.items()}
     return build_retrieval_graph(folder, model=model, use_llm=bool(critics), **options)
+
+
+def _rubric(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.rubric import build_rubric_graph
+
+    _no_use(verifiers, "--verify", "rubric: its overall score decides")
+    return build_rubric_graph(model, judge=_panel(model, critics), **_judged(options))
+
+
+def _travel(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.travel import build_travel_graph
+
+    _no_use(verifiers, "--verify", "travel: its overall score decides")
+    return build_travel_graph(model, judge=_panel(model, critics), **_judged(options))
+
+
+def _panel(model: Any, critics: Sequence[Any]) -> list[Any] | None:
+    """Return the models that judge; several vote."""
+    if "program" in critics:
+        raise ValueError("--critic program is for --graph math")
+    return [model if one == "self" else one for one in critics] or None
+
+
+def _judged(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the critic's prompt under the name that a rubric knows it by."""
+    return {"judge_prompt" if name == "critic_prompt" else name: value for name, value in options.items()}
 
 
 def _pipeline(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:

@@ -14,7 +14,19 @@ from .recipe import Recipe
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["code", "few_shot", "majority_5", "math", "reasoning", "refine", "retrieval", "writing", "zero_shot"]
+__all__ = [
+    "code",
+    "few_shot",
+    "majority_5",
+    "math",
+    "reasoning",
+    "refine",
+    "retrieval",
+    "rubric",
+    "travel",
+    "writing",
+    "zero_shot",
+]
 
 
 def refine() -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -45,6 +57,16 @@ def reasoning() -> CompiledStateGraph[Any, Any, Any, Any]:
 def retrieval() -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the search over the text and Markdown files of `REDRAFT_DOCUMENTS`; without it, of the working folder."""
     return _served("retrieval", folder=os.environ.get("REDRAFT_DOCUMENTS") or ".")
+
+
+def rubric() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph that scores its answers on four weighted dimensions."""
+    return _served("rubric")
+
+
+def travel() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the trip planner."""
+    return _served("travel")
 
 
 def zero_shot() -> CompiledStateGraph[Any, Any, Any, Any]:

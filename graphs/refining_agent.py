@@ -1,0 +1,89 @@
+"""An object in place of a graph, for programs that keep one agent and change its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..nodes.rubric.assessments import refinement_metadata
+from ..state.limits import merged_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["RefiningAgent"]
+
+
+class RefiningAgent:
+    """An agent whose refinement is switched and tuned while it lives.
+
+    Each change builds the graph anew; a run that is under way keeps the settings it began with.
+
+    Args:
+        build: A builder that takes `enabled`, `threshold` and `limits`: `partial(build_rubric_graph, model)`, say.
+        enabled: Whether drafts are judged and revised at all.
+        quality_threshold: The overall score that is enough, 0–1.
+        max_iterations: How often a draft may be revised, 0 or more.
+
+    Raises:
+        ValueError: A setting makes no sense.
+    """
+
+    def __init__(
+        self,
+        build: Callable[..., Any],
+        *,
+        enabled: bool = True,
+        quality_threshold: float = 0.8,
+        max_iterations: int = 3,
+    ) -> None:
+        self._build = build
+        self._config: dict[str, Any] = {}
+        self._last: dict[str, Any] | None = None
+        self.configure_refinement(enabled, quality_threshold, max_iterations)
+
+    def configure_refinement(
+        self,
+        enabled: bool | None = None,
+        quality_threshold: float | None = None,
+        max_iterations: int | None = None,
+    ) -> None:
+        """Change settings; those not given stay. Where one is refused, all stay.
+
+        Raises:
+            ValueError: A setting makes no sense.
+        """
+        given = {"enabled": enabled, "quality_threshold": quality_threshold, "max_iterations": max_iterations}
+        config = {**self._config, **{name: value for name, value in given.items() if value is not None}}
+        if not isinstance(config["enabled"], bool):
+            raise ValueError(f"enabled must be True or False, not {config['enabled']!r}")  # noqa: TRY004  as the others
+        limits = merged_limits(None, {"max_rounds": config["max_iterations"]})
+        self.graph = self._build(enabled=config["enabled"], threshold=config["quality_threshold"], limits=limits)
+        self._config = config
+
+    def get_status(self) -> dict[str, Any]:
+        """Return `refinement_config`, the settings in force, and `last_run`, the metadata of the last finished run."""
+        return {"refinement_config": dict(self._config), "last_run": self._last}
+
+    def invoke(self, task: str | Mapping[str, Any], config: Any = None) -> dict[str, Any]:
+        """Return the output of one run, with `metadata` beside it.
+
+        Args:
+            task: The task, or the input of the graph.
+            config: As in `Runnable.invoke`.
+        """
+        return self._noted(self.graph.invoke(self._given(task), config))
+
+    async def ainvoke(self, task: str | Mapping[str, Any], config: Any = None) -> dict[str, Any]:
+        """Async twin of `invoke`."""
+        return self._noted(await self.graph.ainvoke(self._given(task), config))
+
+    def _given(self, task: str | Mapping[str, Any]) -> dict[str, Any]:
+        # With the input, since an older thread would go on under the limits that it had.
+        given: dict[str, Any] = {"task": task} if isinstance(task, str) else dict(task)
+        return {**given, "limits": {"max_rounds": self._config["max_iterations"], **(given.get("limits") or {})}}
+
+    def _noted(self, out: Mapping[str, Any]) -> dict[str, Any]:
+        if "__interrupt__" in out:
+            return dict(out)
+        self._last = refinement_metadata(out)
+        return {**out, "metadata": self._last}

@@ -1,0 +1,222 @@
+"""A critic that scores a draft on the dimensions of a rubric, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+
+from ...state.critique import Critique
+from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
+from .thresholds import adapted_threshold
+from .voting import VOTES, Vote, vote_on
+
+if TYPE_CHECKING:
+    from langgraph.cache.base import BaseCache
+
+    from ...state.events import Event
+    from ...state.rubrics import Judgement, QualityAssessment, Rubric
+
+__all__ = ["Adaptive", "Panel", "RubricCritic", "explained", "rubric_critic"]
+
+Panel = BaseChatModel | Sequence[BaseChatModel]
+Adaptive = bool | Callable[[str, float], float]
+"""`(task, threshold) -> threshold`; `True` is `redraft.nodes.rubric.thresholds.adapted_threshold`."""
+
+
+class RubricCritic:
+    """A critic that asks all judges of a rubric concurrently; see `rubric_critic`."""
+
+    def __init__(
+        self,
+        rubric: Rubric,
+        judges: Sequence[tuple[RubricJudge, int | None]],
+        *,
+        vote: Vote,
+        threshold: float,
+        adapt: Callable[[str, float], float] | None,
+        cache: BaseCache[Any] | None,
+        name: str,
+    ) -> None:
+        self.name = name
+        self.rubric = rubric
+        self.threshold = threshold
+        self.judges = judges
+        self.vote = vote
+        self._adapt = adapt
+        self._cache = cache
+        self._seats = range(len(judges))
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Judge the draft, each judge in a thread of its own."""
+        with ThreadPoolExecutor(len(self.judges)) as pool:
+            asked = [pool.submit(copy_context().run, self._ask, at, task, draft, history) for at in self._seats]
+        return self._critique(task, _results([future.exception() or future.result() for future in asked]))
+
+    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Judge the draft without blocking."""
+        asked = [self._aask(at, task, draft, history) for at in self._seats]
+        return self._critique(task, _results(await asyncio.gather(*asked, return_exceptions=True)))
+
+    def assessment(self, task: str, found: Sequence[dict[str, Judgement]]) -> QualityAssessment:
+        """Return what the judges' answers, in the order of `judges`, add up to."""
+        shared: dict[str, Judgement] = {}
+        ballots: dict[int, tuple[str, dict[str, Judgement]]] = {}
+        for (_, seat), part in zip(self.judges, found, strict=True):
+            shared |= part if seat is None else {}
+        for (judge, seat), part in zip(self.judges, found, strict=True):
+            if seat is not None:
+                ballots.setdefault(seat, (judge.name, dict(shared)))[1].update(part)
+        threshold = self._adapt(task, self.threshold) if self._adapt else self.threshold
+        panel = list(ballots.values()) or [("functions", shared)]
+        return vote_on(self.rubric, panel, vote=self.vote, threshold=threshold)
+
+    def _critique(self, task: str, found: Sequence[dict[str, Judgement]]) -> Critique:
+        assessment = self.assessment(task, found)
+        return Critique(
+            explained(assessment),
+            accepted=True if assessment.meets_threshold else (None if _unread(assessment) else False),
+            score=assessment.proven_score,
+            evidence={"assessment": assessment.model_dump()},
+        )
+
+    def _question(self, at: int, task: str, draft: str, history: Sequence[Event]) -> tuple[RubricJudge, Any]:
+        """Return the judge, and the key of its answer: two of one name, or one asked twice, answer separately."""
+        judge = self.judges[at][0]
+        return judge, (NAMESPACE, f"{at}-{judge.key(task, draft, history)}")
+
+    def _ask(self, at: int, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
+        judge, key = self._question(at, task, draft, history)
+        if self._cache is not None and (known := self._cache.get([key])):
+            return _recalled(known[key])
+        found = judge.judge(task, draft, history)
+        if self._cache is not None and _readable(found):
+            self._cache.set({key: (_kept(found), None)})
+        return found
+
+    async def _aask(self, at: int, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
+        judge, key = self._question(at, task, draft, history)
+        if self._cache is not None and (known := await self._cache.aget([key])):
+            return _recalled(known[key])
+        found = await judge.ajudge(task, draft, history)
+        if self._cache is not None and _readable(found):
+            await self._cache.aset({key: (_kept(found), None)})
+        return found
+
+
+def rubric_critic(
+    rubric: Rubric,
+    *,
+    judge: Panel | None = None,
+    judges: Mapping[str, BaseChatModel | DimensionJudge] | None = None,
+    vote: Vote = "mean",
+    together: bool = False,
+    threshold: float | None = None,
+    adaptive: Adaptive = False,
+    cache: BaseCache[Any] | Literal[False] | None = None,
+    prompt: str = JUDGE_PROMPT,
+    name: str = "rubric",
+) -> RubricCritic:
+    """Return a critic that accepts a draft whose weighted overall score reaches the threshold.
+
+    It is no verifier, since it asks models; a draft is kept by its score all the same. A judgement that can't be read
+    accepts nothing and counts 0 in the draft's score. What was judged before, same question and same judge, is not
+    asked again.
+
+    Args:
+        rubric: The dimensions with their weights.
+        judge: A model that judges what `judges` leaves open, or several that vote.
+        judges: For a dimension, a model or a function `(task, draft) -> score | (score, suggestion) | Critique`.
+        vote: How several models in `judge` are counted: see `redraft.nodes.rubric.voting`.
+        together: Whether a model judges all its dimensions in one call. Default: one call each, all at once.
+        threshold: The overall score that is enough, 0–1; default: the rubric's.
+        adaptive: Whether the threshold follows the task's complexity, or a function of your own
+            `(task, threshold) -> threshold`.
+        cache: Where judgements are kept, as any cache of LangGraph; default: memory, as long as this critic lives.
+            `False`: nowhere.
+        prompt: Template over `task` and `draft`; RUBRIC stands where the dimensions are put.
+        name: How events name it.
+
+    Raises:
+        ValueError: At build: a dimension has no judge or is unknown, or an argument makes no sense.
+        TypeError: At build: a judge is neither a model nor a function of (task, draft).
+    """
+    given = dict(judges or {})
+    panel = [] if judge is None else [judge] if isinstance(judge, BaseChatModel) else list(judge)
+    if unknown := sorted(given.keys() - set(rubric.names)):
+        raise ValueError(f"judges={unknown!r}: the rubric has no such dimension, only {', '.join(rubric.names)}")
+    if vote not in VOTES:
+        raise ValueError(f"vote must be one of {', '.join(VOTES)}, not {vote!r}")
+    if wrong := [one for one in panel if not isinstance(one, BaseChatModel)]:
+        raise TypeError(f"judge is a chat model, or several, not {wrong[0]!r}; functions stand in judges=")
+    left = [one for one in rubric.dimensions if one.name not in given]
+    if left and not panel:
+        raise ValueError(f"nobody judges {left[0].name!r}: give judge= a model, or judges={{{left[0].name!r}: …}}")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ValueError(f"threshold must be between 0 and 1, not {threshold!r}")
+    seated: list[tuple[RubricJudge, int | None]] = []
+    for one in rubric.dimensions:
+        if (chosen := given.get(one.name)) is not None:
+            asked = ModelJudge(chosen, [one], prompt=prompt) if isinstance(chosen, BaseChatModel) else None
+            seated.append((asked or FunctionJudge(one.name, chosen), None))  # type: ignore[arg-type]
+    for seat, model in enumerate(panel if left else []):
+        groups = [left] if together else [[one] for one in left]
+        seated += [(ModelJudge(model, group, prompt=prompt), seat) for group in groups]
+    if cache is None:
+        from langgraph.cache.memory import InMemoryCache
+
+        cache = InMemoryCache()
+    return RubricCritic(
+        rubric,
+        seated,
+        vote=vote,
+        threshold=rubric.threshold if threshold is None else threshold,
+        adapt=adapted_threshold if adaptive is True else adaptive or None,
+        cache=cache or None,
+        name=name,
+    )
+
+
+def explained(assessment: QualityAssessment) -> str:
+    """Return what the refiner is told: what lacks most first, and what could not be judged."""
+    details = assessment.assessment_details
+    scores, threshold = assessment.dimension_scores, details["threshold"]
+    overall = "none" if assessment.overall_score is None else f"{assessment.overall_score:.2f}"
+    lines = [f"Overall score {overall}; {threshold:.2f} is wanted."]
+    told = details["weak"] or [name for name, score in scores.items() if score < threshold] or list(scores)
+    lines += [f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in told]
+    lines += [f"- {name} has no score: {why}" for name, why in details.get("unreadable", {}).items()]
+    return "\n".join(lines)
+
+
+def _results(found: Sequence[Any]) -> list[dict[str, Judgement]]:
+    """Return the answers; an error is raised only after all judges have answered, so that their answers are kept."""
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return list(found)
+
+
+def _unread(assessment: QualityAssessment) -> bool:
+    return bool(assessment.assessment_details.get("partial"))
+
+
+def _readable(found: Mapping[str, Judgement]) -> bool:
+    return all(one.score is not None for one in found.values())
+
+
+def _kept(found: Mapping[str, Judgement]) -> dict[str, Any]:
+    return {name: one.model_dump() for name, one in found.items()}
+
+
+def _recalled(kept: Mapping[str, Any]) -> dict[str, Judgement]:
+    from ...state.rubrics import Judgement
+
+    return {name: Judgement(**{**one, "cached": True}) for name, one in kept.items()}
+
+
+NAMESPACE = ("redraft", "rubric")

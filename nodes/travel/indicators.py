@@ -1,0 +1,151 @@
+"""Signs, free to check, that a plan is made for these travellers and can be done."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from .money import amounts_in
+from .trip_dates import WEEKDAYS, dates_in, days_wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+__all__ = ["feasibility", "personalization"]
+
+Sign = tuple[bool, str]
+"""Whether it is there, and what to do where it is not."""
+
+
+def personalization(task: str, draft: str) -> tuple[float, str]:
+    """Return which share of the wishes that the task names the plan takes up, 0–1, and what it leaves out.
+
+    Wishes are found by indicator words: who travels, what they eat, like and can't do. A task without any is met.
+    """
+    wishes = [(name, met) for name, asked, met in WISHES if asked.search(task)]
+    missed = [name for name, met in wishes if not met.search(draft)]
+    if not wishes:
+        return 1.0, ""
+    suggestion = f"Take up what the travellers asked for: {', '.join(missed)}." if missed else ""
+    return 1 - len(missed) / len(wishes), suggestion
+
+
+def feasibility(task: str, draft: str) -> tuple[float, str]:
+    """Return which share of the signs that apply the plan shows, 0–1, and what to mend.
+
+    The signs: something concrete at all (a time, a cost, a means of transport); as many days as asked for; costs
+    within the budget; weekdays that are those of their dates; no day with more than it can hold.
+    """
+    signs = [_concrete(draft), *_days(task, draft), *_budget(task, draft), *_weekdays(draft), *_load(draft)]
+    mend = [what for holds, what in signs if not holds]
+    return (len(signs) - len(mend)) / len(signs), " ".join(mend)
+
+
+def _concrete(draft: str) -> Sign:
+    return bool(CONCRETE.search(draft)), "Name times, costs and means of transport."
+
+
+def _days(task: str, draft: str) -> Iterator[Sign]:
+    wanted = days_wanted(task)
+    if wanted is not None:
+        planned = max((int(match["till"] or match["day"]) for match in DAY.finditer(draft)), default=0)
+        yield (
+            planned == wanted,
+            f"Plan exactly {wanted} days, each under its heading (Day 1 …); now there are {planned}.",
+        )
+
+
+def _budget(task: str, draft: str) -> Iterator[Sign]:
+    named = amounts_in(task)
+    if not named:
+        return
+    currency, budget = max(named, key=lambda amount: amount[1])
+    told = [line for line in draft.splitlines() if not BUDGET.search(line)]
+    lines = [(line, [amount for code, amount in amounts_in(line) if code == currency]) for line in told]
+    totals = [amounts[-1] for line, amounts in lines if amounts and TOTAL.search(line)]
+    spent = totals[-1] if totals else sum(sum(amounts) for _, amounts in lines)
+    if not any(amounts for _, amounts in lines):
+        yield False, f"Say in {currency} what things cost, with a total: {budget} is the budget."
+    else:
+        yield spent <= budget, f"The costs come to {spent} {currency}, and the budget is {budget}."
+
+
+def _weekdays(draft: str) -> Iterator[Sign]:
+    wrong = []
+    dated = [(match["weekday"], dates_in(match["date"])) for match in WEEKDAY_AND_DATE.finditer(draft)]
+    for said, days in dated:
+        right = WEEKDAYS[days[0].weekday()] if days else ""
+        if not right.casefold().startswith(said[:3].casefold()) or not right:
+            wrong.append(_mistake(said, days, right))
+    if dated:
+        yield not wrong, " ".join(wrong)
+
+
+def _mistake(said: str, days: list[date], right: str) -> str:
+    return f"{days[0]} is a {right}, not a {said}." if days else f"One {said} stands beside a date that does not exist."
+
+
+def _load(draft: str) -> Iterator[Sign]:
+    starts = [match.start() for match in DAY.finditer(draft)]
+    if starts:
+        days = [draft[start:end] for start, end in pairwise([*starts, len(draft)])]
+        most = max(len(BULLET.findall(day)) for day in days)
+        yield most <= MOST_A_DAY, f"One day holds {most} things; {MOST_A_DAY} are the most that can be done."
+
+
+def _wish(name: str, asked: str, met: str = "") -> tuple[str, re.Pattern[str], re.Pattern[str]]:
+    wished, taken_up = (re.compile(rf"\b(?:{pattern})", re.IGNORECASE) for pattern in (asked, met or asked))
+    return name, wished, taken_up
+
+
+MOST_A_DAY = 8
+DAY = re.compile(r"\bdays?\s+(?P<day>\d{1,2})\b(?:\s*(?:-|–|to)\s*(?P<till>\d{1,2})\b)?", re.IGNORECASE)
+BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
+BUDGET = re.compile(r"\bbudget\b", re.IGNORECASE)
+TOTAL = re.compile(r"\b(?:in )?(?:total|sum|altogether)\b", re.IGNORECASE)
+CONCRETE = re.compile(
+    r"\d{1,2}[:.]\d{2}\b|\b\d{1,2}\s?(?:am|pm|h|hours?|minutes?|min|km)\b|[€$£¥]\s?\d"
+    r"|\b(?:train|bus|tram|metro|ferry|flight|fly|taxi|drive|walk|bike|cycle)\b",
+    re.IGNORECASE,
+)
+WEEKDAY_AND_DATE = re.compile(
+    rf"\b(?P<weekday>{'|'.join(WEEKDAYS)})[,\s(]+(?:the\s+)?"
+    r"(?P<date>\d{4}-\d{2}-\d{2}|\d{1,2}\.?\s+[A-Z][a-z]+\.?,?\s+\d{4}|[A-Z][a-z]+\.?\s+\d{1,2},?\s+\d{4})",
+    re.IGNORECASE,
+)
+WISHES = (
+    _wish("children", r"kids?\b|child|toddler|baby|son\b|daughter|family", r"kids?\b|child|famil|toddler|baby|play"),
+    _wish("vegetarian food", r"vegetarian"),
+    _wish("vegan food", r"vegan"),
+    _wish("halal food", r"halal"),
+    _wish("kosher food", r"kosher"),
+    _wish("gluten-free food", r"gluten|coeliac|celiac", r"gluten"),
+    _wish(
+        "step-free access", r"wheelchair|step-free|disab|can(?:'t|not) walk", r"wheelchair|step-free|accessib|lifts?\b"
+    ),
+    _wish(
+        "an easy pace",
+        r"relax|slow|easy pace|quiet|elderly|grandparents?",
+        r"relax|slow|rest\b|break|quiet|leisure|easy",
+    ),
+    _wish(
+        "little money",
+        r"cheap|low[- ]budget|on a (?:tight )?budget|backpack",
+        r"cheap|free\b|budget|hostel|low[- ]cost",
+    ),
+    _wish("museums and art", r"museum|art\b|galler|painting", r"museum|art\b|galler|exhibit"),
+    _wish("history", r"histor|ancient|medieval|castle", r"histor|ancient|medieval|castle|old town|ruin|roman"),
+    _wish("nature", r"nature|hik|mountain|outdoor|forest|trek", r"hik|trail|park|mountain|nature|forest|lake|trek"),
+    _wish("the sea", r"beach|sea\b|swim|snorkel|surf", r"beach|coast|sea\b|swim|snorkel|surf"),
+    _wish(
+        "good food",
+        r"food\b|cuisine|eat\b|restaurant|gastronom|wine",
+        r"food|restaurant|market|cuisine|tast|dinner|wine|caf",
+    ),
+    _wish(
+        "music and nights out", r"nightlife|concert|music|club|bars?\b", r"bars?\b|concert|music|club|opera|nightlife"
+    ),
+    _wish("travel by train", r"by train|by rail|no fl(?:y|ight)|without flying", r"train|rail"),
+)

@@ -1,0 +1,146 @@
+"""What a draft is judged on: weighted dimensions, and the assessment that their scores add up to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Dimension", "Judgement", "QualityAssessment", "Rubric", "assess"]
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Dimension(_Plain):
+    """One thing that a draft is judged on."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    """Lower case, as it stands in events and forms."""
+    weight: float = Field(gt=0)
+    """Its share in the overall score; weights need not add up to 1."""
+    description: str = ""
+    """What a judge is asked about it."""
+
+
+class Rubric(_Plain):
+    """The dimensions that a draft is judged on, and what is enough.
+
+    Raises:
+        ValueError: There is no dimension, two have one name, or a number makes no sense.
+    """
+
+    dimensions: tuple[Dimension, ...] = Field(min_length=1)
+    threshold: float = Field(default=0.8, ge=0, le=1)
+    """A draft is accepted from this overall score up, 0–1."""
+    weak_below: float = Field(default=0.6, ge=0, le=1)
+    """Every dimension with a score below gets a suggestion, 0–1."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Rubric:
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
+            raise ValueError(f"each dimension needs a name of its own; {twice!r} stand there twice")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        return [dimension.name for dimension in self.dimensions]
+
+
+class Judgement(_Plain):
+    """What one judge says about one dimension of one draft."""
+
+    score: float | None = Field(default=None, ge=0, le=1)
+    """0–1, or `None` when the judgement could not be read."""
+    suggestion: str = ""
+    """What would raise the score."""
+    reason: str = ""
+    """What the score rests on; without a score, why there is none."""
+    by: str = ""
+    cached: bool = False
+    """It was given before for the same question, and cost nothing now."""
+
+
+class QualityAssessment(_Plain):
+    """How good a draft is, dimension by dimension."""
+
+    overall_score: float | None = Field(ge=0, le=1)
+    """The weighted mean of the scores that could be read, 0–1; `None` when none could."""
+    dimension_scores: dict[str, float]
+    """0–1, of the dimensions whose judgement could be read."""
+    improvement_suggestions: list[str]
+    """One for every weak dimension, the one worth most (weight × what it lacks) first."""
+    meets_threshold: bool
+    """Never true while a dimension has no score."""
+    assessment_details: dict[str, Any]
+    """`threshold`, `weights` (they add up to 1), `judged_by`, `reasons`, `suggestions`, `weak` (dimensions), `cached`
+    and, where they apply, `unreadable` (dimension → why), `partial` (the overall score leaves those out), `vote` and
+    `votes`, and `person`."""
+
+    @property
+    def proven_score(self) -> float | None:
+        """The overall score with 0 for what could not be read: no draft gets ahead because its judge stumbled."""
+        if self.overall_score is None:
+            return None
+        weights = self.assessment_details["weights"]
+        total = sum(weights[name] * score for name, score in self.dimension_scores.items())
+        return self.overall_score if not self.assessment_details.get("partial") else min(1.0, total)
+
+
+def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: float | None = None) -> QualityAssessment:
+    """Return the assessment that judgements of one draft add up to.
+
+    Args:
+        rubric: What is judged, and with what weights.
+        judgements: By dimension. One that is missing or has no score accepts nothing.
+        threshold: In place of the rubric's.
+
+    Raises:
+        ValueError: The threshold is not in 0–1.
+    """
+    wanted = rubric.threshold if threshold is None else threshold
+    if not 0 <= wanted <= 1:
+        raise ValueError(f"threshold must be between 0 and 1, not {wanted!r}")
+    whole = sum(dimension.weight for dimension in rubric.dimensions)
+    weights = {dimension.name: dimension.weight / whole for dimension in rubric.dimensions}
+    given = {name: judgements.get(name, Judgement(reason="nobody judged it")) for name in rubric.names}
+    scores = {name: one.score for name, one in given.items() if one.score is not None}
+    unreadable = {name: one.reason for name, one in given.items() if one.score is None}
+    read = sum(weights[name] for name in scores)
+    overall = min(1.0, sum(weights[name] * score for name, score in scores.items()) / read) if scores else None
+    suggestions = {
+        dimension.name: given[dimension.name].suggestion.strip() or _wish(dimension)
+        for dimension in sorted(
+            (one for one in rubric.dimensions if one.name in scores),
+            key=lambda one: (weights[one.name] * (scores[one.name] - 1), one.name),
+        )
+        if scores[dimension.name] < 1
+    }
+    weak = [name for name in suggestions if scores[name] < rubric.weak_below]
+    details: dict[str, Any] = {
+        "threshold": wanted,
+        "weights": weights,
+        "judged_by": {name: one.by for name, one in given.items()},
+        "reasons": {name: one.reason for name, one in given.items() if one.reason and name in scores},
+        "suggestions": suggestions,
+        "weak": weak,
+        "cached": [name for name, one in given.items() if one.cached],
+    }
+    if unreadable:
+        details |= {"unreadable": unreadable, "partial": True}
+    return QualityAssessment(
+        overall_score=overall,
+        dimension_scores=scores,
+        improvement_suggestions=[f"{name}: {suggestions[name]}" for name in weak],
+        # A mean of tenths may fall short of the threshold by a rounding error.
+        meets_threshold=overall is not None and not unreadable and round(overall, 9) >= wanted,
+        assessment_details=details,
+    )
+
+
+def _wish(dimension: Dimension) -> str:
+    return f"This falls short: {dimension.description}" if dimension.description else "This falls short."
