@@ -35,4 +35,6 @@ def show_self_critique(screen: Screen, values: Mapping[str, Any]) -> None:
         screen.block(text or "(none)", indent=2)
     screen.line("")
     screen.line(("iterations ", "bold"), str(found.iterations))
-    screen.line(("confidence ", "bold"), f"{found.rating} ({score_of(found.confidence)})")
+    screen.line(
+        ("confidence ", "bold"), f"{found.rating} ({score_of(found.confidence)})", (", in its own opinion", "dim")
+    )
