@@ -63,6 +63,12 @@ def run(
         str | None,
         typer.Option("--dir", metavar="FOLDER", help="Text and Markdown files to look passages up in."),
     ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Of an agent: calculate, run_python, or search (with --dir); may be repeated."
+        ),
+    ] = None,
     passages: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Passages looked up for a query, at most.")
     ] = None,
@@ -112,6 +118,7 @@ def run(
         verifiers=tuple(verify or ()),
         critics_after=critics_after,
         folder=folder,
+        tools=tuple(tool or ()),
         passages=passages,
         threshold=threshold,
         temperature=temperature,

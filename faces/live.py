@@ -59,6 +59,9 @@ class LiveRun:
         kind = item.get("kind")
         if kind == "start":
             self._thinking(_doing(item))
+        elif kind == "step":
+            self._thinking("")
+            _step(self._screen, item)
         elif isinstance(kind, str) and "round" in item:
             late = kind == "verdict" and self._round is not None  # it may be on the draft before a failed revision
             if item["round"] != self._round and not late:
@@ -136,6 +139,15 @@ def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
         likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
         start = shortened(str(document.get("text", "")), 80)
         screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
+
+
+def _step(screen: Screen, item: Mapping[str, Any]) -> None:
+    """Show what an agent does for its draft; its last words are the draft itself."""
+    if item["step"] == "tool_call":
+        screen.line(("calls ", "magenta"), shortened(item["text"], 160), indent=INDENT)
+    elif item["step"] == "tool_result":
+        style = "dim" if item.get("status") == "success" else "red"
+        screen.line((f"{item['tool']} → {shortened(item['text'], 160)}", style), indent=INDENT)
 
 
 def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:

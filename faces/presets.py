@@ -16,6 +16,7 @@ PRESETS = (
     "math",
     "code",
     "writing",
+    "agent",
     "reasoning",
     "retrieval",
     "rubric",
@@ -27,12 +28,16 @@ PRESETS = (
 """Names of the presets and of the baselines of `math`; `majority-N` stands for `majority-5` and its like."""
 
 ONLY_FOR = {
-    "folder": ("reasoning", "retrieval"),
-    "passages": ("reasoning", "retrieval", "pipeline"),
+    "folder": ("agent", "reasoning", "retrieval"),
+    "passages": ("agent", "reasoning", "retrieval", "pipeline"),
+    "tools": ("agent",),
     "threshold": ("reasoning", "retrieval", "rubric", "travel", "pipeline"),
 }
 """Options that only some graphs know."""
-OPTION_OF = {"folder": "dir"}
+OPTION_OF = {"folder": "dir", "tools": "tool"}
+
+TOOLS = ("calculate", "run_python", "search")
+"""What an agent on the shell can be given."""
 
 MAJORITY = re.compile(r"majority-([1-9][0-9]{0,2})")
 
@@ -66,6 +71,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
         "math": _math,
         "code": _code,
         "writing": _writing,
+        "agent": _agent,
         "reasoning": _reasoning,
         "retrieval": _retrieval,
         "rubric": _rubric,
@@ -74,7 +80,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
     }
     for option, presets in ONLY_FOR.items():
         if option in options and name not in presets:
-            raise ValueError(f"--{OPTION_OF.get(option, option)} is for --graph {' or '.join(presets)}")
+            raise ValueError(f"--{OPTION_OF.get(option, option)} is for --graph {', '.join(presets)}")
     return builders.get(name, partial(_baseline, name))(model, critics, verifiers, options)
 
 
@@ -105,6 +111,41 @@ def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], optio
 
     built = _model_critics(model, critics, options)
     return build_writing_graph(model, verifiers=verifiers, critics=built or None, **options)
+
+
+def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.agent import build_agent_graph
+
+    if "program" in critics:
+        raise ValueError("--critic program is for --graph math")
+    judges = [model if one == "self" else one for one in critics]
+    tools = _tools(options.pop("tools", ()), options.pop("folder", None), options.pop("passages", 4))
+    if refiner_prompt := options.pop("refine_prompt", None):
+        options["refiner_prompt"] = refiner_prompt
+    given = [*_verifier_critics(verifiers), *judges] or None
+    return build_agent_graph(model=model, tools=tools, critic=given, **options)
+
+
+def _tools(names: Sequence[str], folder: str | None, passages: int) -> list[Any]:
+    from ..nodes.agents.critic_tools import calculator_tool, python_tool, search_tool
+
+    if unknown := [name for name in names if name not in TOOLS]:
+        raise ValueError(f"there is no tool {unknown[0]!r}; known are {', '.join(TOOLS)}")
+    if ("search" in names) != (folder is not None):
+        raise ValueError("--tool search and --dir FOLDER belong together: it searches the folder's files")
+    found = []
+    for name in dict.fromkeys(names):
+        if name == "calculate":
+            found.append(calculator_tool())
+        elif name == "run_python":
+            from ..nodes.sandbox import Sandbox
+
+            found.append(python_tool(Sandbox()))
+        else:
+            from ..nodes.retrieval.index import folder_index
+
+            found.append(search_tool(folder_index(str(folder), top_k=passages)))
+    return found
 
 
 def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:

@@ -49,6 +49,8 @@ class Recipe(BaseModel):
     """The text of a pipeline."""
     folder: str | None = None
     """Whose text and Markdown files passages are looked up in."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools of an agent."""
     passages: int | None = Field(default=None, ge=1)
     threshold: float | None = Field(default=None, ge=0, le=1)
 
@@ -165,7 +167,7 @@ class Recipe(BaseModel):
 
     def _options(self) -> dict[str, Any]:
         """Return the options that were given: a preset has defaults of its own."""
-        named = {"keep", "memory", "judge_last", "critics_after", "steps", "folder", "passages", "threshold"}
+        named = {"keep", "memory", "judge_last", "critics_after", "steps", "folder", "tools", "passages", "threshold"}
         return self.model_dump(include=named, exclude_defaults=True)
 
 

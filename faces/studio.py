@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
 __all__ = [
+    "agent",
     "code",
     "few_shot",
     "majority_5",
@@ -47,6 +48,11 @@ def code() -> CompiledStateGraph[Any, Any, Any, Any]:
 def writing() -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the graph for texts, in which the model judges itself."""
     return _served("writing")
+
+
+def agent() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return an agent that can calculate, whose answer is judged and refined."""
+    return _served("agent", tools=("calculate",))
 
 
 def reasoning() -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -76,8 +76,9 @@ def build_reasoning_graph(
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
-        ValueError: At build: a number makes no sense, a prompt uses unknown variables, the model can't be given tools,
-            `prepare=` stands beside `documents=`, or as in `build_refine_graph`.
+        ValueError: At build: a number makes no sense, a prompt uses unknown variables, `prepare=` stands beside
+            `documents=`, or as in `build_refine_graph`.
+        NotImplementedError: At build: there are tools, and the model can't call any.
         TypeError: At build: `documents` is nothing to look up in.
     """
     if documents is not None and "prepare" in options:

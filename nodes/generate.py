@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..state.events import record
+from ..state.events import failure, record
 from ..state.stopping import spent_budget
+from .agents.conversation import before_task
+from .agents.runs import AgentRun, AgentUnfinishedError
 from .replies import read_text
 from .step import Step, Steps, ask, emit
 from .updates import extra_update
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .meter import Prices
+    from .step import Outcome
     from .writers import Writer
 
 __all__ = ["GENERATE_PROMPT", "EmptyDraftError", "generate", "writer_update"]
@@ -32,6 +35,8 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         writer: Takes the state and returns the draft.
         prices: Prices of the models that it calls.
 
+    An agent that did not finish (see `redraft.nodes.agents.runs`) leaves its draft as it is, and the run ends.
+
     Reads: task, events, limits. Writes: events.
 
     Raises:
@@ -47,6 +52,8 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         outcome = yield from ask(writer, state, config=config, prices=prices)
         if outcome.error is not None:
             raise outcome.error
+        if isinstance(outcome.result, AgentRun):
+            return _agent_update(state, outcome.result, outcome, by=outcome.model or _name(writer))
         text = read_text(outcome.result)
         if not text.strip():
             raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} came back empty")
@@ -65,6 +72,25 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
     update = record({**state, **extra}, event)
     emit(**update["events"][0])
     return {**extra, **update, "events": [*added, *update["events"]]}
+
+
+def _agent_update(state: Mapping[str, Any], run: AgentRun, outcome: Outcome, *, by: str) -> dict[str, Any]:
+    """Return the update of an agent's run. Without a text there is no draft, but what it did and cost is kept."""
+    told = {"kind": "draft", "round": 0, "by": by, "text": run.text, "usage": outcome.usage}
+    draft: dict[str, Any] = {**told, "steps": list(run.steps)}
+    news = [draft]
+    if before := before_task(state.get("conversation") or []):
+        draft["conversation"] = before
+    if not run.text.strip():
+        draft["rejected"] = "empty"
+    if run.unfinished:
+        draft["incomplete"] = run.unfinished
+    if run.unfinished and not run.over_budget:  # `check` sees for itself that a budget is spent
+        news.append(failure("generate", 0, AgentUnfinishedError(run.unfinished)))
+    update = record(state, *news)
+    for event in update["events"]:
+        emit(**event)
+    return update
 
 
 def _name(writer: Writer) -> str:

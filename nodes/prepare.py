@@ -30,7 +30,8 @@ def prepare(
 
     Args:
         then: A Runnable or callable run after that, on the fresh state; its update is added (retrieval stands here).
-            What it makes of `task` or `limits` is validated and recorded like the caller's.
+            What it makes of `task` or `limits` is validated and recorded like the caller's. Where the caller gives no
+            task, it must.
         limits: In force where the thread has none yet; what the caller gives as a plain dict is put over the limits in
             force, and a `Limits` replaces them.
         options: What of the graph's options the record must hold for its folds.
@@ -45,7 +46,8 @@ def prepare(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         earlier = state.get("events") or []
-        task = _checked(state.get("task"))
+        left_out = then is not None and state.get("task") is None
+        task = "" if left_out else _checked(state.get("task"))
         valid = merged_limits(limits_in_force(earlier) or defaults, state.get("limits"))
         update: dict[str, Any] = {
             "answer": "",
@@ -63,7 +65,7 @@ def prepare(
             if outcome.error is not None:
                 raise outcome.error
             given = outcome.result if isinstance(outcome.result, Mapping) else {}
-            task = _checked(given["task"]) if "task" in given else task
+            task = _checked(given.get("task", None if left_out else task))
             # What it cost stands on its own events, or else on the task.
             told = any(event.get("usage") for event in given.get("events", []))
             usage = {} if told else {"usage": outcome.usage}

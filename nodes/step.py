@@ -24,7 +24,7 @@ from .meter import METER, Meter, Prices
 if TYPE_CHECKING:
     from ..state.usage import Usage
 
-__all__ = ["Call", "Logic", "Outcome", "Step", "ask", "emit"]
+__all__ = ["Call", "Logic", "Outcome", "Step", "ask", "emit", "emitter"]
 
 Update = dict[str, Any]
 
@@ -73,12 +73,35 @@ def ask(target: Any, *args: Any, config: RunnableConfig, prices: Prices | None) 
 
 
 def emit(**progress: Any) -> None:
-    """Send progress to whoever streams this run with `stream_mode="custom"`; outside a graph it goes nowhere."""
+    """Send progress to whoever streams this run with `stream_mode="custom"`; outside a graph it goes nowhere.
+
+    An item says in `role` who is at work: `base` (who writes the first draft), `critic`, `human` or `refiner`.
+    """
+    emitter()(**progress)
+
+
+def emitter() -> Callable[..., None]:
+    """Return an `emit` that sends as from here, wherever it is called: inside an agent that this node runs, say."""
     try:
         writer = get_stream_writer()
     except (RuntimeError, KeyError):  # KeyError: in a chain of Runnables that is no graph
-        return
-    writer(progress)
+        return lambda **_: None
+    here = copy_context()  # the writer looks up who sends when it is called
+
+    def send(**progress: Any) -> None:
+        role = ROLES.get(progress.get("node") or progress.get("kind", ""))
+        here.copy().run(writer, {"role": role, **progress} if role else progress)
+
+    return send
+
+
+ROLES: Mapping[str, str] = {
+    **{"generate": "base", "draft": "base"},
+    **{"feedback": "critic", "critique": "critic"},
+    **{"refine": "refiner", "revision": "refiner"},
+    "human": "human",
+}
+"""By the node, or else by the kind of the event."""
 
 
 class Step(Runnable[Any, Update]):

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
 
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
 
-__all__ = ["Writer", "as_writer", "from_runnable"]
+__all__ = ["AdaptedRunnable", "InputKind", "Writer", "as_writer", "from_runnable", "input_kind"]
 
 Writer = Runnable[Any, Any] | Callable[[Mapping[str, Any]], Any]
 """Takes the state and returns the draft: a string, a message, or a mapping with `draft`, `answer` or `messages`."""
@@ -17,7 +18,9 @@ Writer = Runnable[Any, Any] | Callable[[Mapping[str, Any]], Any]
 InputKind = Literal["auto", "values", "messages", "state"]
 
 
-class _Adapted(Runnable[Mapping[str, Any], Any]):
+class AdaptedRunnable(Runnable[Mapping[str, Any], Any]):
+    """A writer that runs someone's Runnable on what it takes; see `from_runnable`."""
+
     def __init__(self, runnable: Runnable[Any, Any], given: InputKind, keep: Keep, memory: Memory) -> None:
         self.name = runnable.get_name()
         self.runnable = runnable
@@ -26,13 +29,14 @@ class _Adapted(Runnable[Mapping[str, Any], Any]):
         self.memory: Memory = memory
 
     def translated(self, state: Mapping[str, Any]) -> Any:
+        """Return what the Runnable is invoked with."""
         events = state.get("events", [])
         values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
+        messages: list[Any] = list(state.get("conversation") or [("user", state["task"])])
         if self.given == "values":
-            return values
+            return {**values, "messages": messages}
         if self.given == "state":
             return {"task": state["task"]}
-        messages: list[tuple[str, str]] = [("user", state["task"])]
         if values["draft"]:
             messages += [("assistant", values["draft"]), ("user", values["feedback"] or "Improve your answer.")]
         return {"messages": messages}
@@ -52,21 +56,21 @@ def from_runnable(
     Args:
         runnable: The chain, agent or compiled graph. It may return a string, a message, or a mapping with `draft`,
             `answer` or `messages`.
-        given: What it is invoked with: `values` (a mapping of task, draft, feedback, history and round, for a prompt
-            chain), `messages` (the conversation so far, for an agent) or `state` (only the task, for a graph such as
-            ours). `auto` looks at the input schema of a compiled graph and gives everything else `values`.
+        given: What it is invoked with: `values` (a mapping of task, draft, feedback, history, round and messages, for a
+            prompt chain), `messages` (the conversation so far, for an agent) or `state` (only the task, for a graph
+            such as ours). `auto` looks at the input schema of a compiled graph and gives everything else `values`.
         keep: Which draft a refiner is shown.
         memory: Whether `history` holds earlier attempts.
 
     Raises:
         ValueError: `auto` finds neither `messages` nor `task` in the input of a compiled graph. At build.
     """
-    return _Adapted(runnable, _input_kind(runnable) if given == "auto" else given, keep, memory)
+    return AdaptedRunnable(runnable, input_kind(runnable) if given == "auto" else given, keep, memory)
 
 
 def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
     """Return what was given as a node, adapted where it is a Runnable."""
-    if isinstance(writer, Runnable) and not isinstance(writer, _Adapted | PromptedModel):
+    if isinstance(writer, Runnable) and not isinstance(writer, AdaptedRunnable | PromptedModel):
         return from_runnable(writer, keep=keep, memory=memory)
     return writer
 
@@ -79,9 +83,16 @@ def _input_keys(graph: Any) -> set[str]:
     return set(graph.builder.schemas[graph.builder.input_schema])
 
 
-def _input_kind(runnable: Runnable[Any, Any]) -> InputKind:
+def input_kind(runnable: Runnable[Any, Any]) -> InputKind:
+    """Return what a Runnable takes: `values` for a chain, for a compiled graph what its input schema has.
+
+    Raises:
+        ValueError: A graph takes neither `messages` nor `task`.
+    """
     from langgraph.pregel import Pregel
 
+    while isinstance(runnable, RunnableBindingBase):  # `agent.with_retry()` takes what the agent takes
+        runnable = runnable.bound
     if not isinstance(runnable, Pregel):
         return "values"
     keys = _input_keys(runnable)

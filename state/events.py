@@ -65,7 +65,14 @@ class Event(TypedDict):
     base: NotRequired[int]
     """revision: the round of the draft that was revised."""
     rejected: NotRequired[str]
-    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one."""
+    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one. draft: `empty`
+    where an agent stopped before it had said anything."""
+    steps: NotRequired[list[dict[str, Any]]]
+    """draft: what an agent did for it, in order: model messages, tool calls and tool results."""
+    conversation: NotRequired[list[dict[str, Any]]]
+    """draft: the messages before the task, where it came as the last one of a conversation."""
+    incomplete: NotRequired[str]
+    """draft: why the agent did not finish it; such a draft is never refined."""
     stop_reason: NotRequired[str | None]
     """verdict: why the run stops here, or `None` when it goes on."""
     best: NotRequired[int | None]

@@ -81,9 +81,14 @@ def current_run(events: Sequence[Event]) -> Sequence[Event]:
 
 
 def attempts(events: Sequence[Event]) -> list[Attempt]:
-    """Return the drafts of the current task in order, rejected revisions left out."""
+    """Return the drafts of the current task in order, rejected revisions left out.
+
+    A first draft that is written anew, by an agent that had not finished it, stands for the one before.
+    """
     found: list[tuple[Event, list[Event]]] = []
     for event in current_run(events):
+        if event["kind"] == "draft":
+            found.clear()
         if event["kind"] in DRAFT_KINDS and not event.get("rejected"):
             found.append((event, []))
         elif event["kind"] in CRITIQUE_KINDS and found:

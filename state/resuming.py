@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .events import DRAFT_KINDS
 from .folds import current_run
 from .forks import ForkPoint, before_check, before_refine, fork_at_checkpoint
 from .limits import Limits, limits_in_force, merged_limits
 from .stopping import since_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
+
+    from .events import Event
 
 __all__ = ["begun", "killed_in_mid_step", "next_step", "restart", "task_again", "values_of_last_run"]
 
@@ -48,7 +51,8 @@ def restart(
     merged_limits(waiting.get("limits"), limits)
     # What neither names is left out: `prepare` takes it from the thread or the graph.
     changed = limits if isinstance(limits, Limits) else {**(waiting.get("limits") or {}), **limits}
-    return {"task": waiting.get("task"), "limits": dict(changed)}
+    given = {"messages": waiting["messages"]} if waiting.get("messages") else {}
+    return {"task": waiting.get("task"), **given, "limits": dict(changed)}
 
 
 def next_step(snapshot: StateSnapshot, limits: Mapping[str, Any] | None, nodes: Container[str]) -> ForkPoint | None:
@@ -66,6 +70,9 @@ def next_step(snapshot: StateSnapshot, limits: Mapping[str, Any] | None, nodes: 
             return None
         return ForkPoint(changed, fork_at_checkpoint(values, snapshot.next, limits=limits, nodes=nodes).as_node)
     reopened = {"stop_reason": None, "answer": "", **changed}
+    again = values.get("stop_reason") == "failed" or (changed and values.get("stop_reason") != "accepted")
+    if again and _unfinished(values["events"]):
+        return ForkPoint(reopened, "prepare")
     if values.get("stop_reason") == "failed":
         return ForkPoint(reopened, _before_failure({**values, **changed}, values.get("limits"), nodes))
     if not changed or values.get("stop_reason") == "accepted":
@@ -87,6 +94,15 @@ def _before_failure(values: Mapping[str, Any], earlier_limits: Mapping[str, Any]
     return "generate" if all(event["kind"] != "revision" for event in run) else "refine"
 
 
+def _unfinished(events: Sequence[Event]) -> bool:
+    """Return whether an agent stopped before it had finished the first draft, which is then written anew.
+
+    Where a person said what to make of it as it is, that counts.
+    """
+    said = [event for event in current_run(events) if event["kind"] in (*DRAFT_KINDS, "human")]
+    return bool(said) and "incomplete" in said[-1]
+
+
 def values_of_last_run(snapshot: StateSnapshot) -> Mapping[str, Any]:
     """Return the state's values, without the task and limits of a run that has not begun: those of the last one that
     did are in the record."""
@@ -106,4 +122,5 @@ def task_again(snapshot: StateSnapshot) -> dict[str, Any]:
     values = values_of_last_run(snapshot)
     if not values.get("events"):
         raise ValueError("no task of this thread has begun, so none can run once more; resume() begins it")
-    return {"task": values["task"], "limits": values["limits"]}
+    given = {"messages": values["conversation"]} if values.get("conversation") else {}
+    return {"task": values["task"], **given, "limits": values["limits"]}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.prompts import ChatPromptTemplate
 
 from ...state.folds import latest_draft
+from ..agents.tool_calls import ToolUsingModel
 from ..critics import CALLABLE, NamedCritic
 from ..feedback import feedback
 from ..generate import generate
 from ..prompts import PromptedModel, Prompts
 from ..refine import refine
-from ..tool_calls import ToolUsingModel
 from .comments import CommentCritic, ScoredCritic
 
 if TYPE_CHECKING:

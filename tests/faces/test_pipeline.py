@@ -132,8 +132,8 @@ def test_reasoning_runs_over_a_folder(shell: Any, scripted: Any, tmp_path: Path)
     ("words", "says"),
     [
         (["--graph", "reasoning", "--verify", "uses_words:a"], "--verify has no use"),
-        (["--graph", "math", "--dir", "."], "--dir is for --graph reasoning or retrieval"),
-        (["--graph", "writing", "--threshold", "0.5"], "--threshold is for --graph reasoning or retrieval"),
+        (["--graph", "math", "--dir", "."], "--dir is for --graph agent, reasoning, retrieval"),
+        (["--graph", "writing", "--threshold", "0.5"], "--threshold is for --graph reasoning, retrieval, rubric"),
         (["--graph", "retrieval"], "retrieval needs a --dir"),
         (["--graph", "pipeline"], "run with `redraft pipeline`"),
         (["--graph", "reasoning", "--dir", "nowhere"], "nowhere"),

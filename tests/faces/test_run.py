@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redraft.models import ScriptedModel
 from redraft.state import Thread, open_checkpointer
 
 TASK = "Write one sentence."
@@ -319,3 +320,40 @@ def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
     assert shell("replay", "m").code == 0
     branch = shell("fork", "m", "--at", "0", "--feedback", "Count again.", "--run", "--json")
     assert branch.json["stop_reason"]
+
+
+def test_an_agent_runs_with_its_tools_shown(shell: Any, scripted: Any) -> None:
+    """`--graph agent` runs the model as an agent; a call that it writes as text is made, shown, and answered."""
+    call = '{"name": "calculate", "arguments": {"expression": "17% of 340"}}'
+
+    class Calling(ScriptedModel):
+        def bind_tools(self, tools: Any, **_: Any) -> Any:
+            return self
+
+    model = Calling([call, "It is 57.8.", "No issues"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("redraft.models.chat_model", lambda *_, **__: model)
+        shown = shell("run", "What is 17% of 340?", "--graph", "agent", "--tool", "calculate", "--model", scripted("x"))
+    assert shown.code == 0, shown.err
+    assert 'calls calculate({"expression": "17% of 340"})' in shown.out
+    assert "calculate → 57.8" in shown.out
+    assert "accepted by self" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["--graph", "agent", "--tool", "hammer"],
+            "there is no tool 'hammer'; known are calculate, run_python, search",
+        ),
+        (["--graph", "agent", "--tool", "search"], "--tool search and --dir FOLDER belong together"),
+        (["--graph", "math", "--tool", "calculate"], "--tool is for --graph agent"),
+        (["--graph", "rubric", "--verify", "uses_words:a"], "--verify has no use in rubric"),
+        (["--graph", "travel", "--critic", "program"], "--critic program is for --graph math"),
+    ],
+)
+def test_options_that_a_preset_has_no_use_for_are_refused(shell: Any, scripted: Any, words: Any, says: str) -> None:
+    """What a graph can't use is named, and nothing is run."""
+    shown = shell("run", "Write.", "--model", scripted("x"), *words)
+    assert (shown.code, says in shown.err) == (2, True), shown.err

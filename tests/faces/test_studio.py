@@ -23,7 +23,7 @@ def test_the_served_graph_uses_the_model_that_the_environment_names(
     assert (out["answer"], out["stop_reason"]) == ("a draft", "accepted")
 
 
-@pytest.mark.parametrize("name", [name for name in studio.__all__ if name != "retrieval"])
+@pytest.mark.parametrize("name", [name for name in studio.__all__ if name not in ("agent", "retrieval")])
 def test_every_graph_is_served(name: str, scripted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each preset and baseline can be picked in Studio, and answers there."""
     monkeypatch.setenv("REDRAFT_MODEL", scripted(*["#### 5"] * 5))
@@ -42,3 +42,14 @@ def test_the_search_is_served_over_the_folder_that_the_environment_names(
     out = studio.retrieval().invoke({"task": "What is rain?"})
     assert "water that falls" in out["answer"]
     assert out["usage"]["calls"] == 0
+
+
+def test_the_agent_is_served_with_a_calculator(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Studio the agent can calculate; the model is offered the tool, and what it said is judged."""
+    call = {"id": "1", "type": "function", "function": {"name": "calculate", "arguments": '{"expression": "17 * 20"}'}}
+    verdict = '{"feedback": "", "score": 1, "accepted": true}'
+    server = serve([{"text": "", "message": {"tool_calls": [call]}}, "It is 340.", verdict])
+    monkeypatch.setenv("REDRAFT_MODEL", server.spec)
+    out = studio.agent().invoke({"messages": [("user", "17 times 20?")]})
+    assert (out["answer"], out["stop_reason"]) == ("It is 340.", "accepted")
+    assert [message["content"] for message in server.requests[1]["messages"]][-1] == "340"

@@ -147,7 +147,7 @@ def test_other_critics_can_stand_in(run: Any) -> None:
         ({"documents": 3}, TypeError, "a vector store"),
         ({"documents": list, "prepare": dict}, ValueError, "not both"),
         ({"draft_prompt": "{nothing}"}, ValueError, "draft_prompt uses unknown"),
-        ({"tools": [len]}, ValueError, "can't be given tools"),
+        ({"tools": [len]}, NotImplementedError, "can't call tools"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_build(options: Any, error: Any, says: str) -> None:

@@ -279,7 +279,7 @@ def test_tools_of_the_branch_are_offered_to_the_model(go: Any) -> None:
 
 def test_a_model_without_tools_is_refused(go: Any) -> None:
     """Tools for a model that can't call any are an error that says so, not a draft without them."""
-    with pytest.raises(ValueError, match="ScriptedModel can't be given tools"):
+    with pytest.raises(NotImplementedError, match="ScriptedModel can't call tools"):
         go(draft(ScriptedModel(["a"])), TOPIC.with_tools(len))
 
 

@@ -8,6 +8,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphRecursionError
 
+from .react import react_agent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -32,34 +34,19 @@ class ToolUsingModel(Runnable[Any, AIMessage]):
         max_turns: How often it may ask for tools before it must answer.
 
     Raises:
-        ValueError: At build: there is no tool, two share a name, or the model can't be given tools.
+        ValueError: At build: there is no tool, or two share a name.
+        NotImplementedError: At build: the model can't call tools.
         ToolsUnfinishedError: At run: it asked for tools more often.
     """
 
     def __init__(
         self, model: BaseChatModel, tools: Sequence[BaseTool | Callable[..., Any]], *, max_turns: int = 8
     ) -> None:
-        from langgraph.graph import START, MessagesState, StateGraph
-        from langgraph.prebuilt import ToolNode, tools_condition
-
-        node = ToolNode(tools, handle_tool_errors=True)
-        if not tools or len(node.tools_by_name) != len(tools):
-            raise ValueError(f"tools must be some tools with names that differ, not {list(node.tools_by_name)}")
-        try:
-            bound = model.bind_tools(list(node.tools_by_name.values()))
-        except NotImplementedError:
-            raise ValueError(
-                f"{type(model).__name__} can't be given tools: leave them out, or name a model that can call them"
-            ) from None
+        if not tools:
+            raise ValueError("tools is empty: give some, or ask the model itself")
         self.name = "tool_using_model"
         self.max_turns = max_turns
-        graph = StateGraph(MessagesState)
-        graph.add_node("model", RunnableMessages(bound))
-        graph.add_node("tools", node)
-        graph.add_edge(START, "model")
-        graph.add_conditional_edges("model", tools_condition)
-        graph.add_edge("tools", "model")
-        self._agent = graph.compile(checkpointer=False, name=self.name)
+        self._agent = react_agent(model, tools, catch_tool_errors=True, checkpointer=False, name=self.name)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
         """Return the answer."""
@@ -80,21 +67,6 @@ class ToolUsingModel(Runnable[Any, AIMessage]):
 
     def _unfinished(self) -> ToolsUnfinishedError:
         return ToolsUnfinishedError(f"the model asked for tools {self.max_turns} times and did not answer")
-
-
-class RunnableMessages(Runnable[Any, dict[str, Any]]):
-    """The node that asks the model with the messages so far."""
-
-    def __init__(self, model: Runnable[Any, AIMessage]) -> None:
-        self._model = model
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002
-        """Return the reply as a state update."""
-        return {"messages": [self._model.invoke(input["messages"], config)]}
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002
-        """Return the reply as a state update, without blocking."""
-        return {"messages": [await self._model.ainvoke(input["messages"], config)]}
 
 
 def _answer(state: dict[str, Any]) -> AIMessage:

@@ -1,0 +1,109 @@
+"""A conversation as the input of a run: its last user message is the task, and what was said before is its context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence  # noqa: TC003  # langgraph resolves the annotations of nodes and states at run time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from langchain_core.messages import HumanMessage, convert_to_messages, convert_to_openai_messages
+from langgraph.channels import EphemeralValue
+from typing_extensions import TypedDict
+
+from ...state.folds import current_run
+from ...state.schema import RefineState
+from ..model_critic import ModelCritic
+from ..prompts import PromptedModel
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+    from ...state.events import Event
+
+__all__ = [
+    "ConversationCritic",
+    "ConversationInput",
+    "ConversationRefiner",
+    "ConversationState",
+    "before_task",
+    "in_context",
+    "read_conversation",
+]
+
+
+class ConversationInput(TypedDict, total=False):
+    """What a caller gives: a task, or a conversation. Limits stay with the thread until they are given again."""
+
+    task: str
+    messages: list[Any]
+    """Messages as LangChain takes them, oldest first. The last user message is the task, also where one is given."""
+    limits: dict[str, Any]
+
+
+class ConversationState(RefineState, total=False):
+    """The state of a loop that takes conversations."""
+
+    messages: Annotated[list[Any], EphemeralValue]
+    """What the caller gave; gone after `prepare`, so that a later task of the thread is not taken for part of it."""
+    conversation: list[dict[str, Any]]
+    """The messages of the current task as plain data, oldest first; empty where it came without."""
+
+
+def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state update that makes a task of the conversation that was given, if one was.
+
+    Reads: messages. Writes: task, conversation.
+
+    Raises:
+        ValueError: The messages can't be read, or none is a user's.
+    """
+    given = state.get("messages")
+    if not given:
+        return {"conversation": []}
+    try:
+        messages = convert_to_messages(given)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"messages must be a list of chat messages, not {given!r:.200} ({error})") from None
+    asked = [message for message in messages if isinstance(message, HumanMessage)]
+    if not asked:
+        raise ValueError("messages hold no user message, so there is no task in them")
+    return {"task": str(asked[-1].text), "conversation": convert_to_openai_messages(messages)}
+
+
+def before_task(conversation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages before the last user message."""
+    asked = [index for index, message in enumerate(conversation) if message["role"] == "user"]
+    return [dict(message) for message in conversation[: asked[-1]]] if asked else []
+
+
+def in_context(task: str, events: Sequence[Event]) -> str:
+    """Return the task as a prompt shows it: after what was said before it, where the draft's record holds that."""
+    before: list[Any] = []
+    for event in current_run(events):
+        before = event.get("conversation") or before
+    told = [
+        f"{SPEAKERS[message.type]}: {message.text}"
+        for message in convert_to_messages(before)
+        if message.type in SPEAKERS and str(message.text).strip()
+    ]
+    return "\n\n".join([BEFORE, *told, f"{NOW}\n{task}"]) if told else task
+
+
+class ConversationCritic(ModelCritic):
+    """A model as judge that is shown what was said before the task."""
+
+    def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
+        """Return what the judge is asked."""
+        return super().messages(in_context(task, history), draft, history)
+
+
+class ConversationRefiner(PromptedModel):
+    """A model that revises and is shown what was said before the task."""
+
+    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the messages that the model is asked with."""
+        return super().messages({**state, "task": in_context(state["task"], state["events"])})
+
+
+SPEAKERS = {"system": "Instructions", "human": "User", "ai": "Assistant"}
+BEFORE = "(What was said before:)"
+NOW = "(Now the user asks:)"

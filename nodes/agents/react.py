@@ -1,0 +1,124 @@
+"""A small ReAct agent: a model that calls tools until it answers. LangGraph's own prebuilt one is deprecated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from .text_calls import read_text_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import Runnable
+    from langchain_core.tools import BaseTool
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+
+__all__ = ["react_agent"]
+
+
+def react_agent(
+    model: BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any]] = (),
+    *,
+    prompt: str | None = None,
+    max_calls: int | None = None,
+    catch_tool_errors: bool = False,
+    checkpointer: bool | None = None,
+    name: str = "agent",
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a graph over `messages` in which the model calls tools until it answers in words.
+
+    A reply whose whole text is a call of one of the tools, as JSON, counts as that call.
+
+    Args:
+        model: The model; without tools it is asked once.
+        tools: LangChain tools, or functions with type hints and a docstring.
+        prompt: A system message put before the conversation.
+        max_calls: Tool calls an answer may take; those beyond are refused, and the model is asked once more to answer.
+            Default: as many as the `recursion_limit` has room for.
+        catch_tool_errors: Whether an error inside a tool is told to the model; else it ends the run. Arguments that do
+            not fit a tool are told to the model in any case.
+        checkpointer: As in `StateGraph.compile`.
+        name: Name of the graph.
+
+    Raises:
+        ValueError: At build: `max_calls` is below 1, or two tools have one name.
+        NotImplementedError: At build: the model can't call tools.
+    """
+    if max_calls is not None and (isinstance(max_calls, bool) or not isinstance(max_calls, int) or max_calls < 1):
+        raise ValueError(f"max_calls must be a whole number from 1 up, not {max_calls!r}")
+    system: list[BaseMessage] = [SystemMessage(prompt)] if prompt else []
+    asked: RunnableLambda[Any, Any] = RunnableLambda(lambda state: [*system, *state["messages"]])
+    answered: RunnableLambda[Any, Any] = RunnableLambda(lambda message: {"messages": [message]})
+
+    def route(state: MessagesState) -> Literal["tools", "__end__"]:
+        """Go on while tools are called. A model that calls them after a refusal is not asked again."""
+        if max_calls is not None and _made(state["messages"]) > max_calls:
+            return "__end__"
+        return tools_condition(state)  # type: ignore[arg-type]  # a state is a dict
+
+    graph = StateGraph(MessagesState)
+    graph.add_edge(START, "agent")
+    if not tools:
+        graph.add_node("agent", asked | model | answered)
+        graph.add_edge("agent", END)
+        return graph.compile(checkpointer=checkpointer, name=name)
+    handled: dict[str, Any] = {"handle_tool_errors": True} if catch_tool_errors else {}
+    bounds: dict[str, Any] = _bounded(max_calls) if max_calls is not None else {}
+    node = ToolNode(list(tools), **handled, **bounds)
+    if len(node.tools_by_name) < len(tools):
+        raise ValueError(f"two tools have one name; the names are {', '.join(sorted(node.tools_by_name))}")
+    read: RunnableLambda[Any, Any] = RunnableLambda(lambda message: read_text_calls(message, node.tools_by_name))
+    graph.add_node("agent", asked | _with_tools(model, list(node.tools_by_name.values())) | read | answered)
+    graph.add_node("tools", node)
+    graph.add_conditional_edges("agent", route)
+    graph.add_edge("tools", "agent")
+    return graph.compile(checkpointer=checkpointer, name=name)
+
+
+def _with_tools(model: BaseChatModel, tools: Sequence[Any]) -> Runnable[Any, Any]:
+    try:
+        return model.bind_tools(list(tools))
+    except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
+        raise NotImplementedError(f"{type(model).__name__} can't call tools: it has no bind_tools") from error
+
+
+def _bounded(max_calls: int) -> dict[str, Any]:
+    """Return the wrappers of a ToolNode that refuse what is beyond the bound."""
+
+    def refusal(request: ToolCallRequest) -> ToolMessage | None:
+        messages = request.state["messages"]
+        calls = next(message.tool_calls for message in reversed(messages) if isinstance(message, AIMessage))
+        if _made(messages) + calls.index(request.tool_call) < max_calls:
+            return None
+        call = request.tool_call
+        return ToolMessage(NO_CALLS_LEFT, tool_call_id=call["id"], name=call["name"], status="error")
+
+    def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+        return refusal(request) or execute(request)
+
+    async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
+        return refusal(request) or await execute(request)
+
+    return {"wrap_tool_call": wrap, "awrap_tool_call": awrap}
+
+
+def _made(messages: Sequence[BaseMessage]) -> int:
+    """Return how many tool calls were answered since someone last asked, refusals counted."""
+    made = 0
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        made += isinstance(message, ToolMessage)
+    return made
+
+
+NO_CALLS_LEFT = "Not run: no tool calls are left. Answer now, from what you know."
