@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.rubric.critic import rubric_critic
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.wiring import rubric_wiring
@@ -81,25 +80,28 @@ def build_rubric_graph(
             `build_refine_graph`.
         TypeError: At build: a judge or critic is not one.
     """
-    critic = rubric_critic(
-        rubric or DEFAULT_RUBRIC,
-        judge=model if judge is None else judge,
-        judges=judges,
-        vote=vote,
-        together=together,
-        threshold=threshold,
-        adaptive=adaptive,
-        cache=cache,
-        prompt=judge_prompt,
-    )
-    seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    own = {
+        "judge": judge,
+        "judges": judges,
+        "vote": vote,
+        "together": together,
+        "threshold": threshold,
+        "adaptive": adaptive,
+        "enabled": enabled,
+        "critics": critics,
+        "cache": cache,
+        "judge_prompt": judge_prompt,
+        "store": store,
+    }
+    wiring, rest = rubric_wiring(model, rubric or DEFAULT_RUBRIC, {**own, **options})
+    seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
     defaults: dict[str, Any] = {
         "generate": GroundedModel(model, generate_prompt or RUBRIC_GENERATE_PROMPT, what="generate_prompt", **seen),
         "refine": GroundedModel(model, refine_prompt or RUBRIC_REFINE_PROMPT, what="refine_prompt", **seen),
         "name": "rubric",
-        **rubric_wiring(critic, critics=critics, enabled=enabled, store=store),
+        **wiring,
     }
-    return build_refine_graph(model, **{**defaults, **options})
+    return build_refine_graph(model, **{**defaults, **rest})
 
 
 DEFAULT_RUBRIC = Rubric(
