@@ -31,6 +31,12 @@ class Iteration(BaseModel):
     feedback: str | None = Field(description="What was said; null where a solution was written.")
     tokens_used: int = Field(ge=0)
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
+    by: str = Field(default="", description="Which model wrote it, or which critic said it.")
+    accepted: bool | None = Field(default=None, description="Feedback: whether it accepts; null if it can't be read.")
+    score: float | None = Field(default=None, description="Feedback: the score that it gives, 0–1.")
+    verifier: bool = Field(default=False, description="Feedback: made by a program that checks, not by an opinion.")
+    rejected: str = Field(default="", description="Refinement: why it is no draft; empty when it is one.")
+    seconds: float = Field(default=0.0, ge=0)
 
 
 class ResultRecord(BaseModel):
@@ -47,10 +53,12 @@ class ResultRecord(BaseModel):
     final_solution: str
     num_iterations: int = Field(ge=0)
     total_tokens: int = Field(ge=0)
+    cost_usd: float | None = Field(default=None, description="Null where a price is not known.")
     stop_reason: str | None
     accepted_by: str | None
     oracle: bool
     seconds: float = Field(ge=0)
+    error: str | None = Field(default=None, description="Why there is no answer that can be used; such a one is wrong.")
     iterations_log: list[Iteration]
 
 
@@ -97,6 +105,7 @@ def result_record(
         stop_reason=output["stop_reason"],
         accepted_by=output["accepted_by"],
         oracle=output["oracle"],
+        cost_usd=output["usage"]["cost_usd"],
         seconds=output["usage"]["seconds"],
         iterations_log=[
             Iteration(
@@ -107,6 +116,12 @@ def result_record(
                 feedback=feedback,
                 tokens_used=event["usage"]["total_tokens"],
                 is_correct=judge(solution),
+                by=event.get("critic", event["by"]),
+                accepted=event.get("accepted"),
+                score=event.get("score"),
+                verifier=bool(event.get("verifier")),
+                rejected=event.get("rejected", "") if kind == "refinement" else "",
+                seconds=event["usage"]["seconds"],
             )
             for event, kind, solution, feedback in _steps(current_run(output["events"]))
         ],

@@ -20,6 +20,7 @@ from ..nodes.agents.conversation import (
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.runs import agent_writer
 from ..nodes.model_critic import Verdict
+from ..nodes.sampling import sampled
 from ..nodes.structured_replies import structured_model
 from .loop import build_refine_graph
 
@@ -105,7 +106,8 @@ def build_agent_graph(
     defaults = {
         "generate": agent_writer(base if base is not None else react_agent(model, tools)),
         "critics": None if own else [judge(one) for one in given],
-        "refine": ConversationRefiner(model, prompt, what="refiner_prompt", **seen),
+        # Sampled, since a model that is sure of itself writes the same answer again.
+        "refine": ConversationRefiner(sampled(model), prompt, what="refiner_prompt", **seen),
         "prepare": read_conversation,
         "state_schema": ConversationState,
         "input_schema": ConversationInput,

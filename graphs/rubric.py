@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.wiring import rubric_wiring
+from ..nodes.sampling import sampled
 from ..state.rubrics import Dimension, Rubric
 from .loop import build_refine_graph
 
@@ -95,9 +96,10 @@ def build_rubric_graph(
     }
     wiring, rest = rubric_wiring(model, rubric or DEFAULT_RUBRIC, {**own, **options})
     seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
+    # Revisions are sampled, since a model that is sure of itself writes the same answer again.
     defaults: dict[str, Any] = {
         "generate": GroundedModel(model, generate_prompt or RUBRIC_GENERATE_PROMPT, what="generate_prompt", **seen),
-        "refine": GroundedModel(model, refine_prompt or RUBRIC_REFINE_PROMPT, what="refine_prompt", **seen),
+        "refine": GroundedModel(sampled(model), refine_prompt or RUBRIC_REFINE_PROMPT, what="refine_prompt", **seen),
         "name": "rubric",
         **wiring,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.wiring import rubric_wiring
+from ..nodes.sampling import sampled
 from ..nodes.travel import (
     TRAVEL_TOOLS,
     ToolWriter,
@@ -79,7 +80,9 @@ def build_travel_graph(
         seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
         if with_tools:
             return ToolWriter(model, prompts, tools=TRAVEL_TOOLS, what=what, **seen)
-        return GroundedModel(model, prompts, what=what, **seen)
+        # Sampled, since a model that is sure of itself writes the same plan again.
+        asked = sampled(model) if what == "refine_prompt" else model
+        return GroundedModel(asked, prompts, what=what, **seen)
 
     defaults: dict[str, Any] = {
         "generate": writer(generate_prompt or TRAVEL_GENERATE_PROMPT, "generate_prompt"),
@@ -113,11 +116,13 @@ TRAVEL_RUBRIC = Rubric(
         Dimension(
             name="personalization",
             weight=0.1,
+            required=True,  # checked by a program, as is feasibility: a plan that fails there is not saved by opinions
             description="Is it made for these travellers, with their wishes and limits?",
         ),
         Dimension(
             name="feasibility",
             weight=0.1,
+            required=True,
             description="Can it be done in the days and with the money that there are?",
         ),
     )

@@ -25,6 +25,8 @@ class Dimension(_Plain):
     """Its share in the overall score; weights need not add up to 1."""
     description: str = ""
     """What a judge is asked about it."""
+    required: bool = False
+    """No draft is accepted while this is weak, however good the rest is: for what a program checks, above all."""
 
 
 class Rubric(_Plain):
@@ -75,11 +77,11 @@ class QualityAssessment(_Plain):
     improvement_suggestions: list[str]
     """One for every weak dimension, the one worth most (weight × what it lacks) first."""
     meets_threshold: bool
-    """Never true while a dimension has no score."""
+    """Whether the overall score is enough; never while a dimension has no score, or a required one is weak."""
     assessment_details: dict[str, Any]
     """`threshold`, `weights` (they add up to 1), `judged_by`, `reasons`, `suggestions`, `weak` (dimensions), `cached`
-    and, where they apply, `unreadable` (dimension → why), `partial` (the overall score leaves those out), `vote` and
-    `votes`, and `person`."""
+    and, where they apply, `blocking` (required dimensions that are weak), `unreadable` (dimension → why), `partial`
+    (the overall score leaves those out), `vote` and `votes`, and `person`."""
 
     @property
     def proven_score(self) -> float | None:
@@ -121,6 +123,7 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
         if scores[dimension.name] < 1
     }
     weak = [name for name in suggestions if scores[name] < rubric.weak_below]
+    blocking = [one.name for one in rubric.dimensions if one.required and one.name in weak]
     details: dict[str, Any] = {
         "threshold": wanted,
         "weights": weights,
@@ -130,6 +133,8 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
         "weak": weak,
         "cached": [name for name, one in given.items() if one.cached],
     }
+    if blocking:
+        details["blocking"] = blocking
     if unreadable:
         details |= {"unreadable": unreadable, "partial": True}
     return QualityAssessment(
@@ -137,7 +142,7 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
         dimension_scores=scores,
         improvement_suggestions=[f"{name}: {suggestions[name]}" for name in weak],
         # A mean of tenths may fall short of the threshold by a rounding error.
-        meets_threshold=overall is not None and not unreadable and round(overall, 9) >= wanted,
+        meets_threshold=overall is not None and not unreadable and not blocking and round(overall, 9) >= wanted,
         assessment_details=details,
     )
 

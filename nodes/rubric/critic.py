@@ -187,6 +187,8 @@ def explained(assessment: QualityAssessment) -> str:
     scores, threshold = assessment.dimension_scores, details["threshold"]
     overall = "none" if assessment.overall_score is None else f"{assessment.overall_score:.2f}"
     lines = [f"Overall score {overall}; {threshold:.2f} is wanted."]
+    if blocking := details.get("blocking"):
+        lines += [f"Whatever the overall score is, this must be mended first: {', '.join(blocking)}."]
     told = details["weak"] or [name for name, score in scores.items() if score < threshold] or list(scores)
     lines += [f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in told]
     lines += [f"- {name} has no score: {why}" for name, why in details.get("unreadable", {}).items()]

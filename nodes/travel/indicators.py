@@ -36,11 +36,14 @@ def feasibility(task: str, draft: str) -> tuple[float, str]:
     """Return which share of the signs that apply the plan shows, 0–1, and what to mend.
 
     The signs: something concrete at all (a time, a cost, a means of transport); as many days as asked for; costs
-    within the budget; weekdays that are those of their dates; no day with more than it can hold.
+    within the budget; weekdays that are those of their dates; no day with more than it can hold. Without the right
+    number of days, or over the budget, a plan gets no more than a half.
     """
-    signs = [_concrete(draft), *_days(task, draft), *_budget(task, draft), *_weekdays(draft), *_load(draft)]
+    hard = [*_days(task, draft), *_budget(task, draft)]
+    signs = [_concrete(draft), *hard, *_weekdays(draft), *_load(draft)]
     mend = [what for holds, what in signs if not holds]
-    return (len(signs) - len(mend)) / len(signs), " ".join(mend)
+    share = (len(signs) - len(mend)) / len(signs)
+    return share if all(holds for holds, _ in hard) else min(share, 0.5), " ".join(mend)
 
 
 def _concrete(draft: str) -> Sign:
@@ -141,7 +144,7 @@ WISHES = (
     _wish("the sea", r"beach|sea\b|swim|snorkel|surf", r"beach|coast|sea\b|swim|snorkel|surf"),
     _wish(
         "good food",
-        r"food\b|cuisine|eat\b|restaurant|gastronom|wine",
+        r"(?<!vegetarian )(?<!vegan )(?<!halal )(?<!kosher )(?<!free )food\b|cuisine|restaurants?\b|gastronom|wine",
         r"food|restaurant|market|cuisine|tast|dinner|wine|caf",
     ),
     _wish(

@@ -340,3 +340,19 @@ def test_the_embedded_model_writes_and_judges_something() -> None:
     assert metadata["refinement_history"]
     critique = next(event for event in output["events"] if event["kind"] == "critique")
     assert critique["score"] is not None or "has no score" in critique["text"]
+
+
+def test_a_required_dimension_that_is_weak_is_not_outvoted(run: Any) -> None:
+    """However good the rest is, a draft is not accepted while a required dimension is weak, and the refiner is told."""
+    rubric = Rubric(
+        dimensions=(
+            Dimension(name="length", weight=1, required=True),
+            Dimension(name="style", weight=9),
+        )
+    )
+    model = ScriptedModel(["One two.", "One two three four."])
+    graph = build_rubric_graph(model, rubric=rubric, judges={"length": by_words(4), "style": lambda *_: 1.0})
+    output = run(graph, {"task": TASK})
+    assert (output["answer"], output["stop_reason"], output["rounds"]) == ("One two three four.", "accepted", 1)
+    assert "must be mended first: length" in model.calls[1][0].text
+    assert "length (0.50): use 4 words" in model.calls[1][0].text

@@ -52,6 +52,7 @@ def test_the_travel_rubric_has_six_weighted_dimensions() -> None:
     assert list(weights.values()) == [0.25, 0.2, 0.2, 0.15, 0.1, 0.1]
     assert sum(weights.values()) == pytest.approx(1)
     assert set(weights) == {*ASKED, "personalization", "feasibility"}
+    assert [one.name for one in TRAVEL_RUBRIC.dimensions if one.required] == ["personalization", "feasibility"]
 
 
 def test_a_plan_is_refined_and_its_metadata_says_so(run: Any) -> None:
