@@ -127,6 +127,9 @@ def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
 
 
 def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    if event.get("budget"):
+        screen.line((f"stopped in {event.get('node')}: {event['text']}", "yellow"), indent=indent)
+        return
     screen.line((f"failed in {event.get('node')}: {event.get('error')}", "red"), indent=indent)
     screen.block(event["text"], indent=indent + INDENT)
 

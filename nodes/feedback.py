@@ -9,6 +9,7 @@ from ..state.folds import Attempt, latest_draft, rounds
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.usage import NO_USAGE
 from .critics import NamedCritic, in_order, read_critiques
+from .meter import spent_in
 from .step import Outcome, Step, Steps, ask, emit
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def feedback(
         attempt = latest_draft(events)
         number = rounds(events)
         unjudged_last = not judge_last and number >= rounds_allowed(state["limits"])
-        failed_already = any(event["kind"] == "failure" for event in since_verdict(events))
+        failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))
         if attempt is None or unjudged_last or failed_already or (_answered_by_a_person(attempt) and not again):
             return {}
         asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
@@ -73,7 +74,9 @@ def feedback(
                 break
             emit(kind="start", node=name, round=attempt.round, by=critic.name)
             question = (state,) if critic.takes_state else (state["task"], attempt.text, tuple(events))
-            outcome = yield from ask(critic.call, *question, config=config, prices=prices)
+            outcome = yield from ask(
+                critic.call, *question, config=config, prices=prices, state={**state, "events": events}
+            )
             news, failed = _news(critic, attempt.round, outcome, node=name)
             if not news:
                 continue
@@ -105,7 +108,7 @@ def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> t
         except (TypeError, ValueError) as unusable:
             error = unusable
     if error is not None:
-        return [failure(node, number, error, by=critic.name, usage=outcome.usage)], True
+        return [failure(node, number, error, by=critic.name, usage=outcome.usage, **spent_in(error))], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
     return [

@@ -10,6 +10,7 @@ from ..state.events import failure, record
 from ..state.stopping import spent_budget
 from .agents.conversation import before_task
 from .agents.runs import AgentRun, AgentUnfinishedError
+from .meter import BudgetSpentError
 from .replies import read_text
 from .step import Step, Steps, ask, emit
 from .updates import extra_update
@@ -49,7 +50,10 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         if spent_budget(state["events"], state["limits"]):
             return {}
         emit(kind="start", node="generate", round=0)
-        outcome = yield from ask(writer, state, config=config, prices=prices)
+        outcome = yield from ask(writer, state, config=config, prices=prices, state=state)
+        if isinstance(outcome.error, BudgetSpentError):  # `check` says which; what it cost until then is kept
+            spent = AgentRun("", (), str(outcome.error), over_budget=True)
+            return _agent_update(state, spent, outcome, by=outcome.model or _name(writer))
         if outcome.error is not None:
             raise outcome.error
         if isinstance(outcome.result, AgentRun):

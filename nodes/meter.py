@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextvars import ContextVar
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -12,13 +14,14 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from langchain_core.messages import BaseMessage
 
     from ..state.usage import Usage
 
-__all__ = ["METER", "Meter", "Prices"]
+__all__ = ["METER", "BudgetSpentError", "Meter", "Prices", "spent_in"]
 
 
 class Prices(Protocol):
@@ -35,14 +38,35 @@ class Prices(Protocol):
     ) -> float | None: ...
 
 
+class BudgetSpentError(RuntimeError):
+    """A model call was refused, since a budget of the run is spent. `budget` is its name, as a stop reason."""
+
+    def __init__(self, budget: str) -> None:
+        super().__init__(f"the {budget.replace('_', ' ')} is spent, so no further call is made")
+        self.budget = budget
+
+
+def spent_in(error: Exception) -> dict[str, str]:
+    """Return what an event says about an error: the budget, where it is one that was spent."""
+    return {"budget": error.budget} if isinstance(error, BudgetSpentError) else {}
+
+
 class Meter(BaseCallbackHandler):
-    """Adds up tokens, calls and dollars of the model calls made while it is the current `METER`."""
+    """Adds up tokens, calls and dollars of the model calls made while it is the current `METER`.
+
+    Args:
+        prices: Turns tokens into dollars.
+        guard: From what was used here to the budget that is spent, or `None`: asked before each call, which it refuses
+            with a `BudgetSpentError`. So a budget holds within a chain, a tool loop or a graph inside a node too.
+    """
 
     raise_error = True
-    """A price table that breaks must not turn into a cost of 0."""
+    """A price table that breaks must not turn into a cost of 0, and a refused call must not be made."""
 
-    def __init__(self, prices: Prices | None) -> None:
+    def __init__(self, prices: Prices | None, *, guard: Callable[[Usage], str | None] | None = None) -> None:
         self.prices = prices
+        self._guard = guard
+        self._start = perf_counter()
         self.model = ""
         self._lock = threading.Lock()
         self._input = self._output = self._total = self._calls = self._uncounted = 0
@@ -58,11 +82,26 @@ class Meter(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Note who serves the call: the address where one was given, since any server can speak OpenAI's protocol."""
+        """Note who serves the call: the address where one was given, since any server can speak OpenAI's protocol.
+
+        Raises:
+            BudgetSpentError: A budget of the run is spent.
+        """
+        self._check_budget()
         address = (serialized or {}).get("kwargs", {}).get("openai_api_base")
         provider = (metadata or {}).get("ls_provider")
         with self._lock:
             self._providers[run_id] = address or provider
+
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **_: Any) -> None:
+        """Refuse the call of a model that is no chat model, once a budget of the run is spent."""
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        if self._guard is None or not self._calls:  # the node itself looked before the first; several begin together
+            return
+        if budget := self._guard(self.usage(seconds=perf_counter() - self._start)):
+            raise BudgetSpentError(budget)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
@@ -127,6 +166,13 @@ class Meter(BaseCallbackHandler):
         message = getattr(generation, "message", None)
         return message if isinstance(message, AIMessage) else None
 
+
+def _told_elsewhere(record: logging.LogRecord) -> bool:
+    """Leave out LangChain's warning that a callback raised: a refused call is in the record of the run."""
+    return BudgetSpentError.__name__ not in record.getMessage()
+
+
+logging.getLogger("langchain_core.callbacks.manager").addFilter(_told_elsewhere)
 
 METER: ContextVar[Meter | None] = ContextVar("redraft_meter", default=None)
 register_configure_hook(METER, inheritable=True)

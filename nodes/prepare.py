@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..state.events import clean, record
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
+from .meter import BudgetSpentError
 from .step import Step, Steps, ask
 from .updates import extra_update
 
@@ -61,8 +62,9 @@ def prepare(
         opening = _opening(state, task, valid, options)
         if then is not None:
             fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
-            outcome = yield from ask(then, fresh, config=config, prices=prices)
-            if outcome.error is not None:
+            outcome = yield from ask(then, fresh, config=config, prices=prices, state=fresh)
+            # A spent budget ends the run where it is looked at next, and what it cost is on the task.
+            if outcome.error is not None and not isinstance(outcome.error, BudgetSpentError):
                 raise outcome.error
             given = outcome.result if isinstance(outcome.result, Mapping) else {}
             task = _checked(given.get("task", None if left_out else task))

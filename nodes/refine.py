@@ -8,6 +8,7 @@ from ..state.events import failure, record
 from ..state.folds import attempts, rounds
 from ..state.stopping import spent_budget
 from .generate import writer_update
+from .meter import spent_in
 from .prompts import Keep, attempt_at_hand
 from .replies import read_text, rejection
 from .step import Step, Steps, ask, emit
@@ -44,7 +45,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        outcome = yield from ask(writer, state, config=config, prices=prices)
+        outcome = yield from ask(writer, state, config=config, prices=prices, state=state)
         error, text = outcome.error, ""
         if error is None:
             try:
@@ -54,7 +55,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         base = attempt_at_hand(events, keep)
         by = outcome.model or "refine"
         if error is not None:
-            update = record(state, failure("refine", number, error, usage=outcome.usage))
+            update = record(state, failure("refine", number, error, usage=outcome.usage, **spent_in(error)))
             emit(**update["events"][0])
             return update
         reason = rejection(text, earlier=[attempt.text for attempt in attempts(events)], result=outcome.result)

@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp
 
+from ..state.stopping import spent_budget
 from .meter import METER, Meter, Prices
 
 if TYPE_CHECKING:
@@ -54,13 +55,27 @@ Steps = Generator[Call, Any, Update]
 Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]
 
 
-def ask(target: Any, *args: Any, config: RunnableConfig, prices: Prices | None) -> Generator[Call, Any, Outcome]:
+def ask(
+    target: Any,
+    *args: Any,
+    config: RunnableConfig,
+    prices: Prices | None,
+    state: Mapping[str, Any] | None = None,
+) -> Generator[Call, Any, Outcome]:
     """Make one call and return its outcome; `result = yield from ask(…)` in a node's logic.
+
+    Args:
+        target: A Runnable or callable.
+        args: What it is called with.
+        config: As the node was given it.
+        prices: Prices of the models that it calls.
+        state: Whose budgets hold: once one is spent, every model call below is refused, and the outcome's error is a
+            `BudgetSpentError`.
 
     Raises:
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
     """
-    meter = Meter(prices)
+    meter = Meter(prices, guard=_guard(state))
     start = perf_counter()
     result, failure = None, None
     try:
@@ -70,6 +85,18 @@ def ask(target: Any, *args: Any, config: RunnableConfig, prices: Prices | None) 
     except Exception as error:
         failure = error
     return Outcome(result, failure, meter.usage(seconds=perf_counter() - start), meter.model)
+
+
+def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | None:
+    """Return what says whether a budget of the run is spent, or `None` where it has none."""
+    limits = (state or {}).get("limits") or {}
+    if state is None or all(limits.get(name) is None for name in BUDGETS):
+        return None
+    events = tuple(state.get("events") or ())
+    return lambda used: spent_budget(events, limits, besides=used)
+
+
+BUDGETS = ("max_tokens", "max_cost_usd", "max_seconds")
 
 
 def emit(**progress: Any) -> None:

@@ -34,7 +34,7 @@ class Diff:
 
 def diff_words(before: str, after: str) -> Diff:
     """Return what differs between two texts, word by word; joining what is not removed gives `after`."""
-    old, new = (re.findall(r"\s+|\w+|[^\w\s]", text) for text in (before, after))
+    old, new = (re.findall(r"\w+ *|[^\w\s] *|\s+", text) for text in (before, after))
     changes: list[Change] = []
     for kind, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":

@@ -94,6 +94,8 @@ class Event(TypedDict):
     """failure: the node that failed."""
     error: NotRequired[str]
     """failure: the type of the error."""
+    budget: NotRequired[str]
+    """failure: the budget that was spent in the middle of the node; such a failure is none of the run."""
 
 
 def digest(event: Event) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from .folds import attempts, current_run, latest_draft, rounds, usage_total
 from .limits import Limits
+from .usage import add_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .events import Event
+    from .usage import Usage
 
 __all__ = ["STOP_REASONS", "StopReason", "decide", "rounds_allowed", "since_verdict", "spent_budget"]
 
@@ -32,13 +34,13 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     """
     fresh = since_verdict(events)
     latest = latest_draft(events)
-    if any(event["kind"] == "failure" for event in fresh):
+    if any(event["kind"] == "failure" and not event.get("budget") for event in fresh):
         return "failed"
     if latest is not None and latest.accepted:
         return "accepted"
     if any(event.get("stop") for event in fresh):
         return "human"
-    if budget := spent_budget(events, limits):
+    if budget := spent_budget(events, limits) or _refused(fresh):
         return budget
     if any(event.get("rejected") == "repeat" for event in fresh) or _patience_lost(events, limits.get("patience")):
         return "no_progress"
@@ -47,17 +49,32 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     return None
 
 
+def _refused(events: Sequence[Event]) -> StopReason | None:
+    """Return the budget for which a call was refused: that of a run outside, where this one is a node of it."""
+    budgets = [event["budget"] for event in events if event["kind"] == "failure" and event.get("budget")]
+    return cast("StopReason", budgets[-1]) if budgets else None
+
+
 def rounds_allowed(limits: Mapping[str, Any]) -> int:
     """Return how often the draft may be revised, also where someone wrote only some limits into the state."""
     return int({**Limits(), **limits}["max_rounds"])
 
 
-def spent_budget(events: Sequence[Event], limits: Mapping[str, Any]) -> StopReason | None:
+def spent_budget(
+    events: Sequence[Event], limits: Mapping[str, Any], *, besides: Usage | None = None
+) -> StopReason | None:
     """Return the budget that is used up, or `None`: asked before every model call.
 
     A budget whose use is not known counts as used up: tokens that no provider reported, a price that no table has.
+
+    Args:
+        events: The record so far.
+        limits: The limits in force.
+        besides: What was spent since, and is not in the record yet.
     """
     usage = usage_total(events)
+    if besides is not None:
+        usage = add_usage([usage, besides])
     tokens = limits.get("max_tokens")
     if tokens is not None and (usage["total_tokens"] >= tokens or usage["uncounted_calls"]):
         return "token_budget"

@@ -6,12 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.nodes.critics import human_critic
 from redraft.state import Critique, Limits, Thread
 
+BUDGET = {"max_tokens": 100}
 CONFIG: Any = {"configurable": {"thread_id": "a"}}
 
 
@@ -266,3 +268,78 @@ def test_what_prepare_pays_for_is_counted(run: Any) -> None:
     output = run(graph, {"task": "Write.", "limits": {"max_tokens": 50}})
     assert (output["stop_reason"], len(model.calls)) == ("token_budget", 0)
     assert (output["usage"]["calls"], output["usage"]["total_tokens"]) == (1, 50)
+
+
+# in the middle of a node
+
+
+def costs(text: str, tokens: int = 100) -> dict[str, Any]:
+    return {"text": text, "input_tokens": tokens, "output_tokens": 0}
+
+
+def chain_of(model: ScriptedModel, calls: int) -> Any:
+    """A chain that asks a model several times for one reply."""
+
+    def several(given: Any) -> str:
+        return [model.invoke(f"call {number}").text for number in range(calls)][-1]
+
+    return RunnableLambda(several)
+
+
+def test_a_chain_that_drafts_makes_no_call_once_the_budget_is_spent(run: Any) -> None:
+    """Within one node too: the second call of a chain is refused, what the first cost is kept, and the budget named."""
+    model = ScriptedModel([costs(f"reply {number}") for number in range(5)])
+    output = run(build_refine_graph(ScriptedModel([]), generate=chain_of(model, 5)), {"task": "x", "limits": BUDGET})
+    assert (len(model.calls), output["stop_reason"], output["answer"]) == (1, "token_budget", "")
+    assert output["usage"]["total_tokens"] == 100
+
+
+def test_a_critic_with_several_calls_makes_none_once_the_budget_is_spent(run: Any) -> None:
+    """The draft is kept and not accepted; the critique that was cut short counts what it cost."""
+    judge = ScriptedModel([costs(f"reply {number}", 60) for number in range(5)])
+
+    def critic(task: str, draft: str, history: Any) -> Critique:
+        return Critique([judge.invoke("again").text for _ in range(5)][-1], accepted=True)
+
+    writer = ScriptedModel([costs("a draft", 10)])
+    output = run(build_refine_graph(writer, critics=[critic]), {"task": "x", "limits": BUDGET})
+    assert (len(judge.calls), output["stop_reason"], output["answer"]) == (2, "token_budget", "a draft")
+    assert (output["accepted_by"], output["usage"]["total_tokens"]) == (None, 130)
+
+
+def test_a_refiner_with_several_calls_makes_none_once_the_budget_is_spent(run: Any) -> None:
+    """A revision that could not be finished is none; the best draft is the answer."""
+    model = ScriptedModel([costs(f"reply {number}", 60) for number in range(5)])
+    graph = build_refine_graph(ScriptedModel([costs("a draft", 10)]), refine=chain_of(model, 5), critics=[no])
+    output = run(graph, {"task": "x", "limits": BUDGET})
+    assert (len(model.calls), output["stop_reason"], output["answer"]) == (2, "token_budget", "a draft")
+    assert output["rounds"] == 0
+
+
+def test_a_graph_inside_a_node_obeys_the_budget_outside(run: Any) -> None:
+    """A whole loop of ours as the writer makes no call once the outer run's budget is spent."""
+    inner_model = ScriptedModel([costs(f"draft {number}") for number in range(9)])
+    inner = build_refine_graph(inner_model, critics=[no])
+    output = run(build_refine_graph(ScriptedModel([]), generate=inner), {"task": "x", "limits": BUDGET})
+    assert (len(inner_model.calls), output["stop_reason"], output["answer"]) == (1, "token_budget", "draft 0")
+    assert output["usage"]["total_tokens"] == 100
+
+
+def test_a_run_that_a_budget_ended_in_mid_draft_goes_on_with_more(run: Any) -> None:
+    """With a larger budget the draft is written anew, and the run comes to its end."""
+    model = ScriptedModel([costs(f"reply {number}") for number in range(5)])
+    graph = build_refine_graph(
+        ScriptedModel([]), generate=chain_of(model, 2), critics=[lambda *_: Critique("", True)],
+        checkpointer=InMemorySaver(),
+    )  # fmt: skip
+    run(graph, {"task": "x", "limits": BUDGET}, CONFIG)
+    output = Thread(graph, "a").resume({"max_tokens": 1000})
+    assert (output["stop_reason"], output["answer"], len(model.calls)) == ("accepted", "reply 2", 3)
+
+
+def test_seconds_and_dollars_hold_in_mid_node_too(run: Any) -> None:
+    """A price that is not known counts as spent after the first call, also within a node."""
+    model = ScriptedModel([costs(f"reply {number}") for number in range(5)])
+    graph = build_refine_graph(ScriptedModel([]), generate=chain_of(model, 5))
+    output = run(graph, {"task": "x", "limits": {"max_cost_usd": 1.0}})
+    assert (len(model.calls), output["stop_reason"]) == (1, "cost_budget")
