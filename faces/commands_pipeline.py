@@ -65,7 +65,7 @@ def pipeline(
     from .commands_run import finish
     from .console import Screen, say
     from .live import LiveRun
-    from .pipeline_views import QuietRun, show_self_critique
+    from .pipeline_views import QuietRun, self_critique_of, show_self_critique
     from .recipe import Recipe
     from .running import run_graph
     from .sessions import checked_thread_id, model_or_default, opened
@@ -104,8 +104,10 @@ def pipeline(
             db=db,
             watch=LiveRun if trace else QuietRun,
         )
-    if parsed.steps[-1].name == "UseSelfCritique" and not as_json:
-        show_self_critique(screen, values)
+    if parsed.steps[-1].name == "UseSelfCritique" and (found := self_critique_of(values)):
+        values = {**values, "self_critique": found}
+        if not as_json:
+            show_self_critique(screen, found)
     finish(screen, values, thread_id=thread_id, db=db)
 
 
@@ -123,12 +125,15 @@ def _parsed(steps: str) -> Pipeline:
         first, _, rest = str(error).partition("\n")
         raise BadInputError(first, details=rest) from None
     return Pipeline(
-        tuple(UseDir(str(Path(step.value).absolute())) if step.name == "UseDir" else step for step in parsed.steps)
+        tuple(
+            UseDir(str(Path(step.value).expanduser().absolute())) if step.name == "UseDir" else step
+            for step in parsed.steps
+        )
     )
 
 
 def _existing_folder(step: PipelineStep) -> None:
     from ..nodes.reasoning.pipeline_language import PipelineError
 
-    if step.name == "UseDir" and not Path(step.value).is_dir():
+    if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
         raise PipelineError(f"there is no folder {step.value!r}")

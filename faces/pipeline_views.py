@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .console import Screen
 
-__all__ = ["QuietRun", "show_self_critique"]
+__all__ = ["QuietRun", "self_critique_of", "show_self_critique"]
 
 
 class QuietRun(LiveRun):
@@ -24,17 +24,35 @@ class QuietRun(LiveRun):
             super().item(item)
 
 
-def show_self_critique(screen: Screen, values: Mapping[str, Any]) -> None:
-    """Print the draft, the critique, the improved answer, how often it was improved, and the confidence in it."""
+def self_critique_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what criticising itself made of the text as plain data, or `None` where nothing was drafted.
+
+    `improved_answer` is `None` where no improvement was better than the draft.
+    """
+    from ..state.folds import latest_draft
     from ..state.reasoning import self_critique
 
+    if latest_draft(values.get("events") or []) is None:
+        return None
     found = self_critique(values["events"])
-    for title, text in (("draft", found.draft), ("critique", found.critique), ("improved answer", found.improved)):
+    return {
+        "draft": found.draft,
+        "critique": found.critique,
+        "improved_answer": None if found.improved == found.draft else found.improved,
+        "iterations": found.iterations,
+        "confidence": found.confidence,
+        "rating": found.rating,
+    }
+
+
+def show_self_critique(screen: Screen, found: Mapping[str, Any]) -> None:
+    """Print the draft, the critique, the improved answer, how often it was improved, and the confidence in it."""
+    answer = found["improved_answer"] or "(none: the draft is the answer)"
+    for title, text in (("draft", found["draft"]), ("critique", found["critique"]), ("improved answer", answer)):
         screen.line("")
         screen.line((title, "bold"))
         screen.block(text or "(none)", indent=2)
     screen.line("")
-    screen.line(("iterations ", "bold"), str(found.iterations))
-    screen.line(
-        ("confidence ", "bold"), f"{found.rating} ({score_of(found.confidence)})", (", in its own opinion", "dim")
-    )
+    screen.line(("iterations ", "bold"), str(found["iterations"]))
+    confidence = f"{found['rating']} ({score_of(found['confidence'])})"
+    screen.line(("confidence ", "bold"), confidence, (", in its own opinion", "dim"))

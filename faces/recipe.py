@@ -13,7 +13,7 @@ from .problems import BadInputError
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "kept_spec"]
 
 NO_SPECS = ("self", "program")
 """Critics that are no model specs."""
@@ -62,12 +62,12 @@ class Recipe(BaseModel):
     @field_validator("model")
     @classmethod
     def _model_spec(cls, spec: str) -> str:
-        return _kept(spec)
+        return kept_spec(spec)
 
     @field_validator("critics")
     @classmethod
     def _critic_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_kept(spec) for spec in specs)
+        return tuple(kept_spec(spec) for spec in specs)
 
     @field_validator("verifiers")
     @classmethod
@@ -130,9 +130,14 @@ class Recipe(BaseModel):
         from ..models import PriceTable, chat_model
         from ..nodes.verifiers import verifier
 
-        model = chat_model(
-            self.model, temperature=self.temperature, max_output_tokens=self.max_output_tokens, seed=self.seed
-        )
+        # A search by rules asks no model, so none is fetched.
+        needed = self.preset != "retrieval" or bool(self.critics)
+        options: dict[str, Any] = {
+            "temperature": self.temperature,
+            "max_output_tokens": self.max_output_tokens,
+            "seed": self.seed,
+        }
+        model = chat_model(self.model, **options) if needed else None
         critics = [
             "self" if spec == self.model else spec if spec in NO_SPECS else chat_model(spec) for spec in self.critics
         ]
@@ -171,7 +176,7 @@ class Recipe(BaseModel):
         return self.model_dump(include=named, exclude_defaults=True)
 
 
-def _kept(spec: str) -> str:
+def kept_spec(spec: str) -> str:
     """Return a spec as it may be written down: without a credential, its file findable from any folder."""
     from ..models import redact
 

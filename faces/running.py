@@ -101,7 +101,8 @@ def go_on(saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Scre
 
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
-    return {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
+    known = {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
+    return {**known, "self_critique": values["self_critique"]} if "self_critique" in values else known
 
 
 def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
@@ -112,7 +113,7 @@ def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, d
     screen.line(("answer", "bold"))
     screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
     screen.line("")
-    why = STOP_WORDS.get(reason, "")
+    why = _why(values) or STOP_WORDS.get(reason, "")
     by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"
     screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
     facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]
@@ -121,6 +122,15 @@ def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, d
     screen.line((" · ".join(facts), "dim"))
     if db != "memory":
         screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
+
+
+def _why(values: Mapping[str, Any]) -> str:
+    """Return what the record says about the end of a run without rounds, which a pipeline has none of, say."""
+    events = values.get("events") or []
+    if values.get("stop_reason") != "max_rounds" or not events or events[-1]["kind"] != "verdict":
+        return ""
+    text: str = events[-1]["text"].rstrip(".")
+    return text[:1].lower() + text[1:]
 
 
 def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:

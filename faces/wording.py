@@ -15,6 +15,7 @@ __all__ = [
     "checked_reason",
     "mark",
     "money",
+    "percent",
     "reason_style",
     "said_nothing",
     "score_of",
@@ -70,6 +71,11 @@ def money(cost_usd: float | None) -> str:
         if cost_usd < 0.01
         else f"${cost_usd:.3f}"
     )
+
+
+def percent(share: float) -> str:
+    """Return `58.3%`."""
+    return f"{share:.1%}"
 
 
 def seconds(value: float) -> str:

@@ -17,17 +17,20 @@ from ..nodes.reasoning.pipeline_steps import (
     PipelineState,
     begin,
     end_reason,
+    keeps_task,
     lap,
+    noted,
+    out_of_room,
     reason,
+    repeated,
     set_query,
     set_topic,
     use_dir,
 )
-from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
+from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
 from ..nodes.retrieval.index import folder_index
 from ..state.folds import latest_draft
 from ..state.schema import RefineOutput
-from ..state.stopping import spent_budget
 from .loop import default_prices
 
 if TYPE_CHECKING:
@@ -69,9 +72,11 @@ def build_pipeline_graph(
 ) -> PipelineGraph:
     """Return a pipeline as a compiled graph, each step a node with its own checkpoint.
 
-    `graph.invoke({})` runs it. On a thread that has a topic already, a pipeline that sets none goes on with it. A step
-    that finds nothing to work on leaves the record as it is, and says so in the `custom` stream. A step that fails
-    raises, and the thread resumes at that step.
+    `graph.invoke({})` runs it. On a thread that has a topic already, a pipeline that sets none goes on with it, unless
+    a task is given. A step that finds nothing to work on leaves the record as it is, and says so in the `custom`
+    stream. A step that fails before the first draft raises; after it the run ends as `failed`, with the best text so
+    far. Either way the thread resumes at that step. The answer is the best text: the one with the highest score, and
+    where nobody gave one, the last.
 
     Args:
         pipeline: A text in the pipe language, or steps composed with `|` in Python.
@@ -85,7 +90,8 @@ def build_pipeline_graph(
         draft_prompt: As in `build_reasoning_graph`, like the other prompts.
         critique_prompt: One, or several, one an iteration.
         improve_prompt: One, or several, one an iteration.
-        limits: Budgets; `max_rounds` plays no part, the pipeline says how often the text is improved.
+        limits: Budgets, which hold over all topics of one run; `max_rounds` plays no part, the pipeline says how often
+            the text is improved.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
         checkpointer: As in `StateGraph.compile`.
         name: Name of the graph.
@@ -93,7 +99,9 @@ def build_pipeline_graph(
     Raises:
         PipelineError: At build: the pipeline makes no sense; the message points at the place.
         ValueError: At build: a prompt uses unknown variables, or a number makes no sense.
+        TypeError: At build: a model is a text, or the pipeline is neither a text nor steps.
     """
+    checked_count("k", k, least=1)
     parsed = parse_pipeline(pipeline) if isinstance(pipeline, str) else Pipeline.of(pipeline)
     prices = prices if prices is not None else default_prices()
 
@@ -113,30 +121,29 @@ def build_pipeline_graph(
     def opened(folder: str) -> Any:
         return open_folder(folder) if open_folder else folder_index(folder, top_k=k)
 
-    def reasoning(name: str, label: str, *, scored: bool = False, only_first: bool = False) -> Step:
+    def reasoning(name: str, label: str, *, scored: bool = False, only_first: bool = False, again: bool = True) -> Step:
         given = {"opened": opened, "documents": documents, "tools": tools, "k": k}
-        return reason(asks(scored=scored), name, label=label, only_first=only_first, **given)
+        return reason(asks(scored=scored), name, label=label, only_first=only_first, again=again, **given)
 
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
     graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits))
-    graph.add_node(
-        "check",
-        check(end_reason, keep="last", steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."}),
-    )
+    ended = check(end_reason, keep="best", steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
+    graph.add_node("check", keeps_task(ended))
     graph.add_edge(START, "begin")
     graph.add_edge("check", END)
     steps = parsed.labelled()
     entries = [f"{label}-draft" if step.name in LOOPS else label for label, step in steps]
-    graph.add_edge("begin", entries[0])
+    _add_edge(graph, "begin", entries[0])
     for (label, step), following in zip(steps, [*entries[1:], "check"], strict=True):
         if step.name in LOOPS:
             scored = step.name == "UseSelfCritique"
-            graph.add_node(f"{label}-draft", lap(reasoning("draft", label, only_first=True), starts=True))
-            graph.add_node(f"{label}-critique", reasoning("critique", label, scored=scored))
-            graph.add_node(f"{label}-improve", lap(reasoning("improve", label)))
+            one, two, three = (f"{label}-{what}" for what in ("draft", "critique", "improve"))
+            graph.add_node(one, noted(lap(reasoning("draft", label, only_first=True), starts=True), one))
+            graph.add_node(two, noted(reasoning("critique", label, scored=scored, again=False), two))
+            graph.add_node(three, noted(lap(reasoning("improve", label)), three))
             _add_circle(graph, label, int(step.value), following, judge_last=scored)
         else:
-            graph.add_node(label, _node(step, label, opened, reasoning))
+            graph.add_node(label, noted(_node(step, label, opened, reasoning), label))
             _add_edge(graph, label, following)
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
     return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
@@ -151,10 +158,10 @@ def _node(step: PipelineStep, label: str, opened: Callable[[str], Any], reasonin
 
 
 def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str) -> None:
-    """Go on with the next step, or to the end once a budget is spent."""
+    """Go on with the next step, or to the end once one failed or a budget is spent."""
 
     def go_on(state: PipelineState) -> str:
-        return "check" if _out_of_room(state) else following
+        return "check" if out_of_room(state) else following
 
     graph.add_conditional_edges(label, go_on, sorted({following, "check"}))
 
@@ -162,27 +169,24 @@ def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str)
 def _add_circle(
     graph: StateGraph[Any, Any, Any, Any], label: str, laps: int, following: str, *, judge_last: bool
 ) -> None:
-    """Go round `laps` times, or until a critique accepts the text."""
+    """Go round `laps` times, or until a critique accepts the text or an improvement brings nothing new."""
     critique, improve = f"{label}-critique", f"{label}-improve"
 
     def criticised(state: PipelineState) -> str:
         latest = latest_draft(state["events"])
-        if _out_of_room(state):
+        if out_of_room(state):
             return "check"
-        done = state.get("laps", 0) >= laps or (latest is not None and latest.accepted)
+        tried = state.get("laps", 0)
+        done = tried >= laps or (latest is not None and latest.accepted) or (tried > 0 and repeated(state))
         return following if done else improve
 
     def improved(state: PipelineState) -> str:
-        if _out_of_room(state):
+        if out_of_room(state):
             return "check"
+        if repeated(state):
+            return following
         return critique if judge_last or state.get("laps", 0) < laps else following
 
     _add_edge(graph, f"{label}-draft", critique)
     graph.add_conditional_edges(critique, criticised, sorted({improve, following, "check"}))
     graph.add_conditional_edges(improve, improved, sorted({critique, following, "check"}))
-
-
-def _out_of_room(state: PipelineState) -> bool:
-    """Whether a budget is spent, or the caller's `recursion_limit` leaves room for the end only."""
-    events, limits = state.get("events") or [], state.get("limits") or {}
-    return spent_budget(events, limits) is not None or state.get("remaining_steps", 3) <= 2

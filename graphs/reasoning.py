@@ -1,17 +1,20 @@
 """`reasoning`: draft, critique, improve over an event log, as a graph and as arrows that compose with `|`.
 
-The graph is the loop with 1 + 2N model calls: nobody accepts unless a threshold is given, and every critique and
-improvement is about the most recent text. The arrows run the same three steps on a `Branch`, one at a time.
+The graph is the loop with 1 + 2N model calls: nobody accepts unless a threshold is given, every critique and
+improvement is about the most recent text, and the answer is the best one. The arrows run the same three steps on a
+`Branch`, one at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.reasoning.arrows import Arrow, InParallel, LoadDocuments, LoopArrow, best_branch, safe
-from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps
+from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
 from ..nodes.retrieval.index import folder_index
 from ..nodes.retrieve import retrieve
+from ..state.limits import Limits
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -56,13 +59,17 @@ def build_reasoning_graph(
     improve_prompt: Prompts = IMPROVE_PROMPT,
     **options: Any,
 ) -> RefineGraph:
-    """Return the loop as draft, critique, improve: 1 + 2N model calls, and the last improvement is the answer.
+    """Return the loop as draft, critique, improve: 1 + 2N model calls.
+
+    Each step works on the most recent text. The answer is the best one: the last improvement where nobody gives scores,
+    else the text with the highest score; an improvement that nobody scored counts as good as the text it improves.
 
     `reasoning_events(out["events"])` and `Branch.of_run("main", out)` read the result.
 
     Args:
         model: Writes and improves.
-        iterations: N, how often the text is criticised and improved, where the caller gives no `max_rounds`.
+        iterations: N, how often the text is criticised and improved, where neither the caller nor `limits=` gives a
+            `max_rounds`.
         critic: Criticises; default: the same model.
         threshold: Score (0–1) from which a text is accepted, which ends the run. Critiques then come with a score.
         documents: Where passages are looked up before the first draft: a LangChain vector store or retriever, or a
@@ -77,10 +84,12 @@ def build_reasoning_graph(
 
     Raises:
         ValueError: At build: a number makes no sense, a prompt uses unknown variables, `prepare=` stands beside
-            `documents=`, or as in `build_refine_graph`.
+            `documents=`, an option would be without effect, or as in `build_refine_graph`.
         NotImplementedError: At build: there are tools, and the model can't call any.
-        TypeError: At build: `documents` is nothing to look up in.
+        TypeError: At build: `documents` is nothing to look up in, or a model is a text.
     """
+    _check_options(options, critic=critic, threshold=threshold)
+    checked_count("iterations", iterations, least=0)
     if documents is not None and "prepare" in options:
         raise ValueError("give documents= or prepare=, not both: documents= are looked up in prepare")
     if query is not None and documents is None:
@@ -96,8 +105,7 @@ def build_reasoning_graph(
     defaults: dict[str, Any] = {
         "generate": steps.writer("draft", tools=tools),
         "refine": steps.writer("improve", tools=tools),
-        "limits": {"max_rounds": iterations},
-        "keep": "last",
+        "limits": _limits(iterations, options.pop("limits", None)),
         "judge_last": False,
         "name": "reasoning",
     }
@@ -106,6 +114,35 @@ def build_reasoning_graph(
     if options.get("feedback") is None and options.get("critics") is None:
         defaults["critics"] = [steps.judge(tools=tools)]
     return build_refine_graph(model, **{**defaults, **options})
+
+
+def _limits(iterations: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    whole = isinstance(given, Limits) or (given is not None and not isinstance(given, Mapping))
+    return given if whole and given is not None else {"max_rounds": iterations, **(given or {})}
+
+
+def _check_options(options: Mapping[str, Any], *, critic: object, threshold: object) -> None:
+    """Refuse what would be without effect.
+
+    Raises:
+        ValueError: There is such an option; the message names the one that is meant.
+    """
+    if wrong := next((name for name in MEANT if name in options), None):
+        raise ValueError(f"{wrong}= is called {MEANT[wrong]} here")
+    judging = next((name for name in ("critics", "feedback") if options.get(name) is not None), None)
+    for name, given in (("critic", critic), ("threshold", threshold)):
+        if judging and given is not None:
+            raise ValueError(
+                f"{name}= beside {judging}=: it is for the critic of this preset, which those stand in for"
+            )
+
+
+MEANT = {
+    "generate_prompt": "draft_prompt=",
+    "refine_prompt": "improve_prompt=",
+    "critic_prompt": "critique_prompt=",
+    "max_rounds": "iterations=, or limits={'max_rounds': …}",
+}
 
 
 def draft(model: BaseChatModel, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, prices: Prices | None = None) -> Arrow:
@@ -202,5 +239,5 @@ def refinement_loop(
         threshold=threshold,
         prices=prices,
     )
-    one, two, three = (Arrow(steps, name, k=k) for name in ("draft", "critique", "improve"))
+    one, two, three = (Arrow(steps, name, k=k, again=False) for name in ("draft", "critique", "improve"))
     return LoopArrow(one, two, three, iterations=iterations)

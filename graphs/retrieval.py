@@ -21,6 +21,7 @@ from ..nodes.retrieval.schema import RetrievalInput, RetrievalState
 from ..nodes.retrieval.search import Search
 from ..nodes.retrieval.similarity import Similarity
 from ..nodes.retrieval.sources import open_sources
+from ..nodes.retrieval.stopping import search_is_over
 from ..nodes.structured_replies import StructuredModel
 from .loop import build_refine_graph
 
@@ -79,7 +80,8 @@ def build_retrieval_graph(
         adaptive_threshold: Asks 0.1 more of a simple query and 0.1 less of a complex one.
         max_iterations: How often follow-up queries are asked for, at most three at once; 0 up. The same as
             `max_rounds`, which a caller's limits can change.
-        iterative: `False` runs the plan and no follow-up. A simple query has none in any case.
+        iterative: `False` runs the plan and no follow-up. A simple query has none in any case, unless a person objects
+            to what was found. A `check=` of your own decides that by itself.
         patterns: Where in `store=` it is kept which follow-up queries helped; `None` keeps nothing.
         critics: Asked beside the confidence: a person's objection (`human_critic()`) becomes queries. Models are asked
             with `critics_after="always"` only, as after any verifier.
@@ -90,8 +92,8 @@ def build_retrieval_graph(
 
     Raises:
         ValueError: At build: a number makes no sense, `use_llm` stands without a model or a prompt without `use_llm`,
-            or a source holds no text. At run: `conversation` is not a list of texts.
-        TypeError: At build: a source is of no known kind.
+            a source holds no text, or an option would be without effect. At run: `conversation` is not a list of texts.
+        TypeError: At build: a source is of no known kind, or the model is a text.
         ImportError: At build: the extra `retrieval` is not installed and is needed.
     """
     _check(top_k=top_k, max_iterations=max_iterations, confidence_threshold=confidence_threshold)
@@ -99,6 +101,10 @@ def build_retrieval_graph(
         raise ValueError("use_llm=True needs a model: give model=")
     if not use_llm and (plan_prompt is not None or gap_prompt is not None):
         raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
+    if isinstance(model, str):
+        raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
+    if wrong := next((name for name in MEANT if name in options), None):
+        raise ValueError(f"{wrong}= is called {MEANT[wrong]} here")
     if taken := sorted({"prepare", "generate", "refine", "feedback"} & options.keys()):
         raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
     plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
@@ -115,7 +121,12 @@ def build_retrieval_graph(
         adaptive=adaptive_threshold,
         iterative=iterative,
     )
-    defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
+    defaults: dict[str, Any] = {
+        "state_schema": RetrievalState,
+        "input_schema": RetrievalInput,
+        "name": "retrieval",
+        "check": search_is_over,
+    }
     limits = options.pop("limits", None) or {}
     return build_refine_graph(
         asked,
@@ -145,6 +156,12 @@ def _check(*, top_k: object, max_iterations: object, confidence_threshold: objec
     if not number or not 0 <= confidence_threshold <= 1:  # type: ignore[operator]  # checked just before
         raise ValueError(f"confidence_threshold must be between 0 and 1, not {confidence_threshold!r}")
 
+
+MEANT = {
+    "generate_prompt": "plan_prompt=",
+    "refine_prompt": "gap_prompt=",
+    "max_rounds": "max_iterations=, or limits={'max_rounds': …}",
+}
 
 PLAN_VARIABLES = ("task", "history")
 GAP_VARIABLES = ("task", "history", "draft", "feedback")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from langchain_core.vectorstores import VectorStore
 
-from ..state.events import record
+from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
+from .meter import BudgetSpentError, spent_in
 from .step import Step, Steps, ask, emit
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
     """Return the step that looks up the passages for the query: the task, where nobody gave one.
 
     They are looked up once: while the query and the documents stay the same, the record has them. As `prepare=` of a
-    graph it looks them up before the first draft; the prompts show them as `context`.
+    graph it looks them up before the first draft; the prompts show them as `context`. Where the documents were taken
+    away, the record says so, and the prompts show none.
 
     Args:
         documents: A LangChain vector store or retriever, or a callable from a query to documents or texts. `None` looks
@@ -52,12 +55,20 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         events = state.get("events") or []
-        wanted = query or state.get("query") or state["task"]
+        wanted = clean(query or state.get("query") or state["task"])
         known = latest_retrieval(events, since=state.get("documents_since") or 0)
-        if search is None or (known is not None and known["text"] == wanted):
+        if search is None:
+            before = latest_retrieval(events) if known is None else None
+            stale = before is not None and before.get("documents")
+            gone = {"kind": "retrieval", "round": 0, "by": "retrieve", "text": wanted, "documents": []}
+            return record(state, gone) if stale else {}
+        if known is not None and known["text"] == wanted:
             return {}
         emit(kind="start", node="retrieve", round=0)
-        outcome = yield from ask(search, wanted, config=config, prices=prices)
+        outcome = yield from ask(search, wanted, config=config, prices=prices, state=state)
+        if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
+            told = failure("retrieve", 0, outcome.error, usage=outcome.usage, **spent_in(outcome.error))
+            return record(state, told)
         if outcome.error is not None:
             raise outcome.error
         event = {
@@ -82,8 +93,8 @@ def as_search(documents: Any, *, k: int) -> Search:
         TypeError: It is no vector store, retriever or callable.
         ValueError: `k` is less than 1.
     """
-    if k < 1:
-        raise ValueError(f"k={k!r}: at least one passage must be looked up")
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k={k!r}: it must be a whole number, and at least one passage must be looked up")
     if isinstance(documents, VectorStore):
         return documents.as_retriever(search_kwargs={"k": k})
     if hasattr(documents, "input_channels"):
@@ -106,10 +117,11 @@ def _passage(one: Any, *, by: str) -> dict[str, Any]:
         one = Document(one)
     if not isinstance(one, Document):
         raise TypeError(f"the retriever {by!r} must return documents or texts, not {one!r}")
-    source = str(one.metadata.get("source") or "")
-    key = one.id or one.metadata.get("id") or hashlib.sha256(f"{source}\n{one.page_content}".encode()).hexdigest()[:16]
-    scores = {name: float(one.metadata[name]) for name in SCORES if isinstance(one.metadata.get(name), int | float)}
-    return {"id": str(key), "text": one.page_content, "source": source, **scores}
+    source, text = clean(str(one.metadata.get("source") or "")), clean(one.page_content)
+    key = one.id or one.metadata.get("id") or hashlib.sha256(f"{source}\n{text}".encode()).hexdigest()[:16]
+    scores = {name: one.metadata[name] for name in SCORES if isinstance(one.metadata.get(name), int | float)}
+    finite = {name: float(score) for name, score in scores.items() if math.isfinite(score)}
+    return {"id": clean(str(key)), "text": text, "source": source, **finite}
 
 
 def _name(documents: Any) -> str:

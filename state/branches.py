@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .events import Event, broken_links, digest, record
+from .events import Event, broken_links, clean, digest, record
 from .folds import best_draft, current_run, latest_draft
-from .limits import merged_limits
+from .limits import limits_in_force, merged_limits
 from .reasoning import ReasoningState, reasoning_events
 
 if TYPE_CHECKING:
@@ -41,10 +42,17 @@ class Branch:
     query: str = ""
     documents_since: int = 0
     """Length of the record when the documents were given: earlier retrievals searched others."""
+    sealed: str = field(default="", repr=False, compare=False)
+    """Hash of the last event when it was added, by which an edit is noticed."""
 
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("a branch needs a name")
+        if self.events and not self.sealed:
+            object.__setattr__(self, "sealed", self.head)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sealed, self.source, self.query))
 
     @classmethod
     def of_run(cls, name: str, output: Mapping[str, Any]) -> Branch:
@@ -61,7 +69,7 @@ class Branch:
         head = digest(events[-1]) if events else ""
         if broken := broken_links(events, output.get("head", head)):
             raise ValueError(f"events {broken} of the record were edited after they were written")
-        return cls(name, events)
+        return cls(name, deepcopy(events))
 
     @property
     def topic(self) -> str:
@@ -86,13 +94,17 @@ class Branch:
     def with_topic(self, topic: str, *, limits: Mapping[str, Any] | None = None) -> Branch:
         """Return the branch about another topic: work begins anew, the record of the earlier one stays.
 
+        A query set with `with_query` belonged to the earlier topic, and is dropped.
+
         Args:
             topic: What is to be written about.
             limits: Budgets that hold for it, as `Limits` takes them.
 
         Raises:
-            ValueError: The topic is blank, or a limit makes no sense.
+            ValueError: The topic is no text or blank, or a limit makes no sense.
         """
+        if not isinstance(topic, str):
+            raise ValueError(f"a topic is a text that says what is to be written about, not {topic!r}")  # noqa: TRY004
         if not topic.strip():
             raise ValueError("the topic is blank: say what is to be written about")
         event = {
@@ -101,13 +113,13 @@ class Branch:
             "by": "caller",
             "text": topic,
             "limits": merged_limits(None, limits),
-            "options": {"keep": "last"},
+            "options": {"keep": "best"},
         }
-        return self.extended(record({"head": self.head}, event)["events"])
+        return replace(self.extended(record({"head": self.head}, event)["events"]), query="")
 
     def with_query(self, query: str) -> Branch:
         """Return the branch with another query to look passages up for; empty: the topic."""
-        return replace(self, query=query)
+        return replace(self, query=clean(query))
 
     def with_documents(self, documents: Any, *, source: Path | str | None = None) -> Branch:
         """Return the branch over other documents; what was looked up in earlier ones is looked up anew."""
@@ -126,11 +138,13 @@ class Branch:
         """Return the branch with events appended that were sealed after its last one.
 
         Raises:
-            ValueError: They don't follow its last event.
+            ValueError: They don't follow its last event, or an event of the branch was edited since.
         """
-        if events and events[0]["prev"] != self.head:
+        self._check_record()
+        if events and events[0]["prev"] != self.sealed:
             raise ValueError("these events don't follow the last one of this branch")
-        return replace(self, events=(*self.events, *events))
+        news = deepcopy(list(events))
+        return replace(self, events=(*self.events, *news), sealed=digest(news[-1]) if news else self.sealed)
 
     @property
     def head(self) -> str:
@@ -138,13 +152,21 @@ class Branch:
         return digest(self.events[-1]) if self.events else ""
 
     def state(self) -> dict[str, Any]:
-        """Return the branch as the nodes of a graph read it."""
-        run = current_run(self.events)
+        """Return the branch as the nodes of a graph read it.
+
+        Raises:
+            ValueError: An event of the branch was edited since it was added.
+        """
+        self._check_record()
         return {
             "task": self.topic,
-            "limits": merged_limits(None, run[0].get("limits") if run else None),
+            "limits": merged_limits(None, limits_in_force(self.events)),
             "events": list(self.events),
             "head": self.head,
             "query": self.query,
             "documents_since": self.documents_since,
         }
+
+    def _check_record(self) -> None:
+        if broken := broken_links(self.events, self.sealed):
+            raise ValueError(f"events {broken} of the branch {self.name!r} were edited after they were written")

@@ -46,6 +46,8 @@ class Event(TypedDict):
 
     limits: NotRequired[dict[str, Any]]
     """task: the limits that the run started with; verdict: those in force, where they changed since."""
+    carried: NotRequired[bool]
+    """task: its usage is what earlier topics of the same run of a pipeline cost."""
     options: NotRequired[dict[str, Any]]
     """task: what of the graph's options a fold needs (`keep`, `judge_last`)."""
     accepted: NotRequired[bool | None]

@@ -87,7 +87,7 @@ def attempts(events: Sequence[Event]) -> list[Attempt]:
     """
     found: list[tuple[Event, list[Event]]] = []
     for event in current_run(events):
-        if event["kind"] == "draft":
+        if event["kind"] == "draft" and not event.get("rejected"):
             found.clear()
         if event["kind"] in DRAFT_KINDS and not event.get("rejected"):
             found.append((event, []))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .events import CRITIQUE_KINDS
-from .folds import attempts, current_run
+from .folds import attempts, best_draft, current_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,13 +66,13 @@ class SelfCritique:
     draft: str
     """The first text."""
     critique: str
-    """What was said about the text that was improved last; empty where none was improved."""
+    """What was said about the text that the answer improves, or about the answer where that is the draft."""
     improved: str
-    """The last text."""
+    """The answer: the best text."""
     iterations: int
     """How often it was improved."""
     confidence: float | None
-    """Score of the last text, 0–1, or `None` where nobody gave one that could be read."""
+    """Score of the answer, 0–1, or `None` where nobody gave one that could be read."""
 
     @property
     def rating(self) -> str:
@@ -94,6 +94,7 @@ def self_critique(events: Sequence[Event]) -> SelfCritique:
     found = attempts(events)
     if not found:
         raise ValueError("there is no draft, so nothing was criticised")
-    first, last = found[0], found[-1]
-    improved = found[-2] if len(found) > 1 else None
-    return SelfCritique(first.text, improved.feedback if improved else "", last.text, len(found) - 1, last.score)
+    answer = best_draft(events) or found[-1]
+    before = found[max(0, found.index(answer) - 1)]
+    of = next((attempt for attempt in found if attempt.round == answer.base), before)
+    return SelfCritique(found[0].text, of.feedback, answer.text, len(found) - 1, answer.score)

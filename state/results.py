@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,8 @@ class Result(Generic[T]):
     message: str = ""
     """Why it failed; empty for a success."""
     ok: bool = True
+    partial: Any = None
+    """What was done before it failed, or `None`."""
 
     @classmethod
     def success(cls, value: T) -> Result[T]:
@@ -33,15 +35,19 @@ class Result(Generic[T]):
         return cls(value)
 
     @classmethod
-    def failure(cls, message: str) -> Result[T]:
+    def failure(cls, message: str, *, partial: Any = None) -> Result[T]:
         """Return a failure with this message.
+
+        Args:
+            message: Why it failed.
+            partial: What was done before, so that it is not lost.
 
         Raises:
             ValueError: The message is blank: a failure says why.
         """
         if not message.strip():
             raise ValueError("a failure needs a message that says why")
-        return cls(message=message, ok=False)
+        return cls(message=message, ok=False, partial=partial)
 
     @property
     def value(self) -> T:
@@ -60,11 +66,14 @@ class Result(Generic[T]):
 
     def map(self, function: Callable[[T], U]) -> Result[U]:
         """Return a success with what the function makes of the value; a failure stays as it is."""
-        return Result(function(self.value)) if self.ok else Result(message=self.message, ok=False)
+        return Result(function(self.value)) if self.ok else self._passed_on()
 
     def bind(self, function: Callable[[T], Result[U]]) -> Result[U]:
         """Return the result that the function makes of the value; a failure stays as it is, and nothing is called."""
-        return function(self.value) if self.ok else Result(message=self.message, ok=False)
+        return function(self.value) if self.ok else self._passed_on()
+
+    def _passed_on(self) -> Result[Any]:
+        return Result(message=self.message, ok=False, partial=self.partial)
 
     def __repr__(self) -> str:
         return f"Result.success({self._value!r})" if self.ok else f"Result.failure({self.message!r})"

@@ -9,6 +9,7 @@ from .diffs import Diff, diff_words
 from .folds import attempts, best_draft, run_options
 from .forks import ForkPoint, fork_at_checkpoint, fork_at_round
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
+from .pipeline_resuming import PIPELINE, next_pipeline_step, restart_pipeline
 from .replay import Replay, replay_record
 from .resuming import begun, killed_in_mid_step, next_step, restart, task_again, values_of_last_run
 
@@ -37,8 +38,8 @@ class Thread:
     """One thread of a compiled graph with a checkpointer.
 
     `history`, `tree` and `resume` work on any graph; `fork`, `replay`, `rerun`, `diff` and other limits need one of
-    ours. Each method that touches the store has an async twin: `aresume`, `aready`, `ahistory`, `areplay`, `adiff`,
-    `atree`, `afork`, `arerun`.
+    ours. A pipeline's thread is forked with `build_reasoning_graph`, on the same checkpointer. Each method that touches
+    the store has an async twin: `aresume`, `aready`, `ahistory`, `areplay`, `adiff`, `atree`, `afork`, `arerun`.
 
     Args:
         graph: A compiled graph. Forking to another model means a Thread on a graph built with that model.
@@ -75,7 +76,8 @@ class Thread:
         """Run on from where the thread stands, and return the output.
 
         What is finished stays finished: no saved call is made again. A failed run goes on at the node that failed. A
-        run that stopped for another reason returns its output as it is, unless new limits give it room.
+        run that stopped for another reason returns its output as it is, unless new limits give it room. A pipeline
+        goes on at the step that failed or that a budget stopped; one at its end returns its output.
 
         Args:
             limits: Changed limits; those not named stay. A `Limits` replaces them all.
@@ -104,27 +106,27 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
-        if limits is not None:
+        if limits is not None and not self._is_pipeline:
             self._check_ours("resuming with other limits")
         stored, snapshot = self._stored(), self.graph.get_state(self.config)
         if killed_in_mid_step(stored, snapshot):
             self.graph.invoke(None, self.config, interrupt_before="*", durability="sync")
             snapshot = self.graph.get_state(self.config)
-        if self._ours and (step := next_step(snapshot, limits, self.graph.nodes)):
+        if step := self._next_step(snapshot, limits):
             self.graph.update_state(self.config, step.values, as_node=step.as_node)
-        return restart(stored, snapshot, limits)
+        return self._restart(stored, snapshot, limits)
 
     async def aready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Async twin of `ready`."""
-        if limits is not None:
+        if limits is not None and not self._is_pipeline:
             self._check_ours("resuming with other limits")
         stored, snapshot = await self._astored(), await self.graph.aget_state(self.config)
         if killed_in_mid_step(stored, snapshot):
             await self.graph.ainvoke(None, self.config, interrupt_before="*", durability="sync")
             snapshot = await self.graph.aget_state(self.config)
-        if self._ours and (step := next_step(snapshot, limits, self.graph.nodes)):
+        if step := self._next_step(snapshot, limits):
             await self.graph.aupdate_state(self.config, step.values, as_node=step.as_node)
-        return restart(stored, snapshot, limits)
+        return self._restart(stored, snapshot, limits)
 
     # read
 
@@ -310,13 +312,36 @@ class Thread:
         if taken is not None:
             raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
 
+    def _next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
+        if self._is_pipeline:
+            return next_pipeline_step(snapshot, limits)
+        return next_step(snapshot, limits, self.graph.nodes) if self._ours else None
+
+    def _restart(
+        self, stored: CheckpointTuple, snapshot: StateSnapshot, limits: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        if self._is_pipeline:
+            return restart_pipeline(snapshot, stored.checkpoint["channel_values"].get("__start__"), limits)
+        return restart(stored, snapshot, limits)
+
     def _check_ours(self, what: str) -> None:
+        if self._is_pipeline and what == "fork()":
+            raise ValueError(
+                "a pipeline's thread is forked with another graph, which then drafts, criticises and improves in turn: "
+                f"Thread(build_reasoning_graph(model, checkpointer=saver), {self.thread_id!r}).fork(…)"
+            )
+        if self._is_pipeline:
+            raise ValueError(f"{what} is not for pipelines: run the pipeline's graph again on a thread of its own")
         if not self._ours:
             raise ValueError(f"{what} needs a graph of redraft, and {self.graph.get_name()!r} is none")
 
     @property
     def _ours(self) -> bool:
         return self.graph.nodes.keys() >= LOOP and "head" in self.graph.channels
+
+    @property
+    def _is_pipeline(self) -> bool:
+        return self.graph.nodes.keys() >= PIPELINE and "at" in self.graph.channels
 
     def _stored(self) -> CheckpointTuple:
         if (stored := self.saver.get_tuple(self.config)) is None:

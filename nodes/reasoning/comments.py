@@ -56,7 +56,9 @@ class ScoredCritique(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     feedback: str = Field(description="The most important things to improve, and how; concrete and short.")
-    score: float = Field(ge=0, le=1, allow_inf_nan=False, description="How good the text is as it stands, from 0 to 1.")
+    score: float = Field(
+        ge=0, le=1, strict=True, allow_inf_nan=False, description="How good the text is as it stands, from 0 to 1."
+    )
 
 
 class ScoredCritic:

@@ -9,7 +9,7 @@ import ast
 import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +33,8 @@ __all__ = [
 
 MOST_CHARACTERS = 20_000
 MOST_ITERATIONS = 1000
+MOST_NUMBER = 10**18
+"""Python refuses to write down much larger ones."""
 
 
 class PipelineError(ValueError):
@@ -98,6 +100,8 @@ class PipelineStep:
             PipelineError: It takes none, more than one was given, or it makes no sense.
         """
         signature = SIGNATURES[self.name]
+        if any(isinstance(one, int) and abs(one) > MOST_NUMBER for one in arguments):
+            raise PipelineError(f"a number given to {self.name} is far too large")
         if len(arguments) > 1 or (arguments and not signature.argument):
             takes = f"one argument, the {signature.argument}" if signature.argument else "no argument"
             raise PipelineError(f"{self.name} takes {takes}, not {', '.join(map(repr, arguments))}")
@@ -199,7 +203,10 @@ def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None 
 
     Raises:
         PipelineError: It is not such a text; the message shows the place with a caret, and names the known steps.
+        TypeError: It is no text at all.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a pipeline is a text with | between its steps, not {text!r}")
     if not text.strip():
         raise PipelineError(f"the pipeline is empty\n{step_help()}")
     if len(text) > MOST_CHARACTERS:
@@ -210,6 +217,11 @@ def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None 
             warnings.simplefilter("ignore")  # an odd escape in a text is the user's own
             tree = ast.parse(line.strip(), mode="eval")
     except SyntaxError as error:
+        if line.rstrip().endswith("|"):
+            at = len(line.strip()) - 1
+            raise PipelineError(
+                _pointed(line.strip(), at, 1, "can't be read: a step is missing after this |")
+            ) from None
         raise PipelineError(_pointed(line.strip(), (error.offset or 1) - 1, 1, f"can't be read: {error.msg}")) from None
     except (RecursionError, MemoryError, ValueError) as error:
         raise PipelineError(f"the pipeline can't be read: {error or 'it is nested too deeply'}") from None
@@ -252,9 +264,10 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
     step = PipelineStep(named.id)
     arguments: list[str | int] = []
     for argument in _arguments(node, line):
-        if not isinstance(argument, ast.Constant) or type(argument.value) not in (str, int):
+        value = _constant(argument)
+        if type(value) not in (str, int):
             raise PipelineError(_at(argument, line, "is no argument: write a text in quotes, or a number"))
-        arguments.append(argument.value)  # type: ignore[arg-type]
+        arguments.append(value)
     try:
         made = step(*arguments) if arguments else step
         _ = made.value if SIGNATURES[made.name].argument else ""
@@ -263,6 +276,14 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
     except PipelineError as error:
         raise PipelineError(_at(node, line, str(error))) from None
     return made
+
+
+def _constant(node: ast.expr) -> Any:
+    """Return the value of a constant, or of a number with a minus before it; else `None`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _constant(node.operand)
+        return -value if type(value) is int else None
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _arguments(node: ast.expr, line: str) -> Iterator[ast.expr]:
@@ -283,7 +304,7 @@ def _at(node: ast.expr, line: str, why: str) -> str:
 
 def _pointed(line: str, start: int, width: int, why: str) -> str:
     """Return the line with carets under the place, and why. Long lines are cut around it."""
-    left = max(0, start - 60)
+    left, width = max(0, start - 60), min(width, 120)
     shown = line[left : start + max(width, 1) + 60]
     carets = "^" * max(1, min(width, len(shown) - (start - left)))
     return f"{why}\n  {shown}\n  {' ' * (start - left)}{carets}"

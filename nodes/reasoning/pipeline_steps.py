@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
+from langgraph.channels.ephemeral_value import EphemeralValue
+from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
-from ...state.events import record
-from ...state.folds import current_run, rounds
+from ...state.events import Event, clean, failure, record
+from ...state.folds import current_run, latest_draft, rounds, usage_total
 from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import RefineState
-from ...state.stopping import StopReason, decide
+from ...state.stopping import StopReason, decide, since_verdict, spent_budget
 from ...state.usage import NO_USAGE
 from ..retrieve import retrieve
 from ..step import Logic, Step, Steps, ask, emit
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
 __all__ = [
     "PipelineInput",
     "PipelineState",
-    "StepFailedError",
     "begin",
     "end_reason",
     "in_turn",
+    "keeps_task",
     "lap",
+    "noted",
+    "out_of_room",
     "reason",
+    "repeated",
     "set_query",
     "set_topic",
     "use_dir",
@@ -41,14 +46,21 @@ __all__ = [
 class PipelineInput(TypedDict):
     """What a caller gives: nothing, where the pipeline sets its topic."""
 
-    task: NotRequired[str]
-    """The topic, for a pipeline that sets none."""
+    task: NotRequired[Annotated[str, EphemeralValue]]
+    """The topic, for a pipeline that sets none. Work on it begins anew, also where the thread had the same one."""
     limits: NotRequired[dict[str, Any]]
 
 
 class PipelineState(RefineState, total=False):
     """What a pipeline knows beside the record."""
 
+    task: Annotated[str, EphemeralValue]  # type: ignore[misc]  # for one step, so that `begin` sees whether it was given
+    at: str
+    """The node that was finished last: where a thread goes on."""
+    resuming: bool
+    """Whether a way on is looked for outside a run, where the steps that remain say nothing."""
+    began: int
+    """Length of the record when this run began: what is before it was spent by others."""
     query: str
     """What passages are looked up for; empty: the topic."""
     folder: str
@@ -59,10 +71,6 @@ class PipelineState(RefineState, total=False):
     """How often the loop at hand has improved the text."""
 
 
-class StepFailedError(RuntimeError):
-    """A step of a pipeline failed. The thread stands before that step, and resuming it goes on there."""
-
-
 FRESH = {
     "answer": "",
     "stop_reason": None,
@@ -70,18 +78,19 @@ FRESH = {
     "score": None,
     "accepted_by": None,
     "oracle": False,
+    "usage": NO_USAGE,
 }
 
 
 def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
-    """Return the first node: it begins work on the caller's task, or goes on with the thread's.
+    """Return the first node: it begins work on the caller's task, or goes on with the thread's where none is given.
 
     Args:
         sets_topic: Whether the pipeline sets a topic before it needs one.
         limits: In force where neither the caller nor the thread has any.
 
     Raises:
-        ValueError: At run: nobody gave a topic, or a limit makes no sense.
+        ValueError: At run: nobody gave a topic, what was given is no text, or a limit makes no sense.
     """
     defaults = merged_limits(None, limits)
 
@@ -89,11 +98,16 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
         yield from ()
         events = state.get("events") or []
         known = current_run(events)[0]["text"] if events else ""
-        task = state.get("task") or ""
+        task = "" if state.get("task") is None else state["task"]
+        if not isinstance(task, str):
+            raise ValueError(f"task must be a text that says what is to be written about, not {task!r}")  # noqa: TRY004
+        task = clean(task)
         valid = merged_limits(limits_in_force(events) or defaults, state.get("limits"))
-        kept = {"task": task or known, "limits": valid, "usage": NO_USAGE.copy(), **FRESH}
-        if task.strip() and task != known:
-            return {**kept, "query": "", **_task(state, task, valid)}
+        fresh = bool(task.strip()) or sets_topic
+        began = len(events) if fresh else len(events) - len(current_run(events))
+        kept = {"task": task or known, "limits": valid, "began": began, "at": "begin", **FRESH}
+        if task.strip():
+            return {**kept, "query": "", **_task({**state, "began": began}, task, valid)}
         if not known and not sets_topic:
             raise ValueError("the pipeline has no topic: begin it with SetTopic('…'), or give a task")
         return kept
@@ -102,7 +116,8 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
 
 
 def set_topic(topic: str) -> Step:
-    """Return the node that begins work on a topic."""
+    """Return the node that begins work on a topic. A query set for the one before is dropped."""
+    topic = clean(topic)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         yield from ()
@@ -112,7 +127,8 @@ def set_topic(topic: str) -> Step:
 
 
 def set_query(query: str) -> Step:
-    """Return the node that looks passages up for a query of its own from here on."""
+    """Return the node that looks passages up for a query of its own, until another topic is set."""
+    query = clean(query)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         yield from ()
@@ -131,7 +147,7 @@ def use_dir(folder: str, *, opened: Callable[[str], Any]) -> Step:
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         emit(kind="start", node="UseDir", round=0)
-        outcome = yield from ask(opened, folder, config=config, prices=None)
+        outcome = yield from ask(opened, folder, config=config, prices=None, state=_own(state))
         if outcome.error is not None:
             raise outcome.error
         return {"folder": folder, "documents_since": len(state.get("events") or [])}
@@ -149,6 +165,7 @@ def reason(
     tools: Sequence[Any] = (),
     k: int = 4,
     only_first: bool = False,
+    again: bool = True,
 ) -> Step:
     """Return the node that drafts, criticises or improves, after looking up passages where there are documents.
 
@@ -161,12 +178,12 @@ def reason(
         tools: Offered to the model.
         k: How many passages at most.
         only_first: Whether a draft is written only where there is none.
+        again: Whether a text that was criticised already is criticised once more.
 
     Raises:
-        StepFailedError: At run: the critique or the improvement failed.
         Exception: At run: whatever the drafting model or the retriever raises.
     """
-    step = steps.step(name, tools=tools)
+    step = steps.step(name, tools=tools, again=again)
 
     def look_up(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         folder = state.get("folder")
@@ -180,11 +197,7 @@ def reason(
         if missing := nothing_to(name, events):
             emit(kind="skipped", node=label, round=rounds(events), text=missing)
             return {}
-        update = yield from in_turn(look_up, step.logic)(state, config)
-        failed = next((event for event in update.get("events", []) if event["kind"] == "failure"), None)
-        if failed:
-            raise StepFailedError(f"{label} failed: {failed['error']}: {failed['text']}")
-        return update
+        return (yield from in_turn(look_up, step.logic)(state, config))
 
     return Step(label, logic)
 
@@ -209,9 +222,80 @@ def lap(step: Step, *, starts: bool = False) -> Step:
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from step.logic(state, config)
-        return {**update, "laps": 0 if starts else state.get("laps", 0) + 1}
+        return update if _broke_off(update) else {**update, "laps": 0 if starts else state.get("laps", 0) + 1}
 
     return Step(step.get_name(), logic)
+
+
+def noted(step: Step, node: str) -> Step:
+    """Return a node of a pipeline that notes in `at` that it is done, and what broke it off in the record.
+
+    Args:
+        step: The node.
+        node: Its name in the graph.
+
+    Raises:
+        Exception: At run: whatever the step raises before there is a draft; there is nothing to keep then, and the
+            thread resumes here.
+    """
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        try:
+            update = yield from step.logic(state, config)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            events = state.get("events") or []
+            if latest_draft(events) is None:
+                raise
+            update = record(state, failure(node, rounds(events), error))
+            emit(**update["events"][0])
+        return update if _broke_off(update) else {**update, "at": node}
+
+    return keeps_task(Step(step.get_name(), logic))
+
+
+def keeps_task(step: Step) -> Step:
+    """Return a node of a pipeline after which the task is still there: its channel holds it for one step only."""
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        update = yield from step.logic(state, config)
+        kept = {"task": state["task"]} if state.get("task") else {}
+        return {**kept, "resuming": False, **update}
+
+    return Step(step.get_name(), logic)
+
+
+def _broke_off(update: Mapping[str, Any]) -> bool:
+    """Whether a step wrote something, but not what it is there for: it failed, or a budget was spent on the way."""
+    news: Sequence[Event] = update.get("events") or []
+    return any(event["kind"] == "failure" or event.get("incomplete") for event in news) or (
+        bool(news) and all(event["kind"] == "retrieval" for event in news)
+    )
+
+
+def out_of_room(state: Mapping[str, Any]) -> bool:
+    """Whether a step failed, a budget is spent, or the caller's `recursion_limit` leaves room for the end only."""
+    events = _events(state)
+    failed = any(event["kind"] == "failure" for event in since_verdict(events))
+    spent = spent_budget(events, state.get("limits") or {}) is not None
+    cut_short = state.get("remaining_steps", 3) <= 2 and not state.get("resuming")
+    return failed or spent or cut_short
+
+
+def repeated(state: Mapping[str, Any]) -> bool:
+    """Whether the last improvement repeats an earlier text, so that another one would too."""
+    news = [event for event in _events(state) if event["kind"] == "revision"]
+    return bool(news) and news[-1].get("rejected") == "repeat"
+
+
+def _events(state: Mapping[str, Any]) -> list[Event]:
+    """Return the events of this run of the pipeline, and of the topic that it goes on with."""
+    return list(state.get("events") or [])[state.get("began") or 0 :]
+
+
+def _own(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {**state, "events": _events(state)}
 
 
 def in_turn(*logics: Logic) -> Logic:
@@ -237,12 +321,15 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
 
 def _task(state: Mapping[str, Any], topic: str, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the update that begins work on a topic."""
-    event = {
+    event: dict[str, Any] = {
         "kind": "task",
         "round": 0,
         "by": "caller",
         "text": topic,
         "limits": dict(limits),
-        "options": {"keep": "last", "custom_check": True},
+        "options": {"keep": "best", "custom_check": True},
     }
+    if earlier := _events(state):
+        # What this run spent on earlier topics is carried on, so that its budgets hold over all of them.
+        event |= {"usage": usage_total(earlier), "carried": True}
     return {"limits": dict(limits), **record(state, event)}

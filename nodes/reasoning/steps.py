@@ -33,6 +33,8 @@ __all__ = [
     "STEP_NAMES",
     "ReasoningSteps",
     "StepName",
+    "checked_count",
+    "checked_model",
     "nothing_to",
 ]
 
@@ -56,6 +58,7 @@ class ReasoningSteps:
 
     Raises:
         ValueError: At build: a prompt uses unknown variables, or the threshold is not in 0–1.
+        TypeError: At build: a model is a text.
     """
 
     model: BaseChatModel
@@ -68,21 +71,35 @@ class ReasoningSteps:
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
+        checked_model("model", self.model)
+        checked_model("critic", self.critic)
+        number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
+        if self.threshold is not None and not number:
+            raise ValueError(f"threshold={self.threshold!r}: a score is a number between 0 and 1")
         for name in STEP_NAMES:
             self.step(name)
 
-    def step(self, name: StepName, *, tools: Sequence[Any] = ()) -> Step:
-        """Return the node of one of `STEP_NAMES`."""
-        return {"draft": self._draft, "critique": self._critique, "improve": self._improve}[name](tools)
+    def step(self, name: StepName, *, tools: Sequence[Any] = (), again: bool = True) -> Step:
+        """Return the node of one of `STEP_NAMES`.
+
+        Args:
+            name: Which one.
+            tools: Offered to the model.
+            again: Whether a text that was criticised already is criticised once more.
+        """
+        if name == "critique":
+            return self._critique(tools, again=again)
+        return self._draft(tools) if name == "draft" else self._improve(tools)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
         """Return who writes the `draft` or the improvement (`improve`)."""
-        prompts = (self.draft_prompt or DRAFT_PROMPT) if name == "draft" else (self.improve_prompt or IMPROVE_PROMPT)
+        given, default = (self.draft_prompt, DRAFT_PROMPT) if name == "draft" else (self.improve_prompt, IMPROVE_PROMPT)
+        prompts = default if given is None else given
         return PromptedModel(_offered(self.model, tools), prompts, what=f"{name}_prompt", keep="last", memory="last")
 
     def judge(self, *, tools: Sequence[Any] = ()) -> CommentCritic | ScoredCritic:
         """Return who criticises. Tools are offered to one that gives no score: a score is structured output."""
-        prompts = self.critique_prompt or CRITIQUE_PROMPT
+        prompts = CRITIQUE_PROMPT if self.critique_prompt is None else self.critique_prompt
         model = self.critic or self.model
         if self.scored or self.threshold is not None:
             return ScoredCritic(model, prompts, threshold=self.threshold)
@@ -91,12 +108,32 @@ class ReasoningSteps:
     def _draft(self, tools: Sequence[Any]) -> Step:
         return generate(self.writer("draft", tools=tools), prices=self.prices)
 
-    def _critique(self, tools: Sequence[Any]) -> Step:
+    def _critique(self, tools: Sequence[Any], *, again: bool) -> Step:
         judge = self.judge(tools=tools)
-        return feedback([NamedCritic(judge.name, judge, CALLABLE)], again=True, prices=self.prices)
+        return feedback([NamedCritic(judge.name, judge, CALLABLE)], again=again, prices=self.prices)
 
     def _improve(self, tools: Sequence[Any]) -> Step:
         return refine(self.writer("improve", tools=tools), keep="last", prices=self.prices)
+
+
+def checked_model(name: str, model: object) -> None:
+    """Refuse a model given as a text.
+
+    Raises:
+        TypeError: It is one.
+    """
+    if isinstance(model, str):
+        raise TypeError(f"{name}={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
+
+
+def checked_count(name: str, value: object, *, least: int) -> None:
+    """Refuse what is no whole number from `least` up.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name}={value!r}: it must be a whole number from {least} up")
 
 
 def nothing_to(name: StepName, events: Sequence[Event]) -> str:

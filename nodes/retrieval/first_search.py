@@ -24,6 +24,8 @@ class FirstSearch(Twofold):
         search: Runs them.
         patterns: Knows what helped.
 
+    It asks no model, so it is made also where planning has spent the budget.
+
     Reads: events. Writes: events.
 
     Raises:
@@ -32,6 +34,7 @@ class FirstSearch(Twofold):
 
     def __init__(self, search: Search, patterns: Patterns) -> None:
         self.__name__ = "search"  # how its draft is signed
+        self.asks_no_model = True
         self._search = search
         self._patterns = patterns
 

@@ -29,14 +29,17 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int) -> list[Document
     ranks: with two rankings it is at most 0.033.
 
     Args:
-        rankings: Each best first. Documents of one source with one text are the same.
+        rankings: Each best first. Documents of one source with one text are the same; a text alone will do.
         top_k: The most documents to return.
+
+    Raises:
+        TypeError: A ranking holds something else.
     """
     scores: dict[str, float] = {}
     documents: dict[str, Document] = {}
     for ranking in rankings:
         seen: set[str] = set()
-        for document in ranking:
+        for document in map(_document, ranking):
             key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
             if key not in seen:
                 seen.add(key)
@@ -50,6 +53,14 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int) -> list[Document
         )
         for key in best
     ]
+
+
+def _document(found: object) -> Document:
+    if isinstance(found, str):
+        return Document(found)
+    if not isinstance(found, Document):
+        raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
+    return found
 
 
 class FusedRetriever(BaseRetriever):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from ..structured_replies import StructuredModel
     from .twofold import Work
 
-__all__ = ["Planner", "QueryPlan", "plan_by_rules"]
+__all__ = ["MOST_CHARACTERS", "Planner", "QueryPlan", "plan_by_rules"]
 
 MOST_SUB_QUERIES = 5
+MOST_CHARACTERS = 500
+"""Of a query that is taken apart, and of one that a model made up."""
 MOST_SAID = 6
 """Earlier questions that a plan looks back on."""
 
@@ -44,7 +47,9 @@ class QueryPlan(BaseModel):
 
 
 class Planner(Twofold):
-    """The `prepare` step of a search: plans it, and lets a simple query skip iteration.
+    """The `prepare` step of a search: plans it, and says in `searched_on` whether it may go on after the first search.
+
+    A simple query is searched for once.
 
     Args:
         model: Plans; `None` plans by rules. One that fails or can't be read is replaced by the rules, and the record
@@ -55,7 +60,7 @@ class Planner(Twofold):
         adaptive: Whether the threshold follows the query's complexity.
         iterative: `False` runs the plan once and refines nothing.
 
-    Reads: task, events, limits, conversation, plan. Writes: plan, limits, events.
+    Reads: task, events, conversation. Writes: plan, events.
 
     Raises:
         ValueError: At run: `conversation` is not a list of texts.
@@ -102,18 +107,12 @@ class Planner(Twofold):
         threshold = self._threshold
         plan["threshold"] = adapted_threshold(threshold, plan["complexity"]) if self._adaptive else threshold
         plan["top_k"] = self._top_k
-        rounds = _rounds(state)
-        skips = not self._iterative or plan["complexity"] == "simple"
-        plan["skips"] = rounds if skips else None
+        plan["searched_on"] = self._iterative and plan["complexity"] != "simple"
         event["text"] = f"{plan['complexity']}, {plan['strategy']}: " + " | ".join(plan["queries"])
         event["plan"] = plan
         if (meter := METER.get()) is not None:
             event["usage"] = meter.usage(seconds=perf_counter() - start)
-        return {
-            "plan": plan,
-            "limits": {**state["limits"], "max_rounds": 0 if skips else rounds},
-            "events": [event],
-        }
+        return {"plan": plan, "events": [event]}
 
 
 def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
@@ -121,7 +120,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 
     Several questions become one query each; a comparison becomes the question and a query for each side; "first X,
     then Y" runs in that order. A query that leans on what was said gets key terms of the last thing said. One question
-    of at most two key terms is simple; three parts, or a comparison, are complex.
+    of at most two key terms is simple; three parts, or a comparison, are complex. More than 500 characters are one
+    moderate query.
 
     Args:
         query: What is asked.
@@ -133,8 +133,9 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
         known = set(key_terms(one_line))
         context = [term for term in key_terms(said[-1]) if term not in known][:4]
     strategy = "parallel"
-    if compared := COMPARISON.search(one_line):
-        sides = [side.strip(" ,?.!") for side in compared.groups() if side]
+    if len(one_line) > MOST_CHARACTERS:
+        queries, complexity = [one_line], "moderate"
+    elif sides := _sides(one_line):
         queries, complexity = [one_line, *sides], "complex"
     else:
         ordered = SEQUENCE.split(one_line)
@@ -159,13 +160,25 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
+def _sides(line: str) -> list[str]:
+    """Return what a question compares; nothing where it compares nothing."""
+    for opening, separator in COMPARISONS:
+        opened = opening.search(line)
+        parted = separator.search(line, opened.end()) if opened else None
+        if opened and parted:
+            sides = [line[opened.end() : parted.start()], line[parted.end() :]]
+            if all(found := [side.strip(" ,?.!") for side in sides]):
+                return found
+    return []
+
+
 def _whole(query: str, plan: Mapping[str, Any]) -> str:
     """Return the question in one piece, with the terms that it takes from what was said."""
     return " ".join([query.rstrip(" ?.!") if plan["context"] else query, *plan["context"]])
 
 
 def _checked(read: QueryPlan, *, own: str) -> dict[str, Any]:
-    queries = [" ".join(query.split()) for query in read.queries if query.strip()]
+    queries = [" ".join(query.split())[:MOST_CHARACTERS] for query in read.queries if query.strip()]
     if not queries:
         raise ValueError("the model's plan holds no query")
     return {"complexity": read.complexity, "strategy": read.strategy, "queries": _distinct([own, *queries])}
@@ -183,25 +196,28 @@ def _said(conversation: object) -> list[str]:
         return []
     if not isinstance(conversation, list | tuple):
         raise ValueError(f"conversation must be a list of texts, oldest first, not {conversation!r}")  # noqa: TRY004
-    texts = [one.get("content") if isinstance(one, Mapping) else one for one in conversation]
-    for text in texts:
+    texts = [_text_of(one) for one in conversation]
+    for text, one in zip(texts, conversation, strict=True):
         if not isinstance(text, str):
-            raise ValueError(f"conversation must hold texts, or mappings with 'content', not {text!r}")  # noqa: TRY004
+            raise ValueError(  # noqa: TRY004
+                f"conversation must hold texts, messages, or mappings with 'content', not {one!r}"
+            )
     return [text for text in texts if isinstance(text, str) and text.strip()]
 
 
-def _rounds(state: Mapping[str, Any]) -> int:
-    """Return how many rounds are allowed; those that the thread's last task skipped are back."""
-    rounds = int(state["limits"]["max_rounds"])
-    before = (state.get("plan") or {}).get("skips")
-    return before if rounds == 0 and before else rounds
+def _text_of(said: Any) -> Any:
+    if isinstance(said, BaseMessage):
+        return said.text
+    content = said.get("content") if isinstance(said, Mapping) else said
+    return AIMessage(content).text if isinstance(content, list) else content  # content in blocks
 
 
-COMPARISON = re.compile(
-    r"(?:\bcompare\b\s+(.+?)\s+(?:and|with|to)\s+(.+)|\bdifferences?\s+between\s+(.+?)\s+and\s+(.+)"
-    r"|(.+?)\s+(?:vs\.?|versus)\s+(.+))",
-    re.IGNORECASE,
-)
+COMPARISONS = [
+    (re.compile(r"\bcompare ", re.IGNORECASE), re.compile(r" (?:and|with|to) ", re.IGNORECASE)),
+    (re.compile(r"\bdifferences? between ", re.IGNORECASE), re.compile(r" and ", re.IGNORECASE)),
+    (re.compile(r"^"), re.compile(r" (?:vs\.?|versus) ", re.IGNORECASE)),
+]
+"""What opens a comparison, and what parts its sides; single spaces, since a query is one line."""
 SEQUENCE = re.compile(r"[,;.]?\s+(?:and\s+)?(?:then|after that|afterwards)\s+", re.IGNORECASE)
 QUESTIONS = re.compile(
     r"\?\s+|;\s+|,?\s+and\s+(?=(?:how|what|when|where|which|who|why|can|does|do|is|are)\b)", re.IGNORECASE

@@ -10,6 +10,7 @@ from ...state.folds import latest_draft, rounds
 from .documents import passage
 from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
 from .follow_ups import Situation, by_rules, new_queries
+from .planning import MOST_CHARACTERS
 from .search import Query, Search, failed
 from .terms import frequent_terms
 from .twofold import Do, Twofold, tolerated
@@ -32,6 +33,8 @@ WORTH_REMEMBERING = 0.005
 """How much a follow-up query must raise the confidence to count as one that helped."""
 
 
+MOST_GAPS = 10
+"""Gaps that are kept of those that a model names."""
 MOST_TERMS = 50
 """Terms of the passages that are measured against the query."""
 
@@ -121,9 +124,11 @@ class SearchOn(Twofold):
                 tell=lambda error: news.append(failed("refine", number, error, text=instead)),
             )
             if gap is not None:
-                queries = new_queries([Query(text, "model") for text in gap.queries], run=run)
-                text = "; ".join(gap.gaps) if queries else "It proposes no new query; the rules do."
-                news.append({"kind": "retrieval", "round": number, "by": "model", "text": text, "gaps": list(gap.gaps)})
+                asked = [Query(text[:MOST_CHARACTERS], "model") for text in gap.queries]
+                queries = new_queries(asked, run=run)
+                gaps = [one[:MOST_CHARACTERS] for one in gap.gaps[:MOST_GAPS]]
+                text = "; ".join(gaps) if queries else "It proposes no new query; the rules do."
+                news.append({"kind": "retrieval", "round": number, "by": "model", "text": text, "gaps": gaps})
                 if queries:
                     return queries
         plan = plan_of(events)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from ...state.folds import best_draft, rounds, run_options, usage_total
-from .findings import confidence, distinct_sources, findings, plan_of, searches
+from .findings import confidence, distinct_sources, findings, plan_of, rendered, searches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +39,10 @@ class RetrievalResult(BaseModel):
 
     query: str
     plan: dict[str, Any]
-    """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`."""
+    """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`, and
+    `searched_on`: whether follow-up queries may be asked for."""
     results: list[RetrievedPassage]
-    """Best first."""
+    """Best first; empty where a person wrote the answer in place of what was found."""
     iterations: int
     """How often follow-up queries were asked for."""
     confidence: float
@@ -78,6 +79,8 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
         raise ValueError("these events hold no plan of a search; give the output of a retrieval graph")
     answer = best_draft(events, keep=run_options(events).get("keep", "best"))
     found = findings(events, until=answer.round) if answer else []
+    if answer is not None and rendered(found) != answer.text:
+        found = []
     run = searches(events)
     hits = [document["id"] for one in run for document in one.get("documents", [])]
     value = confidence(found)

@@ -24,7 +24,7 @@ def open_sources(sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bo
     Args:
         sources: A folder, a list of documents, a vector store, a retriever, or a list of these, which are fused.
         embeddings: Of folders and documents; a vector store has its own.
-        top_k: The most passages that a query returns.
+        top_k: The most passages that a query returns, also of an index that was made with a smaller number.
         hybrid: Whether folders and documents are searched by words too; what others do is their own affair.
 
     Raises:
@@ -44,6 +44,8 @@ def open_sources(sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bo
             retrievers.append(folder_index(one, embeddings=embeddings, top_k=top_k, hybrid=hybrid))
         elif isinstance(one, VectorStore):
             retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
+        elif isinstance(one, DocumentIndex | FusedRetriever) and one.top_k < top_k:
+            retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
         elif isinstance(one, BaseRetriever):
             retrievers.append(one)
         elif not isinstance(one, Document):

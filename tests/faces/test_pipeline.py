@@ -143,3 +143,56 @@ def test_options_without_use_are_refused(shell: Any, scripted: Any, words: list[
     """An option that the graph has no use for is named, rather than ignored."""
     shown = shell("run", "Rain", "--model", scripted("a"), *words)
     assert (shown.code, says in shown.err) == (2, True), shown.err
+
+
+def test_more_budget_goes_on_from_the_shell(shell: Any, scripted: Any) -> None:
+    """`redraft resume ID --token-budget N` runs the steps that a budget left over, and says when there are none."""
+    model = scripted("a draft", "a flaw", "better")
+    pipeline = "SetTopic('Rain') | UseRefinementLoop('1')"
+    shown = shell("pipeline", pipeline, "--model", model, "--thread", "t", "--token-budget", "1", "--json")
+    assert (shown.json["stop_reason"], shown.json["answer"]) == ("token_budget", "a draft")
+    written = scripted("a flaw", "better").removeprefix("scripted:")
+    with open(written, encoding="utf-8") as source, open(model.removeprefix("scripted:"), "w", encoding="utf-8") as to:
+        to.write(source.read())
+    shown = shell("resume", "t", "--token-budget", "100000")
+    assert "better" in shown.out
+    assert "max_rounds: the pipeline is at its end" in shown.out
+
+
+def test_self_critique_as_json_and_under_a_budget(shell: Any, scripted: Any) -> None:
+    """`--json` holds the five parts; a draft that was never improved is not passed off as an improvement."""
+    said = [json.dumps({"feedback": text, "score": score}) for text, score in (("too short", 0.3), ("good", 0.9))]
+    pipeline = "SetTopic('Rain') | UseSelfCritique('1')"
+    found = shell("pipeline", pipeline, "--model", scripted("a draft", said[0], "better", said[1]), "--json").json
+    assert found["self_critique"] == {
+        "draft": "a draft", "critique": "too short", "improved_answer": "better", "iterations": 1, "confidence": 0.9,
+        "rating": "high",
+    }  # fmt: skip
+    shown = shell("pipeline", pipeline, "--model", scripted("a draft"), "--token-budget", "1")
+    lines = shown.out.splitlines()
+    assert lines[lines.index("improved answer") + 1].strip() == "(none: the draft is the answer)"
+
+
+def test_a_folder_in_the_home_is_found(shell: Any, scripted: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """`UseDir('~/docs')` means the home, as elsewhere on the shell."""
+    pytest.importorskip("bm25s")
+    pytest.importorskip("wordllama")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / "docs").mkdir(parents=True)
+    (tmp_path / "home" / "docs" / "rain.md").write_text("# Rain\n\nRain is water that falls from clouds.\n")
+    shown = shell(
+        "pipeline", "SetTopic('Rain') | UseDir('~/docs') | UseDraft", "--model", scripted("a draft"), "--trace"
+    )
+    assert (shown.code, "rain.md" in shown.out) == (0, True)
+
+
+def test_a_search_by_rules_builds_no_model(shell: Any, tmp_path: Path) -> None:
+    """`--graph retrieval` without `--critic` runs although its model can't be had; with one it says what is wrong."""
+    pytest.importorskip("bm25s")
+    pytest.importorskip("wordllama")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rain.md").write_text("# Rain\n\nRain is water that falls from clouds.\n")
+    words = ["run", "What is rain?", "--graph", "retrieval", "--dir", "docs", "--model", "gguf:/nowhere.gguf"]
+    shown = shell(*words, "--json")
+    assert (shown.code, "falls from clouds" in shown.json["answer"]) == (0, True)
+    assert shell(*words, "--critic", "self").code == 2

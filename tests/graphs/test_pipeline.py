@@ -10,7 +10,6 @@ from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.graphs.reasoning import build_reasoning_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning.pipeline_language import PipelineError, SetTopic, UseCritique, UseDraft, UseImprove
-from redraft.nodes.reasoning.pipeline_steps import StepFailedError
 from redraft.state import Thread, open_checkpointer
 from redraft.state.reasoning import reasoning_events, self_critique
 
@@ -111,18 +110,18 @@ def test_a_thread_is_gone_on_with(saver: Any) -> None:
 
 
 def test_each_step_has_a_checkpoint_and_a_failed_one_is_run_again(saver: Any) -> None:
-    """A step that fails leaves the thread before it; resuming repeats that step and pays for no other."""
+    """A step that fails ends the run with the text so far; resuming repeats that step and pays for no other."""
     model = ScriptedModel(["a", "flaw", ConnectionError("lost"), "b"])
     graph = build_pipeline_graph("SetTopic('M') | UseDraft | UseCritique | UseImprove", model, checkpointer=saver)
-    with pytest.raises(StepFailedError, match="UseImprove failed: ConnectionError: lost"):
-        graph.invoke({}, config())
+    output = graph.invoke({}, config())
+    assert (output["stop_reason"], output["answer"], output["events"][-2]["text"]) == ("failed", "a", "lost")
     thread = Thread(graph, "t")
-    assert graph.get_state(config()).next == ("UseImprove",)
-    assert thread.resume()["answer"] == "b"
-    assert len(model.calls) == 4
-    assert [one.next for one in graph.get_state_history(config())][::-1] == [
-        ("__start__",), ("begin",), ("SetTopic",), ("UseDraft",), ("UseCritique",), ("UseImprove",), ("check",), (),
-    ]  # fmt: skip
+    resumed = thread.resume()
+    assert (resumed["answer"], resumed["stop_reason"], len(model.calls)) == ("b", "max_rounds", 4)
+    assert thread.replay().matches
+    names = ["__start__", "begin", "SetTopic", "UseDraft", "UseCritique", "UseImprove"]
+    steps = [one.next for one in graph.get_state_history(config())][::-1]
+    assert steps[:7] == [*((name,) for name in names), ("check",)]
 
 
 def test_the_reasoning_graph_forks_a_pipelines_thread() -> None:
@@ -209,3 +208,196 @@ def test_its_picture_shows_the_steps() -> None:
     """The graph draws itself as the pipeline was written."""
     picture = build_pipeline_graph("SetTopic('M') | UseDraft | UseDraft", ScriptedModel([])).get_graph().draw_mermaid()
     assert all(name in picture for name in ("SetTopic", "UseDraft", "UseDraft-2"))
+
+
+def scored(text: str, score: float) -> str:
+    return json.dumps({"feedback": text, "score": score})
+
+
+def test_a_budget_holds_over_all_topics_of_a_run(run: Any) -> None:
+    """What earlier topics cost counts: no further step asks a model, and the output reports all of it."""
+    with open_checkpointer("memory") as saver:
+        model = ScriptedModel(["word " * 20] * 9)
+        pipeline = " | ".join(f"SetTopic('{name}') | UseDraft" for name in "abcd")
+        graph = build_pipeline_graph(pipeline, model, limits={"max_tokens": 80}, checkpointer=saver)
+        output = run(graph, {}, config())
+        spent = sum(e["usage"]["total_tokens"] for e in output["events"] if e["kind"] == "draft")
+        assert (output["stop_reason"], len(model.calls)) == ("token_budget", 2)
+        assert (output["usage"]["total_tokens"], output["usage"]["calls"]) == (spent, 2)
+        assert Thread(graph, "t").replay().matches
+        again = run(graph, {}, config())  # another run has its own budget
+    assert (len(model.calls), again["usage"]["calls"]) == (4, 2)
+
+
+def test_more_budget_goes_on_where_it_ran_out(saver: Any) -> None:
+    """`resume` with other limits goes on at the step that was due, and pays for no finished one again."""
+    model = ScriptedModel(TEXTS)
+    graph = build_pipeline_graph(
+        "SetTopic('M') | UseRefinementLoop('2')", model, limits={"max_tokens": 10}, checkpointer=saver
+    )
+    assert graph.invoke({}, config())["stop_reason"] == "token_budget"
+    thread = Thread(graph, "t")
+    assert (thread.resume()["stop_reason"], len(model.calls)) == ("token_budget", 1)
+    output = thread.resume({"max_tokens": 10**6})
+    assert (output["stop_reason"], kinds(output)) == ("max_rounds", ["draft", *["critique", "final"] * 2])
+    assert (len(model.calls), output["events"][-1]["limits"]["max_tokens"]) == (5, 10**6)
+    assert thread.replay().matches
+    assert (thread.resume({"max_tokens": 10**7})["answer"], len(model.calls)) == ("text 4", 5)
+
+
+def test_a_caller_whose_recursion_limit_cut_it_short_resumes_it(run: Any) -> None:
+    """Steps that a caller's `recursion_limit` left no room for are run by the next call."""
+    model = ScriptedModel(TEXTS)
+    with open_checkpointer("memory") as saver:
+        graph = build_pipeline_graph("SetTopic('M') | UseRefinementLoop('3')", model, checkpointer=saver)
+        run(graph, {}, config(recursion_limit=6))
+        assert len(model.calls) < 7
+        assert Thread(graph, "t").resume()["rounds"] == 3
+    assert len(model.calls) == 7
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3, 4])
+def test_an_error_after_the_draft_keeps_the_text_also_without_a_checkpointer(run: Any, fails: int) -> None:
+    """The run ends as failed with the text so far; with a checkpointer it resumes at that very step of a loop."""
+    replies: list[Any] = [*TEXTS[:fails], ConnectionError("lost"), *TEXTS[fails:]]
+    pipeline = "SetTopic('M') | UseRefinementLoop('2') | UseCritique"
+    output = run(build_pipeline_graph(pipeline, ScriptedModel(replies)), {})
+    assert output["stop_reason"] == "failed"
+    assert output["answer"] == {1: "text 0", 2: "text 0", 3: "text 2", 4: "text 2"}[fails]
+    with open_checkpointer("memory") as saver:
+        model = ScriptedModel(replies)
+        graph = build_pipeline_graph(pipeline, model, checkpointer=saver)
+        assert run(graph, {}, config())["stop_reason"] == "failed"
+        resumed = Thread(graph, "t").resume()
+    assert kinds(resumed) == ["draft", *["critique", "final"] * 2, "critique"]
+    assert (resumed["stop_reason"], len(model.calls)) == ("max_rounds", 7)
+
+
+def test_documents_that_break_after_the_draft_lose_nothing(run: Any) -> None:
+    """A retriever that is away when a critique is due ends the run with the draft."""
+
+    def away(query: str) -> list[str]:
+        if query == "q":
+            raise ConnectionError("the index is away")
+        return ["p"]
+
+    graph = build_pipeline_graph(
+        "SetTopic('M') | UseDraft | SetQuery('q') | UseCritique", ScriptedModel(TEXTS), documents=away
+    )
+    output = run(graph, {})
+    assert (output["stop_reason"], output["answer"]) == ("failed", "text 0")
+    assert [event["text"] for event in output["events"] if event["kind"] == "failure"] == ["the index is away"]
+
+
+def test_a_pipelines_thread_says_how_it_is_forked() -> None:
+    """Forking is the reasoning graph's, and the message says so; running it again is a thread of its own."""
+    with open_checkpointer("memory") as saver:
+        graph = build_pipeline_graph("SetTopic('M') | UseDraft", ScriptedModel(TEXTS), checkpointer=saver)
+        graph.invoke({}, config())
+        with pytest.raises(ValueError, match="Thread\\(build_reasoning_graph"):
+            Thread(graph, "t").fork(at=0)
+        with pytest.raises(ValueError, match="thread of its own"):
+            Thread(graph, "t").rerun()
+
+
+def test_limits_given_before_it_began_hold_when_it_does(saver: Any) -> None:
+    """A pipeline that was refused for its limits, or failed before its draft, resumes with others."""
+    model = ScriptedModel([ConnectionError("lost"), *TEXTS])
+    graph = build_pipeline_graph("UseDraft | UseCritique", model, checkpointer=saver)
+    with pytest.raises(ConnectionError):
+        graph.invoke({"task": "M"}, config())
+    output = Thread(graph, "t").resume({"max_tokens": 5})
+    assert (output["stop_reason"], output["answer"], len(model.calls)) == ("token_budget", "text 0", 2)
+    with pytest.raises(ValueError, match="max_tokens=-1"):
+        graph.invoke({"task": "N", "limits": {"max_tokens": -1}}, config("u"))
+    output = Thread(graph, "u").resume({"max_tokens": 10**6})
+    assert (output["stop_reason"], kinds(output)) == ("max_rounds", ["draft", "critique"])
+
+
+def test_an_improvement_that_repeats_the_text_ends_its_loop(run: Any) -> None:
+    """Nobody is asked about the same text twice, and the steps behind the loop still run."""
+    model = ScriptedModel(["same", "flaw", "same", "another flaw"])
+    output = run(build_pipeline_graph("SetTopic('M') | UseRefinementLoop('3') | UseCritique", model), {})
+    assert (kinds(output), len(model.calls)) == (["draft", "critique", "critique"], 4)
+
+
+def test_a_rejected_improvement_is_asked_for_again_without_another_critique(run: Any) -> None:
+    """An empty reply counts as a lap, and its critic is not paid twice."""
+    model = ScriptedModel(["a", "flaw", "", "b"])
+    output = run(build_pipeline_graph("SetTopic('M') | UseRefinementLoop('2')", model), {})
+    assert (kinds(output), output["answer"], len(model.calls)) == (["draft", "critique", "final"], "b", 4)
+
+
+def test_the_best_scored_text_is_the_answer_and_the_confidence_is_its_own(run: Any) -> None:
+    """An improvement that made it worse is on record, and is not the answer."""
+    model = ScriptedModel(["good", scored("fine", 0.9), "bad", scored("worse", 0.1)])
+    with open_checkpointer("memory") as saver:
+        graph = build_pipeline_graph("SetTopic('M') | UseSelfCritique('1')", model, checkpointer=saver)
+        output = run(graph, {}, config())
+        assert Thread(graph, "t").replay().matches
+    found = self_critique(output["events"])
+    assert (output["answer"], output["score"]) == ("good", 0.9)
+    assert (found.improved, found.confidence, found.critique, found.iterations) == ("good", 0.9, "fine", 1)
+
+
+def test_the_critique_is_told_where_the_improvement_was_rejected(run: Any) -> None:
+    """What was said stays visible although nothing came of it."""
+    model = ScriptedModel(["a", scored("say why", 0.3), "a"])
+    output = run(build_pipeline_graph("SetTopic('M') | UseSelfCritique('1')", model), {})
+    assert (self_critique(output["events"]).critique, len(model.calls)) == ("say why", 3)
+
+
+def test_a_given_task_begins_anew_also_with_the_same_words(saver: Any) -> None:
+    """Who gives a task wants it done: only a call without one goes on with what the thread has."""
+    model = ScriptedModel(TEXTS)
+    graph = build_pipeline_graph("UseRefinementLoop('1')", model, checkpointer=saver)
+    shown = []
+    for given in ({"task": "x"}, {"task": "x"}, {}, {"task": "y"}):
+        output = graph.invoke(given, config())
+        shown.append((kinds(output), graph.get_state(config()).values["task"]))
+    once, twice = ["draft", "critique", "final"], ["draft", "critique", "final", "critique", "final"]
+    assert shown == [(once, "x"), (once, "x"), (twice, "x"), (once, "y")]
+
+
+def test_a_new_topic_drops_the_query_of_the_last(run: Any) -> None:
+    """As on a branch: a query belongs to the topic that it was set for."""
+    asked: list[str] = []
+    pipeline = "SetTopic('a') | SetQuery('q') | UseDraft | SetTopic('b') | UseDraft"
+    graph = build_pipeline_graph(pipeline, ScriptedModel(TEXTS), documents=lambda query: asked.append(query) or [])
+    run(graph, {})
+    assert asked == ["q", "b"]
+
+
+def test_characters_that_no_database_holds_are_left_out(saver: Any) -> None:
+    """A lone surrogate or NUL in a topic, a query, or a passage and its source reaches neither record nor prompt."""
+    from langchain_core.documents import Document
+
+    model = ScriptedModel(TEXTS)
+    odd = [Document("p\ud800\x00", metadata={"source": "caf\udce9.md", "id": "\ud800"})]
+    graph = build_pipeline_graph(
+        "SetTopic('a\\ud800\\x00') | SetQuery('b\\ud801\\x00') | UseDraft",
+        model,
+        documents=lambda query: odd,
+        checkpointer=saver,
+    )
+    output = graph.invoke({}, config())
+    (found,) = [event["documents"][0] for event in output["events"] if event["kind"] == "retrieval"]
+    assert (found["text"], found["source"], found["id"]) == ("p?", "caf?.md", "?")
+    assert output["events"][0]["text"] == "a?"
+    assert build_pipeline_graph("UseCritique", model, checkpointer=saver).invoke({"task": "c\ud800"}, config("u"))
+    assert all(message.text.isprintable() or message.text.encode() for call in model.calls for message in call)
+
+
+@pytest.mark.parametrize(("given", "says"), [(5, "task must be a text"), (["a"], "task must be a text")])
+def test_a_task_that_is_no_text_is_refused(given: Any, says: str) -> None:
+    """By its value, before anything is paid."""
+    with pytest.raises(ValueError, match=says):
+        build_pipeline_graph("UseDraft", ScriptedModel([])).invoke({"task": given})
+
+
+def test_a_model_given_as_a_text_is_refused_by_name() -> None:
+    """With what makes a model of it."""
+    with pytest.raises(TypeError, match=r"critic='local' is a text.*chat_model"):
+        build_pipeline_graph("UseDraft", ScriptedModel([]), critic="local")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="k='4'"):
+        build_pipeline_graph("UseDraft", ScriptedModel([]), k="4")  # type: ignore[arg-type]

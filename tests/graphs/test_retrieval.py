@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -83,7 +84,7 @@ def test_a_simple_query_is_searched_for_once(run: Any, garden: Any) -> None:
     output = run(build_retrieval_graph(garden), {"task": "What is blight?"})
     result = retrieval_result(output)
     assert (result.plan["complexity"], result.iterations, output["stop_reason"]) == ("simple", 0, "max_rounds")
-    assert output["events"][0]["limits"]["max_rounds"] == 0
+    assert (output["events"][0]["limits"]["max_rounds"], result.plan["searched_on"]) == (3, False)
     assert result.results[0].heading == "Tomatoes > Tomato blight"
     assert not result.confidence_met
 
@@ -96,7 +97,7 @@ def test_skipping_lasts_for_one_query_only(run: Any, garden: Any) -> None:
         run(graph, {"task": "What is blight?", "limits": {"max_rounds": 1}}, config)
         run(graph, {"task": "What is compost?"}, config)
         output = run(graph, {"task": STORE}, config)
-    assert [event["limits"]["max_rounds"] for event in output["events"] if event["kind"] == "task"] == [0, 0, 1]
+    assert [event["limits"]["max_rounds"] for event in output["events"] if event["kind"] == "task"] == [1, 1, 1]
     assert retrieval_result(output).iterations == 1
 
 
@@ -515,15 +516,15 @@ def test_a_model_that_refines_is_shown_the_feedback(run: Any, garden: Any) -> No
 
 
 def test_budgets_hold_in_a_search_too(run: Any, garden: Any) -> None:
-    """What planning cost counts: once the tokens are spent nothing more is asked, and the run says so."""
+    """What planning cost counts: once the tokens are spent no model is asked; the search, which asks none, runs."""
     reply = {**plan_reply(STORE), "input_tokens": 60, "output_tokens": 10}
-    for tokens, found in ((50, 0), (100, 5)):
+    for tokens, calls in ((50, 1), (100, 2)):
         model = ScriptedModel([reply, {**gap_reply("dark cellar"), "input_tokens": 60}], structured=True)
         output = run(
             build_retrieval_graph(garden, model=model, use_llm=True), {"task": STORE, "limits": {"max_tokens": tokens}}
         )
         assert output["stop_reason"] == "token_budget"
-        assert (len(retrieval_result(output).results), len(model.calls)) == (found, 1 if not found else 2)
+        assert (len(retrieval_result(output).results), len(model.calls)) == (5, calls)
 
 
 def test_other_critics_can_judge_the_passages_too(run: Any, garden: Any) -> None:
@@ -669,3 +670,107 @@ def test_the_embedded_model_can_plan_or_is_replaced(garden: Any) -> None:
     assert result.results
     assert plan["by"] == "model" or plan["failed"]["step"] == "plan"
     assert output["stop_reason"] in {"accepted", "max_rounds", "no_progress"}
+
+
+# 10. what must not go wrong
+
+
+@pytest.mark.parametrize("options", [{}, {"iterative": False}])
+def test_a_persons_objection_is_searched_for_whatever_the_query(run: Any, garden: Any, options: Any) -> None:
+    """Also where a simple query, or `iterative=False`, is searched for once: by a fork, or by one who is asked."""
+    with open_checkpointer("memory") as saver:
+        graph = build_retrieval_graph(garden, checkpointer=saver, **options)
+        run(graph, {"task": "What is blight?"}, {"configurable": {"thread_id": "1"}})
+        fork = Thread(graph, "1").fork(at=0, feedback="The part about aphids and ladybird larvae is missing.")
+        forked = fork.resume()
+        assert fork.replay().matches
+        graph = build_retrieval_graph(garden, checkpointer=saver, critics=[human_critic()], **options)
+        config: Any = {"configurable": {"thread_id": "2"}}
+        run(graph, {"task": "What is blight?"}, config)
+        run(graph, Command(resume="The part about aphids and ladybird larvae is missing."), config)
+        asked = run(graph, Command(resume="accept"), config)
+    for output in (forked, asked):
+        assert queries(output, number=1)[0] == ("aphids ladybird larvae", "feedback")
+        assert retrieval_result(output).iterations == 1
+
+
+def test_a_callers_limit_of_no_rounds_holds_after_a_simple_query(run: Any, garden: Any) -> None:
+    """The limits of a thread are the caller's; a simple query changes none of them."""
+    with open_checkpointer("memory") as saver:
+        graph = build_retrieval_graph(garden, checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        run(graph, {"task": "What is blight?"}, config)
+        output = run(graph, {"task": STORE, "limits": {"max_rounds": 0}}, config)
+    assert (retrieval_result(output).iterations, output["stop_reason"]) == (0, "max_rounds")
+
+
+def test_passages_that_a_person_wrote_are_not_passed_off_as_found(run: Any, garden: Any) -> None:
+    """The result of a fork with a draft holds no passage and no confidence that was not measured on it."""
+    with open_checkpointer("memory") as saver:
+        graph = build_retrieval_graph(garden, checkpointer=saver, confidence_threshold=0.01)
+        run(graph, {"task": STORE}, {"configurable": {"thread_id": "1"}})
+        output = Thread(graph, "1").fork(at=0, draft="My own passages.", limits={"max_rounds": 0}).resume()
+    result = retrieval_result(output)
+    assert (output["answer"], result.results, result.confidence, result.confidence_met) == (
+        "My own passages.", [], 0.0, False,
+    )  # fmt: skip
+
+
+def test_an_index_finds_as_many_as_the_graph_asks_for(run: Any) -> None:
+    """Its own `top_k` is of the time when it was searched alone, and stays as it is."""
+    index = folder_index(GARDEN, top_k=1)
+    output = run(build_retrieval_graph(index, top_k=4, iterative=False), {"task": STORE})
+    assert (len(retrieval_result(output).results), index.top_k) == (4, 1)
+
+
+def test_what_a_model_makes_up_is_kept_short(run: Any, garden: Any) -> None:
+    """A query or a gap of a model's is cut at 500 characters, whatever it wrote."""
+    long = "x " * 50_000
+    model = ScriptedModel([plan_reply(long), gap_reply("q" + long, gaps=(long,) * 50)], structured=True)
+    output = run(build_retrieval_graph(garden, model=model, use_llm=True, max_iterations=1), {"task": STORE})
+    assert all(len(text) <= 500 for text, _ in queries(output))
+    (gap,) = [event for event in output["events"] if "gaps" in event]
+    assert (len(gap["gaps"]), max(map(len, gap["gaps"]))) == (10, 500)
+
+
+def test_messages_are_a_conversation_too(run: Any, garden: Any) -> None:
+    """LangChain's own, and mappings whose content stands in blocks."""
+    said = "How do I plant seed potatoes?"
+    blocks = {"role": "user", "content": [{"type": "text", "text": said}]}
+    for conversation in ([HumanMessage(said)], [blocks]):
+        output = run(
+            build_retrieval_graph(garden), {"task": "And when are they harvested?", "conversation": conversation}
+        )
+        assert retrieval_result(output).plan["queries"] == ["when are they harvested plant seed potatoes"]
+
+
+class Texts(BaseRetriever):
+    """Finds whatever it was told to, which may be no documents."""
+
+    found: list[Any]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return self.found
+
+
+def test_a_retriever_may_return_texts_and_nothing_else(run: Any) -> None:
+    """Texts are passages; what is neither is refused by its value."""
+    output = run(build_retrieval_graph(Texts(found=["Slugs eat lettuce."])), {"task": "slugs"})
+    assert retrieval_result(output).results[0].text == "Slugs eat lettuce."
+    with pytest.raises(TypeError, match="documents or texts, not 7"):
+        run(build_retrieval_graph(Texts(found=[7])), {"task": "slugs"})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"generate_prompt": "x"}, ValueError, "generate_prompt= is called plan_prompt="),
+        ({"refine_prompt": "x"}, ValueError, "refine_prompt= is called gap_prompt="),
+        ({"max_rounds": 2}, ValueError, "max_rounds= is called max_iterations="),
+        ({"model": "local", "use_llm": True}, TypeError, "model='local' is a text"),
+    ],
+)
+def test_an_option_without_effect_is_refused(garden: Any, options: Any, error: Any, says: str) -> None:
+    """By its name, with the one that is meant."""
+    with pytest.raises(error, match=says):
+        build_retrieval_graph(garden, **options)

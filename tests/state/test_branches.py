@@ -84,3 +84,36 @@ def test_confidence_is_the_score_of_the_last_text(score: float | None, rating: s
     branch = worked(("draft", "a"), ("critique", "b"), ("revision", "c"), ("critique", "d"), score=score)
     assert self_critique(branch.events) == SelfCritique("a", "b", "c", 1, score)
     assert self_critique(branch.events).rating == rating
+
+
+def test_the_limits_in_force_are_the_branchs() -> None:
+    """A run that was given more room hands that on, not what it began with."""
+    branch = worked(("draft", "a"))
+    verdict = {"kind": "verdict", "round": 0, "by": "check", "limits": {"max_tokens": 7}}
+    branch = branch.extended(record({"head": branch.head}, verdict)["events"])
+    assert branch.state()["limits"]["max_tokens"] == 7
+
+
+def test_a_branch_can_be_a_key_and_notices_an_edited_event() -> None:
+    """Equal branches have one hash; a record that someone changed in place is refused before anything is paid."""
+    branch = worked(("draft", "a"), ("critique", "b"))
+    assert {branch: 1}[branch.with_tools(len)] == 1
+    output = {"events": [dict(event) for event in branch.events]}
+    taken = Branch.of_run("main", output)
+    output["events"][1]["text"] = "forged"
+    assert taken.state()["events"][1]["text"] == "a"
+    for index in (0, 2):
+        edited = worked(("draft", "a"), ("critique", "b"))
+        edited.events[index]["text"] = "forged"
+        with pytest.raises(ValueError, match=rf"events \[{index}\] of the branch 'main' were edited"):
+            edited.state()
+
+
+def test_a_topic_is_a_text_and_drops_the_query_of_the_last() -> None:
+    """A query belongs to the topic that it was set for; characters that no database holds are left out."""
+    branch = worked(("draft", "a")).with_query("q\ud800")
+    assert (branch.query, branch.with_topic("other\x00").query, branch.with_topic("other\x00").topic) == (
+        "q?", "", "other",
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"a topic is a text.*None"):
+        branch.with_topic(None)  # type: ignore[arg-type]

@@ -36,3 +36,9 @@ def test_a_failure_has_a_message_and_no_value() -> None:
         Result.failure(" ")
     assert repr(Result.success("x")) == "Result.success('x')"
     assert repr(Result.failure("x")) == "Result.failure('x')"
+
+
+def test_a_failure_keeps_what_was_done_before() -> None:
+    """Through a chain too, so that nothing that was paid for is lost."""
+    stopped = Result[int].failure("late", partial=[1]).map(str).bind(lambda _: Result.success(9))
+    assert (stopped.ok, stopped.message, stopped.partial) == (False, "late", [1])

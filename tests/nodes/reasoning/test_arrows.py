@@ -22,6 +22,7 @@ from redraft.graphs.reasoning import (
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning.arrows import ArrowError
 from redraft.state import Branch
+from redraft.state.folds import usage_total
 from redraft.state.reasoning import Critique, Draft, Final
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def test_a_model_without_tools_is_refused(go: Any) -> None:
         (lambda model: critique(model, threshold=1.5), "threshold=1.5"),
         (lambda model: draft(model, prompt="{nothing}"), "draft_prompt uses unknown variables"),
         (lambda model: InParallel(), "give the arrows"),
-        (lambda model: draft(model, k=0).invoke(TOPIC.with_documents(list)), "at least one passage"),
+        (lambda model: draft(model, k=0).invoke(TOPIC.with_documents(list)), "k=0: it must be"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_build(build: Any, says: str) -> None:
@@ -317,3 +318,116 @@ def test_without_a_folder_nothing_is_loaded(go: Any, tmp_path: Path) -> None:
     assert go(load_documents(), TOPIC) == TOPIC
     assert go(safe(load_documents()), TOPIC).message == "No folder found to load documents from"
     assert "none" in go(safe(load_documents(tmp_path / "none")), TOPIC).message
+
+
+def test_a_spent_budget_is_named_and_not_passed_over(go: Any) -> None:
+    """Once a branch's budget is spent no arrow pretends to have worked; a safe one fails with the branch."""
+    model = ScriptedModel(["a text of some words", "flaw", "b"])
+    branch = Branch("main").with_topic("x", limits={"max_tokens": 3})
+    with pytest.raises(ArrowError, match=r"^token_budget: ") as raised:
+        go(refinement_loop(model, iterations=1), branch)
+    assert (raised.value.branch.latest and raised.value.branch.latest.text, len(model.calls)) == (
+        "a text of some words", 1,
+    )  # fmt: skip
+    result = go(safe(draft(ScriptedModel(["a"]))) | safe(critique(model)), branch)
+    assert (result.ok, result.message.split(":")[0], result.partial.latest.text) == (False, "token_budget", "a")
+    assert len(model.calls) == 1
+
+
+def test_a_retriever_with_a_model_is_held_to_the_budget_too(go: Any) -> None:
+    """What looks passages up asks no model once the tokens are spent, and what it cost until then is on record."""
+    inner, model = ScriptedModel(["q"] * 9), ScriptedModel(["a", "b"])
+
+    def look(query: str) -> list[str]:
+        return [inner.invoke(query).text, inner.invoke(query).text]
+
+    branch = Branch("main").with_topic("x", limits={"max_tokens": 2}).with_documents(look)
+    with pytest.raises(ArrowError, match=r"^token_budget: ") as raised:
+        go(draft(model), branch)
+    assert (len(inner.calls), len(model.calls)) == (1, 0)
+    assert usage_total(raised.value.branch.events)["calls"] == 1
+
+
+def test_a_failure_keeps_what_was_done_and_can_be_tried_again(go: Any) -> None:
+    """The partial branch of a safe loop goes on with the step that failed."""
+    result = go(safe(refinement_loop(ScriptedModel(["a", RuntimeError("lost")]))), TOPIC)
+    assert (result.ok, result.partial.latest.text) == (False, "a")
+    passed = go(safe(critique(ScriptedModel([]))), result)
+    assert (passed.ok, passed.partial) == (False, result.partial)
+    branch = go(critique(ScriptedModel(["flaw"])) | improve(ScriptedModel(["b"])), result.partial)
+    assert branch.reasoning_events() == [Draft("a"), Critique("flaw"), Final("b")]
+
+
+def test_an_error_of_the_retriever_after_the_draft_keeps_the_branch(go: Any) -> None:
+    """What breaks outside the model breaks off the chain in the same way."""
+
+    def away(query: str) -> list[str]:
+        raise ConnectionError("the index is away")
+
+    drafted = go(draft(ScriptedModel(["a"])), TOPIC)
+    with pytest.raises(ArrowError, match="critique failed: ConnectionError: the index is away") as raised:
+        go(critique(ScriptedModel([])), drafted.with_documents(away))
+    assert raised.value.branch.latest
+
+
+def test_what_all_branches_cost_goes_on_with_the_best(go: Any) -> None:
+    """Losers and failures are told in the record of the winner, which can be worked on."""
+    good, other = ScriptedModel(["d1", "c1", "f1"]), ScriptedModel(["d2", "c2", "f2"])
+    bad = ScriptedModel(["d3", "c3", RuntimeError("boom")])
+    arrows = [refinement_loop(one, iterations=1) for one in (good, other, bad)]
+    branch = go(InParallel(*arrows), TOPIC)
+    assert (branch.name, usage_total(branch.events)["calls"]) == ("main/1", 3 + 3 + 2)
+    assert [event["text"] for event in branch.events if event["kind"] == "failure"] == [
+        "main/3: refine failed: RuntimeError: boom"
+    ]
+    assert branch.events[-1]["text"] == "main/1 goes on; the others are main/2."
+    assert go(critique(ScriptedModel(["more"])), branch).reasoning_events()[-1] == Critique("more")
+
+
+def test_where_all_branches_break_off_the_best_of_what_they_did_is_kept(go: Any) -> None:
+    """A budget that ends every branch costs no text: the error holds the best, and what all of them cost."""
+    models = [ScriptedModel([f"a draft of {number}"]) for number in (1, 2)]
+    branch = Branch("main").with_topic("x", limits={"max_tokens": 3})
+    with pytest.raises(ArrowError, match="token_budget: ") as raised:
+        go(InParallel(*(refinement_loop(one, iterations=1) for one in models)), branch)
+    kept = raised.value.branch
+    assert (kept.name, kept.latest and kept.latest.text) == ("main/1", "a draft of 1")
+    assert usage_total(kept.events)["calls"] == 2
+
+
+def test_a_loop_asks_nobody_twice_about_one_text(go: Any) -> None:
+    """An improvement that repeats the text ends the loop; an empty one is asked for again, without another critique."""
+    model = ScriptedModel(["same", "flaw", "same"])
+    go(refinement_loop(model, iterations=3), TOPIC)
+    assert len(model.calls) == 3
+    model = ScriptedModel(["a", "flaw", "", "b"])
+    assert go(refinement_loop(model, iterations=2), TOPIC).reasoning_events()[-1] == Final("b")
+    assert len(model.calls) == 4
+
+
+def test_documents_that_were_taken_away_are_not_shown_any_more(go: Any) -> None:
+    """Neither those of a branch that has none now, nor those before others that found nothing."""
+    for later in (None, lambda query: []):
+        model = ScriptedModel(["a", "b"])
+        branch = go(draft(model), TOPIC.with_documents(lambda query: ["a secret passage"]))
+        go(critique(model), branch.with_documents(later))
+        assert ["secret" in call[0].text for call in model.calls] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "says"),
+    [
+        (lambda model: refinement_loop(model, iterations="3"), ValueError, "iterations='3'"),
+        (lambda model: refinement_loop(model, iterations=2.5), ValueError, "iterations=2.5"),
+        (lambda model: refinement_loop(model, iterations=True), ValueError, "iterations=True"),
+        (lambda model: critique(model, threshold="0.8"), ValueError, "threshold='0.8'"),
+        (lambda model: draft(model, k="4"), ValueError, "k='4'"),
+        (lambda model: draft(model, prompt=[]), ValueError, "draft_prompt is empty"),
+        (lambda model: draft("local"), TypeError, "model='local' is a text.*chat_model"),
+        (lambda model: safe(draft(model)).invoke("text"), TypeError, "takes a Branch, or the Result"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_name(build: Any, error: Any, says: str) -> None:
+    """The message says what was given and what would be right."""
+    with pytest.raises(error, match=says):
+        build(ScriptedModel([]))

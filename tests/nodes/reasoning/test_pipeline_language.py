@@ -136,3 +136,24 @@ def test_only_steps_and_pipelines_are_taken() -> None:
         Pipeline.of("UseDraft")  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match="SetTopic needs its topic"):
         Pipeline.of(SetTopic | UseDraft)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"UseRefinementLoop(0x{'f' * 5000})", "far too large"),
+        (f"UseDraft(0x{'f' * 5000})", "far too large"),
+        ("UseRefinementLoop(-1)", "from 1 to 1000, not '-1'"),
+        ("SetTopic('a') | ", r"missing after this \|\n  SetTopic\('a'\) \|\n {16}\^$"),
+    ],
+)
+def test_odd_numbers_and_a_bar_at_the_end_are_pointed_at(text: str, says: str) -> None:
+    """No error of Python's own escapes, and the carets stand under what is meant."""
+    with pytest.raises(PipelineError, match=says):
+        parse_pipeline(text)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    """By its value."""
+    with pytest.raises(TypeError, match="not None"):
+        parse_pipeline(None)  # type: ignore[arg-type]

@@ -135,3 +135,10 @@ def test_no_query_is_asked_twice() -> None:
     """Whatever its case, white space and final question mark; three at most."""
     proposed = [Query(text, "model") for text in ["  A  Fork? ", "a rerun", "A RERUN", " ", "b", "c", "d"]]
     assert [query.text for query in new_queries(proposed, run=["a fork", "B"])] == ["a rerun", "c", "d"]
+
+
+@pytest.mark.parametrize("unit", ["a and ", "compare a ", "difference between x ", "word ", "x. ", "what is it? "])
+def test_a_long_text_is_one_query(unit: str) -> None:
+    """More than 500 characters are searched for as they stand, at once: nothing looks for comparisons in them."""
+    plan = plan_by_rules(unit * 20_000 + "vs")
+    assert (plan["complexity"], len(plan["queries"])) == ("moderate", 1)
