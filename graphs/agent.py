@@ -19,9 +19,10 @@ from ..nodes.agents.conversation import (
 )
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.runs import agent_writer
+from ..nodes.given_model import require_model, revising_model
 from ..nodes.model_critic import Verdict
-from ..nodes.sampling import sampled
 from ..nodes.structured_replies import structured_model
+from ..state.limits import merged_limits
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def build_agent_graph(
     critic_prompt: Prompts | None = None,
     refiner_prompt: Prompts | None = None,
     stop_phrase: str = "no issues",
-    max_rounds: int = 3,
+    max_rounds: int | None = None,
+    refine_temperature: float | None = 0.7,
     **options: Any,
 ) -> AgentGraph:
     """Return the loop around an agent: its output is the first draft.
@@ -73,18 +75,22 @@ def build_agent_graph(
             `AGENT_CRITIC_PROMPT`.
         refiner_prompt: Over `task`, `draft`, `feedback`, `history` and `round`; default: `AGENT_REFINER_PROMPT`.
         stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
-        max_rounds: How often the draft may be revised, where neither the caller nor `limits=` says it.
+        max_rounds: How often the draft may be revised, where the caller doesn't say it; it stands over the one in
+            `limits=`. Default: what `limits=` says, or 3.
+        refine_temperature: Revisions are sampled at this temperature where the model was built with a lower one,
+            since a model that is sure of itself repeats its answer, which ends the run. `None`: as it was built.
         options: Everything else that `build_refine_graph` takes. A `prepare` of your own stands in for
             `redraft.nodes.agents.conversation.read_conversation`; a `state_schema` extends `ConversationState`.
 
     Raises:
         ValueError: At build: tools or `generate=` stand beside a base, a prompt is given that nothing would read, a
             base graph takes neither `messages` nor `task`, or as in `build_refine_graph`.
-        TypeError: At build: the base is not a Runnable, or a critic is neither a model nor callable.
+        TypeError: At build: the model is none, the base is not a Runnable, or a critic is neither a model nor callable.
     """
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import Runnable
 
+    require_model(model)
     if base is not None and tools:
         raise ValueError("tools= are for the default agent; give yours its tools when you build it")
     if base is not None and not isinstance(base, Runnable):
@@ -106,14 +112,13 @@ def build_agent_graph(
     defaults = {
         "generate": agent_writer(base if base is not None else react_agent(model, tools)),
         "critics": None if own else [judge(one) for one in given],
-        # Sampled, since a model that is sure of itself writes the same answer again.
-        "refine": ConversationRefiner(sampled(model), prompt, what="refiner_prompt", **seen),
+        "refine": ConversationRefiner(revising_model(model, refine_temperature), prompt, what="refiner_prompt", **seen),
         "prepare": read_conversation,
         "state_schema": ConversationState,
         "input_schema": ConversationInput,
         "name": "agent",
     }
-    limits = {"max_rounds": max_rounds, **(options.pop("limits", None) or {})}
+    limits = merged_limits(options.pop("limits", None), None if max_rounds is None else {"max_rounds": max_rounds})
     return cast("AgentGraph", build_refine_graph(model, limits=limits, **{**defaults, **options}))
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from langgraph.types import Command
+
 from ..nodes.rubric.assessments import refinement_metadata
-from ..state.limits import merged_limits
+from ..state.limits import Limits, merged_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 __all__ = ["RefiningAgent"]
 
@@ -19,10 +23,11 @@ class RefiningAgent:
     Each change builds the graph anew; a run that is under way keeps the settings it began with.
 
     Args:
-        build: A builder that takes `enabled`, `threshold` and `limits`: `partial(build_rubric_graph, model)`, say.
+        build: A builder that takes `enabled`, `threshold` and `limits`: `partial(build_rubric_graph, model)`, say. The
+            `limits` of a partial stay in force beside `max_iterations`.
         enabled: Whether drafts are judged and revised at all.
         quality_threshold: The overall score that is enough, 0–1.
-        max_iterations: How often a draft may be revised, 0 or more.
+        max_iterations: How often a draft may be revised, 0 or more. It stands over the builder's `max_rounds`.
 
     Raises:
         ValueError: A setting makes no sense.
@@ -37,6 +42,7 @@ class RefiningAgent:
         max_iterations: int = 3,
     ) -> None:
         self._build = build
+        self._limits: Mapping[str, Any] = (getattr(build, "keywords", None) or {}).get("limits") or {}
         self._config: dict[str, Any] = {}
         self._last: dict[str, Any] | None = None
         self.configure_refinement(enabled, quality_threshold, max_iterations)
@@ -56,34 +62,42 @@ class RefiningAgent:
         config = {**self._config, **{name: value for name, value in given.items() if value is not None}}
         if not isinstance(config["enabled"], bool):
             raise ValueError(f"enabled must be True or False, not {config['enabled']!r}")  # noqa: TRY004  as the others
-        limits = merged_limits(None, {"max_rounds": config["max_iterations"]})
+        limits = merged_limits(self._limits, {"max_rounds": config["max_iterations"]})
         self.graph = self._build(enabled=config["enabled"], threshold=config["quality_threshold"], limits=limits)
         self._config = config
 
     def get_status(self) -> dict[str, Any]:
         """Return `refinement_config`, the settings in force, and `last_run`, the metadata of the last finished run."""
-        return {"refinement_config": dict(self._config), "last_run": self._last}
+        return {"refinement_config": dict(self._config), "last_run": deepcopy(self._last)}
 
-    def invoke(self, task: str | Mapping[str, Any], config: Any = None) -> dict[str, Any]:
-        """Return the output of one run, with `metadata` beside it.
+    def invoke(self, task: str | Mapping[str, Any] | Command[Any] | None, config: Any = None) -> dict[str, Any]:
+        """Return the output of one run, with `metadata` beside it once it has ended.
 
         Args:
-            task: The task, or the input of the graph.
+            task: The task, or the input of the graph: a `Command` answers a person's question, and `None` goes on where
+                the thread stands. A dict of `limits` stands over the settings; of `Limits`, `max_rounds` does not.
             config: As in `Runnable.invoke`.
         """
         return self._noted(self.graph.invoke(self._given(task), config))
 
-    async def ainvoke(self, task: str | Mapping[str, Any], config: Any = None) -> dict[str, Any]:
+    async def ainvoke(self, task: str | Mapping[str, Any] | Command[Any] | None, config: Any = None) -> dict[str, Any]:
         """Async twin of `invoke`."""
         return self._noted(await self.graph.ainvoke(self._given(task), config))
 
-    def _given(self, task: str | Mapping[str, Any]) -> dict[str, Any]:
-        # With the input, since an older thread would go on under the limits that it had.
+    def _given(self, task: str | Mapping[str, Any] | Command[Any] | None) -> Any:
+        if task is None or isinstance(task, Command):
+            return task
+        if not isinstance(task, str | Mapping):
+            raise TypeError(f"a task is a text, or the input of the graph, not {task!r}")
         given: dict[str, Any] = {"task": task} if isinstance(task, str) else dict(task)
-        return {**given, "limits": {"max_rounds": self._config["max_iterations"], **(given.get("limits") or {})}}
+        said, rounds = given.get("limits") or {}, {"max_rounds": self._config["max_iterations"]}
+        # With the input, since an older thread would go on under the limits that it had. A `Limits` names every limit,
+        # also those that nobody thought of.
+        limits = {**said, **rounds} if isinstance(said, Limits) else {**self._limits, **rounds, **said}
+        return {**given, "limits": limits}
 
     def _noted(self, out: Mapping[str, Any]) -> dict[str, Any]:
         if "__interrupt__" in out:
             return dict(out)
         self._last = refinement_metadata(out)
-        return {**out, "metadata": self._last}
+        return {**out, "metadata": deepcopy(self._last)}

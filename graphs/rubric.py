@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.given_model import require_model, revising_model
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.wiring import rubric_wiring
-from ..nodes.sampling import sampled
 from ..state.rubrics import Dimension, Rubric
 from .loop import build_refine_graph
 
@@ -48,6 +48,7 @@ def build_rubric_graph(
     judge_prompt: str = JUDGE_PROMPT,
     generate_prompt: Prompts | None = None,
     refine_prompt: Prompts | None = None,
+    refine_temperature: float | None = 0.7,
     store: BaseStore | None = None,
     **options: Any,
 ) -> RefineGraph:
@@ -60,7 +61,7 @@ def build_rubric_graph(
         rubric: The dimensions; default: `DEFAULT_RUBRIC`.
         judge: The model that judges, or several that vote. Default: `model`.
         judges: For a dimension, a model or a function `(task, draft) -> score | (score, suggestion) | Critique`; a
-            function costs no call.
+            function costs no call. A critique with `accepted=False` is a veto, and its `oracle` and `usage` count.
         vote: How several in `judge` are counted: `"mean"`, `"median"` or `"majority"`.
         together: Whether a judge is asked about all its dimensions in one call, not in one each, all at once.
         threshold: The overall score that is enough, 0–1. Default: the rubric's, 0.8.
@@ -72,15 +73,18 @@ def build_rubric_graph(
         judge_prompt: Template over `task` and `draft`; RUBRIC stands where the dimensions are put.
         generate_prompt: As in `build_refine_graph`; default: `RUBRIC_GENERATE_PROMPT`.
         refine_prompt: As in `build_refine_graph`; default: `RUBRIC_REFINE_PROMPT`.
+        refine_temperature: Revisions are sampled at this temperature where the model was built with a lower one,
+            since a model that is sure of itself repeats its answer, which ends the run. `None`: as it was built.
         store: Keeps what people said about drafts, and tells it to later runs with the same `user_id` in
             `configurable`.
-        options: Everything else that `build_refine_graph` takes.
+        options: Everything else that `build_refine_graph` takes. A `prepare` is run before preferences are looked up.
 
     Raises:
         ValueError: At build: a dimension has no judge or is unknown, an argument makes no sense, or as in
             `build_refine_graph`.
-        TypeError: At build: a judge or critic is not one.
+        TypeError: At build: the model, a judge or critic is not one, or an argument is of the wrong type.
     """
+    require_model(model)
     own = {
         "judge": judge,
         "judges": judges,
@@ -96,10 +100,10 @@ def build_rubric_graph(
     }
     wiring, rest = rubric_wiring(model, rubric or DEFAULT_RUBRIC, {**own, **options})
     seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
-    # Revisions are sampled, since a model that is sure of itself writes the same answer again.
+    revising = revising_model(model, refine_temperature)
     defaults: dict[str, Any] = {
         "generate": GroundedModel(model, generate_prompt or RUBRIC_GENERATE_PROMPT, what="generate_prompt", **seen),
-        "refine": GroundedModel(sampled(model), refine_prompt or RUBRIC_REFINE_PROMPT, what="refine_prompt", **seen),
+        "refine": GroundedModel(revising, refine_prompt or RUBRIC_REFINE_PROMPT, what="refine_prompt", **seen),
         "name": "rubric",
         **wiring,
     }

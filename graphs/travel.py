@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.given_model import require_model, revising_model
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.wiring import rubric_wiring
-from ..nodes.sampling import sampled
 from ..nodes.travel import (
     TRAVEL_TOOLS,
     ToolWriter,
@@ -47,6 +47,7 @@ def build_travel_graph(
     judges: Mapping[str, BaseChatModel | DimensionJudge] | None = None,
     generate_prompt: Prompts | None = None,
     refine_prompt: Prompts | None = None,
+    refine_temperature: float | None = 0.7,
     **options: Any,
 ) -> RefineGraph:
     """Return the loop as a trip planner.
@@ -62,14 +63,17 @@ def build_travel_graph(
         judges: For a dimension, a model or a function in place of the default.
         generate_prompt: As in `build_refine_graph`; default: `TRAVEL_GENERATE_PROMPT`.
         refine_prompt: As in `build_refine_graph`; default: `TRAVEL_REFINE_PROMPT`.
+        refine_temperature: Revisions are sampled at this temperature where the model was built with a lower one,
+            since a model that is sure of itself repeats its plan, which ends the run. `None`: as it was built.
         options: Everything else that `build_rubric_graph` takes.
 
     Raises:
         ImportError: At build: the extra `travel` is not installed.
         ValueError: At build: an argument makes no sense, or as in `build_rubric_graph`.
-        TypeError: At build: a judge or critic is not one.
+        TypeError: At build: the model, a judge or critic is not one, or an argument is of the wrong type.
     """
     require_cities()
+    require_model(model)
     rubric = rubric or TRAVEL_RUBRIC
     free = {name: judge for name, judge in FREE_JUDGES.items() if name in rubric.names}
     with_tools = calls_tools(model, offer_tools)
@@ -78,11 +82,10 @@ def build_travel_graph(
 
     def writer(prompts: Prompts, what: str) -> ToolWriter | GroundedModel:
         seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
+        temperature = refine_temperature if what == "refine_prompt" else None
         if with_tools:
-            return ToolWriter(model, prompts, tools=TRAVEL_TOOLS, what=what, **seen)
-        # Sampled, since a model that is sure of itself writes the same plan again.
-        asked = sampled(model) if what == "refine_prompt" else model
-        return GroundedModel(asked, prompts, what=what, **seen)
+            return ToolWriter(model, prompts, tools=TRAVEL_TOOLS, what=what, temperature=temperature, **seen)
+        return GroundedModel(revising_model(model, temperature), prompts, what=what, **seen)
 
     defaults: dict[str, Any] = {
         "generate": writer(generate_prompt or TRAVEL_GENERATE_PROMPT, "generate_prompt"),

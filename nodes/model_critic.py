@@ -29,7 +29,9 @@ class Verdict(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     feedback: str = Field(description="What is wrong with the draft and how to mend it; empty when nothing is.")
-    score: float = Field(ge=0, le=1, allow_inf_nan=False, description="How well the draft does the task, from 0 to 1.")
+    score: float = Field(
+        ge=0, le=1, strict=True, allow_inf_nan=False, description="How well the draft does the task, from 0 to 1."
+    )
     accepted: StrictBool = Field(description="True only if the draft does the task fully and has no issue.")
 
 

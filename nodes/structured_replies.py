@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -29,8 +30,8 @@ class StructuredModel(Generic[Form]):
     """A model whose replies come back as one pydantic class.
 
     Args:
-        model: Any chat model. Without structured output of its own it is shown the JSON schema, and its reply is read
-            as JSON, also between code fences.
+        model: Any chat model. Without structured output of its own it is shown the JSON schema, and its whole reply
+            must be one JSON object, bare or in one code fence: one that it quotes is none of its own.
         form: What a reply is read as.
 
     Raises:
@@ -45,16 +46,18 @@ class StructuredModel(Generic[Form]):
     def invoke(self, messages: Sequence[BaseMessage]) -> Form:
         """Return the reply to the messages."""
         try:
-            return self._read((self._native or self.model).invoke(self._asked(messages)))
+            reply = (self._native or self.model).invoke(self._asked(messages))
         except unreadable_errors() as error:
             raise UnreadableReplyError(str(error)) from error
+        return self._read(reply)
 
     async def ainvoke(self, messages: Sequence[BaseMessage]) -> Form:
         """Return the reply to the messages, without blocking."""
         try:
-            return self._read(await (self._native or self.model).ainvoke(self._asked(messages)))
+            reply = await (self._native or self.model).ainvoke(self._asked(messages))
         except unreadable_errors() as error:
             raise UnreadableReplyError(str(error)) from error
+        return self._read(reply)
 
     def _asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         if self._native is not None:
@@ -65,15 +68,38 @@ class StructuredModel(Generic[Form]):
         return [*messages, HumanMessage(f"Reply with one JSON object of this JSON schema, and nothing else:\n{schema}")]
 
     def _read(self, reply: Any) -> Form:
-        if self._native is None:
-            text = read_text(reply)
-            start, end = text.find("{"), text.rfind("}")
-            return self.form.model_validate_json(text[start : end + 1] if 0 <= start < end else text)
-        parsed, raw = reply.get("parsed"), reply.get("raw")
-        if parsed is None:
-            said = read_text(raw).strip()[:500] if raw is not None else ""
-            raise UnreadableReplyError(f"the reply has not the form that was asked for: {said!r}")
-        return self.form.model_validate(parsed.model_dump() if isinstance(parsed, BaseModel) else parsed)
+        raw = reply if self._native is None else reply.get("raw")
+        text = "" if raw is None else read_text(raw)
+        try:
+            given = _json_object(text) if self._native is None else reply.get("parsed")
+            return self.form.model_validate(given.model_dump() if isinstance(given, BaseModel) else given)
+        except (ValueError, RecursionError):  # its words say more than pydantic's
+            raise UnreadableReplyError(f"it has not the form that was asked for: {_shortened(text)!r}") from None
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a whole text is, bare or in one code fence.
+
+    Raises:
+        ValueError: It is none, or names a key twice: which of the two is meant, nobody can say.
+    """
+    fenced = FENCED.fullmatch(text.strip())
+    found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_keys_once)
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  as what json raises
+    return found
+
+
+def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return found
+
+
+def _shortened(text: str) -> str:
+    said = text.strip()
+    return said if len(said) <= MOST_SHOWN else f"{said[:MOST_SHOWN]}…"
 
 
 def structured_model(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:
@@ -107,3 +133,8 @@ def unreadable_errors() -> tuple[type[Exception], ...]:
     from openai import LengthFinishReasonError
 
     return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError)
+
+
+FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL | re.IGNORECASE)
+MOST_SHOWN = 300
+"""Characters of an unreadable reply that a message shows."""

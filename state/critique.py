@@ -29,7 +29,8 @@ class Critique:
         usage: What asking cost. Left `None`, the calls of LangChain models are counted as they happen.
         oracle: The critic knows the gold answer. Every result it touches says so.
         stop: A person asks to end the run here.
-        evidence: What the opinion rests on, as plain data: a program and its result, say. Kept with the event.
+        evidence: What the opinion rests on, as plain data: a program and its result, say. Kept with the event, whole
+            numbers of more than 64 bits as text.
 
     Raises:
         ValueError: `text` or `by` is not a text, `accepted` is not a bool or `None`, `score` is not in 0–1, or
@@ -74,12 +75,18 @@ def _score(value: Any) -> float:
 def _plain(value: Any, name: str) -> dict[str, Any]:
     """Return a copy that any checkpoint can hold."""
     try:
-        found = json.loads(json.dumps(value, allow_nan=False))
+        found = json.loads(json.dumps(value, allow_nan=False), parse_int=_whole)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} must be a mapping of plain data: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{name} must be a mapping of plain data, not {value!r}")  # noqa: TRY004  as the others
     return found
+
+
+def _whole(digits: str) -> int | str:
+    """Return a whole number; one of more than 64 bits, which no checkpoint holds, as its digits."""
+    number = int(digits)
+    return number if -(2**63) <= number < 2**63 else digits
 
 
 class Critic(Protocol):

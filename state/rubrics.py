@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -46,6 +47,8 @@ class Rubric(_Plain):
     def _names_differ(self) -> Rubric:
         if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
             raise ValueError(f"each dimension needs a name of its own; {twice!r} stand there twice")
+        if not math.isfinite(sum(one.weight for one in self.dimensions)):
+            raise ValueError("the weights add up to more than a float can hold; make them smaller")
         return self
 
     @property
@@ -65,6 +68,12 @@ class Judgement(_Plain):
     by: str = ""
     cached: bool = False
     """It was given before for the same question, and cost nothing now."""
+    refused: bool = False
+    """Whoever judged does not accept the draft, whatever the score."""
+    oracle: bool = False
+    """Whoever judged knows the gold answer."""
+    usage: dict[str, Any] | None = None
+    """What judging cost, where the judge counts it itself."""
 
 
 class QualityAssessment(_Plain):
@@ -77,11 +86,12 @@ class QualityAssessment(_Plain):
     improvement_suggestions: list[str]
     """One for every weak dimension, the one worth most (weight × what it lacks) first."""
     meets_threshold: bool
-    """Whether the overall score is enough; never while a dimension has no score, or a required one is weak."""
+    """Whether the overall score is enough; never while a dimension has no score, a required one is weak, or a judge
+    refuses the draft."""
     assessment_details: dict[str, Any]
     """`threshold`, `weights` (they add up to 1), `judged_by`, `reasons`, `suggestions`, `weak` (dimensions), `cached`
-    and, where they apply, `blocking` (required dimensions that are weak), `unreadable` (dimension → why), `partial`
-    (the overall score leaves those out), `vote` and `votes`, and `person`."""
+    and, where they apply, `blocking` (required dimensions that are weak, and those whose judge refuses), `unreadable`
+    (dimension → why), `partial` (the overall score leaves those out), `vote` and `votes`, and `person`."""
 
     @property
     def proven_score(self) -> float | None:
@@ -120,10 +130,11 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
             (one for one in rubric.dimensions if one.name in scores),
             key=lambda one: (weights[one.name] * (scores[one.name] - 1), one.name),
         )
-        if scores[dimension.name] < 1
+        if scores[dimension.name] < 1 or given[dimension.name].refused
     }
     weak = [name for name in suggestions if scores[name] < rubric.weak_below]
-    blocking = [one.name for one in rubric.dimensions if one.required and one.name in weak]
+    required = {one.name for one in rubric.dimensions if one.required}
+    blocking = [name for name in scores if given[name].refused or (name in required and name in weak)]
     details: dict[str, Any] = {
         "threshold": wanted,
         "weights": weights,

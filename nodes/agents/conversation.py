@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence  # noqa: TC003  # langgraph resolves the annotations of nodes and states at run time
+from collections.abc import Mapping, Sequence  # langgraph resolves the annotations of nodes and states at run time
 from typing import TYPE_CHECKING, Annotated, Any
 
-from langchain_core.messages import HumanMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages, convert_to_openai_messages
 from langgraph.channels import EphemeralValue
 from typing_extensions import TypedDict
 
@@ -15,8 +15,6 @@ from ..model_critic import ModelCritic
 from ..prompts import PromptedModel
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
     from ...state.events import Event
 
 __all__ = [
@@ -34,15 +32,16 @@ class ConversationInput(TypedDict, total=False):
     """What a caller gives: a task, or a conversation. Limits stay with the thread until they are given again."""
 
     task: str
-    messages: list[Any]
-    """Messages as LangChain takes them, oldest first. The last user message is the task, also where one is given."""
+    messages: Any
+    """Messages as LangChain takes them, oldest first, or one. The last user message is the task, also where one is
+    given."""
     limits: dict[str, Any]
 
 
 class ConversationState(RefineState, total=False):
     """The state of a loop that takes conversations."""
 
-    messages: Annotated[list[Any], EphemeralValue]
+    messages: Annotated[Any, EphemeralValue]
     """What the caller gave; gone after `prepare`, so that a later task of the thread is not taken for part of it."""
     conversation: list[dict[str, Any]]
     """The messages of the current task as plain data, oldest first; empty where it came without."""
@@ -60,13 +59,19 @@ def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
     if not given:
         return {"conversation": []}
     try:
-        messages = convert_to_messages(given)
+        messages = convert_to_messages([given] if _single(given) else given)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"messages must be a list of chat messages, not {given!r:.200} ({error})") from None
     asked = [message for message in messages if isinstance(message, HumanMessage)]
     if not asked:
         raise ValueError("messages hold no user message, so there is no task in them")
     return {"task": str(asked[-1].text), "conversation": convert_to_openai_messages(messages)}
+
+
+def _single(given: Any) -> bool:
+    """Return whether this is one message, in any of the forms that LangChain takes one, and no list."""
+    pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
+    return pair or isinstance(given, str | Mapping | BaseMessage)
 
 
 def before_task(conversation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from .steps import storable
 from .text_calls import read_text_calls
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["react_agent"]
+__all__ = ["ANY_DURABILITY", "react_agent"]
 
 
 def react_agent(
@@ -31,6 +32,7 @@ def react_agent(
     prompt: str | None = None,
     max_calls: int | None = None,
     catch_tool_errors: bool = False,
+    return_direct: bool = True,
     checkpointer: bool | None = None,
     name: str = "agent",
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -46,6 +48,7 @@ def react_agent(
             Default: as many as the `recursion_limit` has room for.
         catch_tool_errors: Whether an error inside a tool is told to the model; else it ends the run. Arguments that do
             not fit a tool are told to the model in any case.
+        return_direct: Whether the result of a tool that was built with `return_direct`, called last, is the answer.
         checkpointer: As in `StateGraph.compile`.
         name: Name of the graph.
 
@@ -65,6 +68,12 @@ def react_agent(
             return "__end__"
         return tools_condition(state)  # type: ignore[arg-type]  # a state is a dict
 
+    def route_results(state: MessagesState) -> Literal["agent", "__end__"]:
+        """End where the last result is the answer itself."""
+        last = state["messages"][-1]
+        done = isinstance(last, ToolMessage) and last.status == "success" and last.name in direct
+        return "__end__" if done else "agent"
+
     graph = StateGraph(MessagesState)
     graph.add_edge(START, "agent")
     if not tools:
@@ -76,11 +85,14 @@ def react_agent(
     node = ToolNode(list(tools), **handled, **bounds)
     if len(node.tools_by_name) < len(tools):
         raise ValueError(f"two tools have one name; the names are {', '.join(sorted(node.tools_by_name))}")
-    read: RunnableLambda[Any, Any] = RunnableLambda(lambda message: read_text_calls(message, node.tools_by_name))
+    direct = {one.name for one in node.tools_by_name.values() if return_direct and one.return_direct}
+    read: RunnableLambda[Any, Any] = RunnableLambda(
+        lambda message: _told_apart(read_text_calls(message, node.tools_by_name))
+    )
     graph.add_node("agent", asked | _with_tools(model, list(node.tools_by_name.values())) | read | answered)
     graph.add_node("tools", node)
     graph.add_conditional_edges("agent", route)
-    graph.add_edge("tools", "agent")
+    graph.add_conditional_edges("tools", route_results)
     return graph.compile(checkpointer=checkpointer, name=name)
 
 
@@ -89,6 +101,24 @@ def _with_tools(model: BaseChatModel, tools: Sequence[Any]) -> Runnable[Any, Any
         return model.bind_tools(list(tools))
     except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
         raise NotImplementedError(f"{type(model).__name__} can't call tools: it has no bind_tools") from error
+
+
+def _told_apart(message: Any) -> Any:
+    """Return the message with an id of its own for each call, and with arguments that a checkpoint can hold.
+
+    Some models give several calls one id; a call can then be neither counted nor answered by itself.
+    """
+    if not isinstance(message, AIMessage) or not message.tool_calls:
+        return message
+    seen: set[str | None] = set()
+    told = []
+    for number, call in enumerate(message.tool_calls, start=1):
+        name = call["id"] if call["id"] and call["id"] not in seen else f"{call['id'] or 'call'}-{number}"
+        seen.add(name)
+        told.append({**call, "id": name, "args": storable(call["args"])})
+    if told == message.tool_calls:
+        return message
+    return message.model_copy(update={"tool_calls": told, "content": storable(message.content)})
 
 
 def _bounded(max_calls: int) -> dict[str, Any]:
@@ -121,4 +151,7 @@ def _made(messages: Sequence[BaseMessage]) -> int:
     return made
 
 
+ANY_DURABILITY: Any = {"configurable": {"__pregel_durability": "async"}}
+"""Configuration of an agent called inside a node: LangGraph hands the `durability="sync"` of a resumed run down to
+graphs that keep no checkpoints, and these then break."""
 NO_CALLS_LEFT = "Not run: no tool calls are left. Answer now, from what you know."

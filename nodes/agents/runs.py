@@ -7,14 +7,16 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 
 from ...state.events import DRAFT_KINDS
-from ..replies import read_text
+from ..meter import BudgetSpentError
+from ..replies import read_text, same_text
 from ..writers import AdaptedRunnable, input_kind
+from .react import ANY_DURABILITY
 from .steps import StepWatch
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ class AgentWriter(AdaptedRunnable):
                         return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
+        except BudgetSpentError as spent:
+            return _stopped(watch, OUT_OF_BUDGET.format(budget=spent.budget.replace("_", " ")), over_budget=True)
         return _ended(result, watch)
 
     async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
@@ -95,6 +99,8 @@ class AgentWriter(AdaptedRunnable):
                         return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
+        except BudgetSpentError as spent:
+            return _stopped(watch, OUT_OF_BUDGET.format(budget=spent.budget.replace("_", " ")), over_budget=True)
         return _ended(result, watch)
 
     def translated(self, state: Mapping[str, Any]) -> Any:
@@ -104,12 +110,19 @@ class AgentWriter(AdaptedRunnable):
 
     def _watch(self, state: Mapping[str, Any]) -> StepWatch:
         given = self.translated(state)
-        return StepWatch(state, given=len(given["messages"]) if self.given == "messages" else 0)
+        if self.given != "messages":
+            return StepWatch(state, given=0)
+        remembers = isinstance(self.runnable, Pregel) and self.runnable.checkpointer not in (None, False)
+        last = convert_to_messages(given["messages"])[-1]
+        asked = str(last.text) if remembers and isinstance(last, HumanMessage) else None
+        return StepWatch(state, given=len(given["messages"]), asked=asked)
 
     def _config(self, config: RunnableConfig | None, watch: StepWatch) -> RunnableConfig:
         own = getattr(self.runnable, "config", None) or {}
         limit: RunnableConfig = {"recursion_limit": own["recursion_limit"]} if "recursion_limit" in own else {}
-        return merge_configs(config, {"callbacks": [watch]}, limit)
+        # A graph that keeps its checkpoints keeps them as the caller asked.
+        keeps = isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
+        return merge_configs(config, {"callbacks": [watch]}, limit, None if keeps else ANY_DURABILITY)
 
 
 def _stopped(watch: StepWatch, why: str, *, over_budget: bool = False) -> AgentRun:
@@ -118,8 +131,17 @@ def _stopped(watch: StepWatch, why: str, *, over_budget: bool = False) -> AgentR
 
 def _ended(result: Any, watch: StepWatch) -> AgentRun:
     watch.settle_last(result)
-    text = read_text(result)
+    text = _answer(result)
     return AgentRun(text, tuple(watch.steps), _unfinished(text, result, watch))
+
+
+def _answer(result: Any) -> str:
+    """Return the text of an answer: that of the last tool where its result ends the run (`return_direct`)."""
+    messages = result.get("messages") if isinstance(result, Mapping) else None
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    text = read_text(result)
+    returned = isinstance(last, ToolMessage) and last.status == "success"
+    return str(last.text) if last is not None and returned and not text.strip() else text
 
 
 def _unfinished(text: str, result: Any, watch: StepWatch) -> str:
@@ -134,7 +156,8 @@ def _unfinished(text: str, result: Any, watch: StepWatch) -> str:
         waiting = [call["name"] for call in last.tool_calls if call["id"] not in answered]
         if waiting and last in messages:
             return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
-    if last is not None and _cut_off(last):
+    # What a chain returns need not be what its last model said.
+    if last is not None and _cut_off(last) and (last in messages or same_text(str(last.text), text)):
         return "The last message of the agent was cut off at its limit of output tokens."
     return "" if text.strip() else "The agent ended without an answer."
 

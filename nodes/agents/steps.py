@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from ...state.events import clean
@@ -23,7 +23,7 @@ from ..step import emitter
 if TYPE_CHECKING:
     from ...state.events import Event
 
-__all__ = ["StepWatch", "steps_of"]
+__all__ = ["StepWatch", "steps_of", "storable"]
 
 
 class StepWatch(BaseCallbackHandler):
@@ -35,6 +35,8 @@ class StepWatch(BaseCallbackHandler):
     Args:
         state: The state of the run, for its budgets.
         given: How many messages the agent is given; they are no steps of it.
+        asked: The last of them, where the agent has a memory of its own: what stands before it there was said, and
+            counted, for an earlier task.
     """
 
     raise_error = True
@@ -42,10 +44,11 @@ class StepWatch(BaseCallbackHandler):
     run_inline = True
     """In the order in which things happen, also in async runs."""
 
-    def __init__(self, state: Mapping[str, Any], *, given: int) -> None:
+    def __init__(self, state: Mapping[str, Any], *, given: int, asked: str | None = None) -> None:
         self.steps: list[dict[str, Any]] = []
         self.last_message: AIMessage | None = None
         self._given = given
+        self._asked = asked
         self._seen: Counter[tuple[str, str]] = Counter()
         self._began = False
         self._events: list[Event] = list(state.get("events", []))
@@ -79,6 +82,8 @@ class StepWatch(BaseCallbackHandler):
         first, self._began = not self._began, True
         if not isinstance(messages, list):
             return
+        if first and self._asked is not None:
+            self._given = max(self._given, _after_last(messages, self._asked))
         own = [message for message in messages[self._given :] if isinstance(message, AIMessage | ToolMessage)]
         if first:
             self._resume(own)
@@ -156,9 +161,24 @@ def _plain(value: Any) -> Any:
         return {clean(str(key)): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if value is None or isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return clean(str(value))
+    return storable(value) if isinstance(value, int) else clean(str(value))
+
+
+def storable(value: Any) -> Any:
+    """Return a value with its whole numbers of more than 64 bits, which no checkpoint holds, as text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, dict):
+        return {key: storable(one) for key, one in value.items()}
+    return [storable(one) for one in value] if isinstance(value, list) else value
+
+
+def _after_last(messages: list[Any], asked: str) -> int:
+    """Return the index after the last message of a user that says this; 0 where none does."""
+    found = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
+    return found[-1] if found else 0
 
 
 def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 
-from .react import react_agent
+from .react import ANY_DURABILITY, react_agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,9 @@ class ToolUsingModel(Runnable[Any, AIMessage]):
             raise ValueError("tools is empty: give some, or ask the model itself")
         self.name = "tool_using_model"
         self.max_turns = max_turns
-        self._agent = react_agent(model, tools, catch_tool_errors=True, checkpointer=False, name=self.name)
+        self._agent = react_agent(
+            model, tools, catch_tool_errors=True, return_direct=False, checkpointer=False, name=self.name
+        )
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
         """Return the answer."""
@@ -63,7 +66,9 @@ class ToolUsingModel(Runnable[Any, AIMessage]):
             raise self._unfinished() from None
 
     def _bounded(self, config: RunnableConfig | None) -> RunnableConfig:
-        return {**(config or {}), "recursion_limit": 2 * self.max_turns + 2}
+        # In one piece: each that is merged brings what it inherits, the durability too.
+        bounds: Any = {**ANY_DURABILITY, "recursion_limit": 2 * self.max_turns + 2}
+        return merge_configs(config, bounds)
 
     def _unfinished(self) -> ToolsUnfinishedError:
         return ToolsUnfinishedError(f"the model asked for tools {self.max_turns} times and did not answer")

@@ -11,7 +11,7 @@ from ...state.critique import Critique
 from ..model_critic import Verdict
 from ..structured_replies import Structured, structured_model, unreadable_errors
 from .conversation import ConversationCritic
-from .react import react_agent
+from .react import ANY_DURABILITY, react_agent
 from .steps import steps_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,13 @@ class ToolCritic:
             name=name,
         )
         self._agent = react_agent(
-            model, tools, max_calls=max_calls, catch_tool_errors=True, checkpointer=False, name=name
+            model,
+            tools,
+            max_calls=max_calls,
+            catch_tool_errors=True,
+            return_direct=False,
+            checkpointer=False,
+            name=name,
         )
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
@@ -165,7 +171,7 @@ def _braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-UNBOUNDED: Any = {"recursion_limit": 10_000}
+UNBOUNDED: Any = {**ANY_DURABILITY, "recursion_limit": 10_000}
 """The calls are counted; a caller's limit is meant for the loop."""
 
 TOOL_CRITIC_PROMPT = """\

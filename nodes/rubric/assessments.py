@@ -47,20 +47,24 @@ def refinement_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         `refinement_iteration` (how often the draft was revised), `quality_score` (that of the answer, 0–1, or `None`),
-        `refinement_status` (`off` where nobody judged, else the stop reason: `accepted`, `max_rounds` …),
+        `refinement_status` (`off` where refining was switched off, else the stop reason: `accepted`, `max_rounds` …),
         `refinement_history` (for each draft its `iteration`, `score`, `dimension_scores` and `suggestions`) and
         `quality_dimensions_improved` (those with a higher score in the answer than in the first draft).
     """
     events = out.get("events") or []
     drafts = attempts(events)
-    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    options = run_options(events)
+    best = best_draft(events, keep=options.get("keep", "best"))
     assessed = [(draft, assessment_of(draft)) for draft in drafts]
+    # A run that is switched off ends in a check of its own; a judge that failed, or a budget, ends it otherwise.
+    judged = any(draft.judged for draft in drafts)
+    off = not judged and bool(options.get("custom_check")) and out.get("stop_reason") == "max_rounds"
     before = _scores(drafts[0]) if drafts else {}
     after = _scores(best) if best else {}
     return {
         "refinement_iteration": rounds(events),
         "quality_score": best.score if best else None,
-        "refinement_status": out.get("stop_reason") if any(draft.judged for draft in drafts) else "off",
+        "refinement_status": "off" if off else out.get("stop_reason"),
         "refinement_history": [
             {
                 "iteration": draft.round,

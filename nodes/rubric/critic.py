@@ -6,20 +6,24 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from numbers import Real
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
+from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
+from ...state.usage import NO_USAGE, add_usage
+from ..meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
 from .thresholds import adapted_threshold
 from .voting import VOTES, Vote, vote_on
 
 if TYPE_CHECKING:
-    from langgraph.cache.base import BaseCache
-
     from ...state.events import Event
     from ...state.rubrics import Judgement, QualityAssessment, Rubric
+    from ...state.usage import Usage
 
 __all__ = ["Adaptive", "Panel", "RubricCritic", "explained", "rubric_critic"]
 
@@ -51,16 +55,25 @@ class RubricCritic:
         self._cache = cache
         self._seats = range(len(judges))
 
+    @property
+    def oracle(self) -> bool:
+        """Whether a judge knows the gold answer."""
+        return any(judge.oracle for judge, _ in self.judges)
+
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Judge the draft, each judge in a thread of its own."""
+        start = perf_counter()
         with ThreadPoolExecutor(len(self.judges)) as pool:
             asked = [pool.submit(copy_context().run, self._ask, at, task, draft, history) for at in self._seats]
-        return self._critique(task, _results([future.exception() or future.result() for future in asked]))
+        found = _results([future.exception() or future.result() for future in asked])
+        return self._critique(task, found, seconds=perf_counter() - start)
 
     async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Judge the draft without blocking."""
+        start = perf_counter()
         asked = [self._aask(at, task, draft, history) for at in self._seats]
-        return self._critique(task, _results(await asyncio.gather(*asked, return_exceptions=True)))
+        found = _results(await asyncio.gather(*asked, return_exceptions=True))
+        return self._critique(task, found, seconds=perf_counter() - start)
 
     def assessment(self, task: str, found: Sequence[dict[str, Judgement]]) -> QualityAssessment:
         """Return what the judges' answers, in the order of `judges`, add up to."""
@@ -75,12 +88,15 @@ class RubricCritic:
         panel = list(ballots.values()) or [("functions", shared)]
         return vote_on(self.rubric, panel, vote=self.vote, threshold=threshold)
 
-    def _critique(self, task: str, found: Sequence[dict[str, Judgement]]) -> Critique:
+    def _critique(self, task: str, found: Sequence[dict[str, Judgement]], *, seconds: float) -> Critique:
         assessment = self.assessment(task, found)
+        said = [one for part in found for one in part.values()]
         return Critique(
             explained(assessment),
             accepted=True if assessment.meets_threshold else (None if _unread(assessment) else False),
             score=assessment.proven_score,
+            usage=_usage(said, seconds),
+            oracle=any(one.oracle for one in said),
             evidence={"assessment": assessment.model_dump()},
         )
 
@@ -130,7 +146,9 @@ def rubric_critic(
     Args:
         rubric: The dimensions with their weights.
         judge: A model that judges what `judges` leaves open, or several that vote.
-        judges: For a dimension, a model or a function `(task, draft) -> score | (score, suggestion) | Critique`.
+        judges: For a dimension, a model or a function `(task, draft) -> score | (score, suggestion) | Critique`. A
+            critique with `accepted=False` is a veto; its `oracle` and `usage` count. A function whose attribute
+            `oracle` is true knows the gold answer.
         vote: How several models in `judge` are counted: see `redraft.nodes.rubric.voting`.
         together: Whether a model judges all its dimensions in one call. Default: one call each, all at once.
         threshold: The overall score that is enough, 0–1; default: the rubric's.
@@ -143,7 +161,8 @@ def rubric_critic(
 
     Raises:
         ValueError: At build: a dimension has no judge or is unknown, or an argument makes no sense.
-        TypeError: At build: a judge is neither a model nor a function of (task, draft).
+        TypeError: At build: a judge is neither a model nor a function of (task, draft), `adaptive` is no bool or
+            function, the threshold no number, or `cache` no cache.
     """
     given = dict(judges or {})
     panel = [] if judge is None else [judge] if isinstance(judge, BaseChatModel) else list(judge)
@@ -156,8 +175,14 @@ def rubric_critic(
     left = [one for one in rubric.dimensions if one.name not in given]
     if left and not panel:
         raise ValueError(f"nobody judges {left[0].name!r}: give judge= a model, or judges={{{left[0].name!r}: …}}")
+    if threshold is not None and not _is_number(threshold):
+        raise TypeError(f"threshold must be a number between 0 and 1, not {threshold!r}")
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be between 0 and 1, not {threshold!r}")
+    if not (isinstance(adaptive, bool) or callable(adaptive)):
+        raise TypeError(f"adaptive must be True, False or a function (task, threshold), not {adaptive!r}")
+    if not (cache is None or cache is False or isinstance(cache, BaseCache)):
+        raise TypeError(f"cache must be a cache of LangGraph, None (memory) or False (none), not {cache!r}")
     seated: list[tuple[RubricJudge, int | None]] = []
     for one in rubric.dimensions:
         if (chosen := given.get(one.name)) is not None:
@@ -181,6 +206,10 @@ def rubric_critic(
     )
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def explained(assessment: QualityAssessment) -> str:
     """Return what the refiner is told: what lacks most first, and what could not be judged."""
     details = assessment.assessment_details
@@ -189,7 +218,8 @@ def explained(assessment: QualityAssessment) -> str:
     lines = [f"Overall score {overall}; {threshold:.2f} is wanted."]
     if blocking := details.get("blocking"):
         lines += [f"Whatever the overall score is, this must be mended first: {', '.join(blocking)}."]
-    told = details["weak"] or [name for name, score in scores.items() if score < threshold] or list(scores)
+    told = [*details["weak"], *details.get("blocking", [])]
+    told = told or [name for name, score in scores.items() if score < threshold] or list(scores)
     lines += [f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in told]
     lines += [f"- {name} has no score: {why}" for name, why in details.get("unreadable", {}).items()]
     return "\n".join(lines)
@@ -201,6 +231,17 @@ def _results(found: Sequence[Any]) -> list[dict[str, Judgement]]:
         if isinstance(one, BaseException):
             raise one
     return list(found)
+
+
+def _usage(said: Sequence[Judgement], seconds: float) -> Usage | None:
+    """Return what judging cost, where a judge says so itself: on top of what was metered."""
+    told: list[Any] = [{**one.usage, "seconds": 0.0} for one in said if one.usage is not None]
+    if not told:
+        return None
+    meter = METER.get()
+    return add_usage(
+        [*([meter.usage(seconds=0.0)] if meter is not None else []), *told, {**NO_USAGE, "seconds": seconds}]
+    )
 
 
 def _unread(assessment: QualityAssessment) -> bool:
@@ -218,7 +259,7 @@ def _kept(found: Mapping[str, Judgement]) -> dict[str, Any]:
 def _recalled(kept: Mapping[str, Any]) -> dict[str, Judgement]:
     from ...state.rubrics import Judgement
 
-    return {name: Judgement(**{**one, "cached": True}) for name, one in kept.items()}
+    return {name: Judgement(**{**one, "cached": True, "usage": None}) for name, one in kept.items()}
 
 
 NAMESPACE = ("redraft", "rubric")

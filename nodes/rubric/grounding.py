@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
+
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ...state.folds import current_run, rounds
 from ..prompts import PromptedModel, attempt_at_hand, prompt_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -27,22 +32,35 @@ class Ground(Protocol):
     async def afind(self, task: str) -> list[dict[str, Any]]: ...
 
 
-class Grounding:
+class Grounding(Runnable["Mapping[str, Any]", dict[str, Any]]):
     """A `prepare` that asks each ground about the task and records what it found as a `retrieval` event.
 
     The record, not the state, holds it: forks and replays see what the run saw.
+
+    Args:
+        grounds: Who is asked.
+        after: Another `prepare`, a Runnable or callable, run before: the grounds are asked about the task that it
+            makes, and its update stays.
     """
 
-    def __init__(self, *grounds: Ground) -> None:
+    def __init__(self, *grounds: Ground, after: Any = None) -> None:
+        self.name = "grounding"
         self.grounds = grounds
+        self._first: Runnable[Any, Any] | None = None
+        if after is not None:
+            self._first = after if isinstance(after, Runnable) else _runnable(after)
 
-    def __call__(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002
         """Return the update with one event for each ground that found anything."""
-        return _update(state["task"], [(ground, ground.find(state["task"])) for ground in self.grounds])
+        before = self._first.invoke(input, config) if self._first is not None else {}
+        task = _task(input, before)
+        return _update(task, [(ground, ground.find(task)) for ground in self.grounds if task], before)
 
-    async def acall(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002
         """Async twin."""
-        return _update(state["task"], [(ground, await ground.afind(state["task"])) for ground in self.grounds])
+        before = await self._first.ainvoke(input, config) if self._first is not None else {}
+        task = _task(input, before)
+        return _update(task, [(ground, await ground.afind(task)) for ground in self.grounds if task], before)
 
 
 def ground_event(by: str, asked: str, documents: Sequence[Mapping[str, Any]], *, number: int = 0) -> dict[str, Any]:
@@ -90,5 +108,33 @@ class GroundedModel(PromptedModel):
         return template.format_messages(**values)
 
 
-def _update(task: str, found: Sequence[tuple[Ground, list[dict[str, Any]]]]) -> dict[str, Any]:
-    return {"events": [ground_event(ground.name, task, documents) for ground, documents in found if documents]}
+def _runnable(function: Any) -> Runnable[Any, Any]:
+    """Return a callable as a Runnable that calls it once; an async one is run to its end in sync runs too."""
+    later = getattr(function, "acall", function)
+
+    def call(state: Any) -> Any:
+        found = function(state)
+        return asyncio.run(_awaited(found)) if inspect.isawaitable(found) else found
+
+    async def acall(state: Any) -> Any:
+        awaits = inspect.iscoroutinefunction(later) or inspect.iscoroutinefunction(getattr(later, "__call__", None))  # noqa: B004
+        found = later(state) if awaits else await asyncio.to_thread(function, state)
+        return await found if inspect.isawaitable(found) else found
+
+    return RunnableLambda(call, acall)
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _task(state: Mapping[str, Any], before: Any) -> str:
+    """Return the task in force; empty where nobody gave one yet."""
+    given = before.get("task") if isinstance(before, Mapping) else None
+    return str(given or state.get("task") or "")
+
+
+def _update(task: str, found: Sequence[tuple[Ground, list[dict[str, Any]]]], before: Any) -> dict[str, Any]:
+    update: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
+    told = [ground_event(ground.name, task, documents) for ground, documents in found if documents]
+    return {**update, "events": [*update.get("events", []), *told]}

@@ -6,8 +6,11 @@ import asyncio
 import hashlib
 import inspect
 import json
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -38,7 +41,7 @@ class DimensionVerdict(BaseModel):
 
     reason: str = Field(description="What in the draft speaks for and against it, in one or two sentences.")
     suggestion: str = Field(description="The one change that would help most; empty when nothing is missing.")
-    score: float = Field(ge=0, le=1, allow_inf_nan=False, description="From 0 (not at all) to 1 (fully).")
+    score: float = Field(ge=0, le=1, strict=True, allow_inf_nan=False, description="From 0 (not at all) to 1 (fully).")
 
 
 class RubricJudge(Protocol):
@@ -46,6 +49,7 @@ class RubricJudge(Protocol):
 
     name: str
     dimensions: tuple[str, ...]
+    oracle: bool
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str: ...
 
@@ -74,11 +78,12 @@ class ModelJudge:
         )
         shown = listed.replace("{", "{{").replace("}", "}}")
         self.name = str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+        self.oracle = False
         self.dimensions = tuple(one.name for one in dimensions)
         self.template = chat_prompt(prompt.replace("RUBRIC", shown), what="judge_prompt")[0]
         if other := sorted(set(self.template.input_variables) - {"task", "draft"}):
             raise ValueError(f"judge_prompt knows task and draft, not {', '.join(other)}")
-        self._identity = [type(model).__name__, self.name, repr(getattr(model, "temperature", None)), self.dimensions]
+        self._identity = [_identity(model), self.name, self.dimensions]
         self._alone = len(dimensions) == 1
         # Under an alias, since pydantic has attributes of its own: a dimension may well be called `copy`.
         fields: dict[str, Any] = {
@@ -139,6 +144,7 @@ class FunctionJudge:
         self.function = function
         self.dimensions = (dimension,)
         self.name = str(getattr(function, "__name__", None) or type(function).__name__)
+        self.oracle = bool(getattr(function, "oracle", False))
         self._token = secrets.token_hex(8)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
@@ -159,24 +165,39 @@ class FunctionJudge:
 
     def _read(self, said: Any) -> dict[str, Judgement]:
         reason, suggestion, score = "", "", said
+        also: dict[str, Any] = {"by": self.name, "oracle": self.oracle}
         if isinstance(said, Critique):
+            usage = None if said.usage is None else dict(said.usage)
+            also |= {"oracle": said.oracle or self.oracle, "usage": usage, "refused": said.accepted is False}
             reason, suggestion, score = said.text, said.text, said.score
             score = float(said.accepted) if score is None and said.accepted is not None else score
         elif isinstance(said, tuple) and len(said) == 2:
             score, suggestion = said
-        readable = isinstance(score, int | float) and 0 <= score <= 1 and isinstance(suggestion, str)
+        number = float(score) if isinstance(score, Real | Decimal) else math.nan
+        readable = 0 <= number <= 1 and isinstance(suggestion, str)
         if not readable:
             refused = f"{self.name} returned {said!r:.200}; a score is a number from 0 to 1"
-            return {self.dimensions[0]: Judgement(reason=refused, by=self.name)}
-        return {self.dimensions[0]: Judgement(score=float(score), suggestion=suggestion, reason=reason, by=self.name)}
+            return {self.dimensions[0]: Judgement(reason=refused, **also)}
+        return {self.dimensions[0]: Judgement(score=number, suggestion=suggestion, reason=reason, **also)}
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:
     return await result
 
 
+def _identity(model: BaseChatModel) -> list[Any]:
+    """Return what tells this judge from others of its name: who serves it, and how it is set. Only its hash is kept."""
+    served = [str(getattr(model, name, None) or "") for name in ADDRESSES]
+    return [type(model).__name__, served, dict(model._get_ls_params()), dict(model._identifying_params)]
+
+
 def _digest(*parts: Any) -> str:
-    return hashlib.blake2b(json.dumps(parts).encode("utf-8", "replace"), digest_size=16).hexdigest()
+    told = json.dumps(parts, default=lambda one: type(one).__name__, sort_keys=True, skipkeys=True)
+    return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+ADDRESSES = ("openai_api_base", "base_url", "azure_endpoint", "endpoint_url", "anthropic_api_url")
+"""Attributes in which the models of LangChain keep who serves them."""
 
 
 JUDGE_PROMPT = """\

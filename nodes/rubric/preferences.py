@@ -88,7 +88,8 @@ class Preferences:
 
 def preference_namespace() -> tuple[str, ...]:
     """Return where the preferences of this run's `user_id` (in `configurable`) stand; all without one share a place."""
-    user = str(get_config().get("configurable", {}).get("user_id") or "anyone")
+    given = get_config().get("configurable", {}).get("user_id")
+    user = "anyone" if given is None or given == "" else str(given)
     return ("preferences", quote(user, safe="@ ").replace(".", "%2E"))  # a store takes no periods in a name
 
 

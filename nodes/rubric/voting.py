@@ -63,4 +63,5 @@ def _combined(judgements: Sequence[Judgement], vote: Vote) -> Judgement:
         reason=strictest.reason,
         by=by,
         cached=all(one.cached for one in judgements),
+        refused=any(one.refused for one in judgements),
     )

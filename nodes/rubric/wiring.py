@@ -33,10 +33,12 @@ def rubric_wiring(
 
     Raises:
         ValueError: An argument makes no sense.
-        TypeError: A judge is not one.
+        TypeError: A judge is not one, or `enabled` no bool.
     """
     rest = dict(options)
     enabled, store = rest.pop("enabled", True), rest.pop("store", None)
+    if not isinstance(enabled, bool):
+        raise TypeError(f"enabled must be True or False, not {enabled!r}")
     critics: Sequence[Any] = rest.pop("critics", None) or ()
     judge, prompt = rest.pop("judge", None), rest.pop("judge_prompt", JUDGE_PROMPT)
     own = {name: rest.pop(name) for name in OWN if name in rest}
@@ -45,7 +47,7 @@ def rubric_wiring(
     found = [*grounds, *([Preferences()] if store is not None else [])]
     wiring: dict[str, Any] = {"critics": asked if enabled else [], "store": store}
     if found:
-        wiring["prepare"] = Grounding(*found)
+        wiring["prepare"] = Grounding(*found, after=rest.pop("prepare", None))
     return (wiring if enabled else {**wiring, "check": _at_once}), rest
 
 

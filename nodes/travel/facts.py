@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .cities import distance_between_cities, find_cities
-from .money import amounts_in, cost_each
+from .cities import distance_between_cities, find_cities, told_distance
+from .money import budget_in, cost_each
 from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
 
 __all__ = ["TravelFacts"]
 
@@ -20,22 +24,22 @@ class TravelFacts:
 
     def find(self, task: str) -> list[dict[str, Any]]:
         """Return the facts: distances from place to place, the trip's days with their weekdays, the budget a day."""
-        facts: list[tuple[str, str]] = []
-        cities = find_cities(task)
-        for start, end in pairwise(cities):
-            asked = {"start": f"{start.name}, {start.country}", "end": f"{end.name}, {end.country}"}
-            facts.append((distance_between_cities.name, distance_between_cities.invoke(asked)))
+        facts = [(distance_between_cities.name, told_distance(*pair)) for pair in pairwise(find_cities(task))]
+
+        def add(tool: BaseTool, prefix: str = "", **asked: Any) -> None:
+            with suppress(ValueError, ArithmeticError):  # a date beyond the calendar: no fact
+                facts.append((tool.name, prefix + tool.invoke(asked)))
+
         dates, days = dates_in(task), days_wanted(task)
         if len(dates) > 1:
-            asked = {"start": dates[0].isoformat(), "end": dates[-1].isoformat()}
-            facts.append((days_between.name, days_between.invoke(asked)))
+            add(days_between, start=dates[0].isoformat(), end=dates[-1].isoformat())
         if dates and days and days <= MOST_SHOWN:
-            facts.append((trip_calendar.name, trip_calendar.invoke({"start": dates[0].isoformat(), "days": days})))
+            add(trip_calendar, start=dates[0].isoformat(), days=days)
         else:
-            facts += [(weekday.name, weekday.invoke({"day": day.isoformat()})) for day in dates[:MOST_SHOWN]]
-        if days and len(amounts := amounts_in(task)) == 1:
-            said = cost_each.invoke({"total": str(amounts[0][1]), "parts": days})
-            facts.append((cost_each.name, f"budget for a day, {amounts[0][0]}: {said}"))
+            for day in dates[:MOST_SHOWN]:
+                add(weekday, day=day.isoformat())
+        if days and (budget := budget_in(task)):
+            add(cost_each, f"budget for a day, {budget[0]}: ", total=str(budget[1]), parts=days)
         return [{"id": f"fact-{number}", "text": text, "source": tool} for number, (tool, text) in enumerate(facts, 1)]
 
     async def afind(self, task: str) -> list[dict[str, Any]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .money import amounts_in
+from .money import amounts_in, budget_in
 from .trip_dates import WEEKDAYS, dates_in, days_wanted
 
 if TYPE_CHECKING:
@@ -22,9 +23,18 @@ Sign = tuple[bool, str]
 def personalization(task: str, draft: str) -> tuple[float, str]:
     """Return which share of the wishes that the task names the plan takes up, 0–1, and what it leaves out.
 
-    Wishes are found by indicator words: who travels, what they eat, like and can't do. A task without any is met.
+    Wishes are found by indicator words: who travels, what they eat, like and can't do. What the task says no to is no
+    wish ("no museums", "not vegetarian"). A task without any is met.
     """
-    wishes = [(name, met) for name, asked, met in WISHES if asked.search(task)]
+    refused = [match.span("what") for match in REFUSED.finditer(task)]
+    wishes = [
+        (name, met)
+        for name, asked, met in WISHES
+        if any(
+            name == NEEDED_BY_NAME or not any(start <= found.start() < end for start, end in refused)
+            for found in asked.finditer(task)
+        )
+    ]
     missed = [name for name, met in wishes if not met.search(draft)]
     if not wishes:
         return 1.0, ""
@@ -37,7 +47,8 @@ def feasibility(task: str, draft: str) -> tuple[float, str]:
 
     The signs: something concrete at all (a time, a cost, a means of transport); as many days as asked for; costs
     within the budget; weekdays that are those of their dates; no day with more than it can hold. Without the right
-    number of days, or over the budget, a plan gets no more than a half.
+    number of days, or over the budget, a plan gets no more than a half. Where a task does not say clearly how many
+    days or how much money there are, that sign is left out.
     """
     hard = [*_days(task, draft), *_budget(task, draft)]
     signs = [_concrete(draft), *hard, *_weekdays(draft), *_load(draft)]
@@ -61,18 +72,46 @@ def _days(task: str, draft: str) -> Iterator[Sign]:
 
 
 def _budget(task: str, draft: str) -> Iterator[Sign]:
-    named = amounts_in(task)
-    if not named:
+    found = budget_in(task)
+    if found is None:
         return
-    currency, budget = max(named, key=lambda amount: amount[1])
-    told = [line for line in draft.splitlines() if not BUDGET.search(line)]
-    lines = [(line, [amount for code, amount in amounts_in(line) if code == currency]) for line in told]
-    totals = [amounts[-1] for line, amounts in lines if amounts and TOTAL.search(line)]
-    spent = totals[-1] if totals else sum(sum(amounts) for _, amounts in lines)
-    if not any(amounts for _, amounts in lines):
+    currency, budget = found
+    lines = [line for line in draft.splitlines() if TOTAL.search(line) or not BUDGET.search(line)]
+    amounts = [amount for line in lines for code, amount in amounts_in(line) if code == currency]
+    if not amounts:
         yield False, f"Say in {currency} what things cost, with a total: {budget} is the budget."
-    else:
-        yield spent <= budget, f"The costs come to {spent} {currency}, and the budget is {budget}."
+        return
+    totals = _totals(draft, currency)
+    if totals is None:
+        return
+    spent = max(totals, default=sum(amounts))
+    yield spent <= budget, f"The costs come to {spent} {currency}, and the budget is {budget}."
+
+
+def _totals(draft: str, currency: str) -> list[Decimal] | None:
+    """Return the last total that a plan names, and what the totals of its days add up to; none where it names none.
+
+    `None`: the total is for one person, and nobody says for how many.
+    """
+    last: Decimal | None = None
+    for_each, day, of_days = False, "", dict[str, Decimal]()
+    for line in draft.splitlines():
+        if heading := DAY.search(line):
+            day = heading["day"]
+        if not (total := TOTAL.search(line)):
+            continue
+        # After the last "=" or the word; beside a budget the first amount there is the total, else the last.
+        told = line[max(total.end(), line.rfind("=") + 1) :]
+        found = [amount for code, amount in amounts_in(told) or amounts_in(line) if code == currency]
+        if not found:
+            continue
+        last = found[0 if BUDGET.search(line) else -1]
+        for_each = bool(EACH.search(line))
+        if day and not RUNNING.search(line):
+            of_days.setdefault(day, last)
+    if last is None:
+        return []
+    return None if for_each else [last, *([sum(of_days.values(), Decimal(0))] if len(of_days) > 1 else [])]
 
 
 def _weekdays(draft: str) -> Iterator[Sign]:
@@ -107,7 +146,19 @@ MOST_A_DAY = 8
 DAY = re.compile(r"\bdays?\s+(?P<day>\d{1,2})\b(?:\s*(?:-|–|to)\s*(?P<till>\d{1,2})\b)?", re.IGNORECASE)
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
 BUDGET = re.compile(r"\bbudget\b", re.IGNORECASE)
-TOTAL = re.compile(r"\b(?:in )?(?:total|sum|altogether)\b", re.IGNORECASE)
+TOTAL = re.compile(r"\b(?:in )?(?:(?:sub)?totals?|sum|altogether)\b", re.IGNORECASE)
+RUNNING = re.compile(r"\b(?:so far|running|cumulative|grand|overall|trip|all days|whole)\b", re.IGNORECASE)
+EACH = re.compile(r"\b(?:per (?:person|head|traveller|traveler|adult)|each|apiece|pp)\b", re.IGNORECASE)
+REFUSED = re.compile(
+    r"\b(?:no|not(?!\s+(?:only|just|too far))|without|avoid\w*|skip\w*|hat(?:e|es|ing)|dislik\w+|never|nothing|neither"
+    r"|nor|(?:do|does|did|would|is|are|was|wo|need)n['’]?t|can['’]?t stand|(?:sick|tired|bored) (?:of|by|with)|except"
+    r"|instead of|rather than|less|fewer)\b"
+    r"(?P<what>(?:(?!\b(?:but|and (?:we|i|she|he|they)|with|only)\b)[^.,;:!?\n])*"
+    r"(?:(?:,[^.,;:!?\n]{0,40}){0,6}?\s(?:or|nor)\s[^.,;:!?\n]*)?)",
+    re.IGNORECASE,
+)
+NEEDED_BY_NAME = "gluten-free food"
+"""Named by what is refused: "no gluten" wishes for it."""
 CONCRETE = re.compile(
     r"\d{1,2}[:.]\d{2}\b|\b\d{1,2}\s?(?:am|pm|h|hours?|minutes?|min|km)\b|[€$£¥]\s?\d"
     r"|\b(?:train|bus|tram|metro|ferry|flight|fly|taxi|drive|walk|bike|cycle)\b",

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 
+from ...state.events import clean
 from ...state.folds import rounds
-from ...state.stopping import spent_budget
-from ..meter import METER
+from ..agents.text_calls import read_text_calls
+from ..given_model import revising_model
+from ..replies import refused
 from ..rubric.grounding import GroundedModel, ground_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage, ToolCall
+    from langchain_core.messages import AIMessage, BaseMessage, ToolCall
     from langchain_core.tools import BaseTool
 
-    from ...state.events import Event
     from ..prompts import Keep, Memory, Prompts
 
 __all__ = ["OfferTools", "ToolWriter", "calls_tools"]
@@ -51,7 +51,8 @@ def calls_tools(model: BaseChatModel, offer: OfferTools) -> bool:
 class ToolWriter:
     """A writer that offers tools to its model for a few turns, then asks for the text without them.
 
-    A tool that fails tells the model why. Once a budget is spent no further turn begins.
+    A tool that fails tells the model why, and what it said is no fact. A reply that is a tool call as text counts as
+    that call.
 
     Args:
         model: The model; it can call tools.
@@ -59,6 +60,7 @@ class ToolWriter:
         tools: The tools.
         what: Name of the prompt, for messages.
         turns: How many replies may call tools.
+        temperature: As in `revising_model`; `None`: as the model was built.
         keep: Which draft is revised.
         memory: What of earlier attempts is shown.
     """
@@ -71,71 +73,75 @@ class ToolWriter:
         tools: Sequence[BaseTool],
         what: str,
         turns: int = 4,
+        temperature: float | None = None,
         keep: Keep = "best",
         memory: Memory = "all",
     ) -> None:
         self.__name__ = what
-        self.model = model
         self.turns = turns
         self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory)
-        self._bound = model.bind_tools(list(tools))
+        settings = getattr(revising_model(model, temperature), "kwargs", {}) if temperature is not None else {}
+        self.model = model.bind(**settings) if settings else model
+        self._bound = model.bind_tools(list(tools)).bind(**settings)
         self._tools = {tool.name: tool for tool in tools}
 
-    def __call__(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the draft, and one event for each tool that was called."""
-        messages, record, start = self._prompted.messages(state), _Record(state), perf_counter()
+    def __call__(self, state: Mapping[str, Any]) -> dict[str, Any] | AIMessage:
+        """Return the draft, and one event for each tool that was called; of a refusal the message, which shows it."""
+        messages, record = self._prompted.messages(state), _Record(state)
         for turn in range(self.turns + 1):
-            reply = (self._bound if turn < self.turns else self.model).invoke(messages)
-            if not reply.tool_calls or record.spent(start):
+            reply = self._read((self._bound if turn < self.turns else self.model).invoke(messages))
+            if not reply.tool_calls or turn == self.turns:
                 break
             messages += [reply, *(record.noted(call, _result(self._tools, call)) for call in reply.tool_calls)]
-        return {"draft": str(reply.text), "events": record.events}
+        return record.draft(reply)
 
-    async def acall(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    async def acall(self, state: Mapping[str, Any]) -> dict[str, Any] | AIMessage:
         """Async twin."""
-        messages, record, start = self._prompted.messages(state), _Record(state), perf_counter()
+        messages, record = self._prompted.messages(state), _Record(state)
         for turn in range(self.turns + 1):
-            reply = await (self._bound if turn < self.turns else self.model).ainvoke(messages)
-            if not reply.tool_calls or record.spent(start):
+            reply = self._read(await (self._bound if turn < self.turns else self.model).ainvoke(messages))
+            if not reply.tool_calls or turn == self.turns:
                 break
             answers = [record.noted(call, await _aresult(self._tools, call)) for call in reply.tool_calls]
             messages += [reply, *answers]
-        return {"draft": str(reply.text), "events": record.events}
+        return record.draft(reply)
+
+    def _read(self, reply: AIMessage) -> AIMessage:
+        return read_text_calls(reply, self._tools)
 
 
 class _Record:
     """The tool calls of one draft, as events."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
-        self._state = state
         self._number = 0 if not any(one["kind"] == "draft" for one in state["events"]) else rounds(state["events"]) + 1
         self.events: list[dict[str, Any]] = []
 
     def noted(self, call: ToolCall, message: ToolMessage) -> BaseMessage:
-        document = {"id": f"{call['name']}-{len(self.events) + 1}", "text": str(message.text), "source": call["name"]}
-        asked = f"{call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
-        self.events.append(ground_event("the travel tools", asked, [document], number=self._number))
+        text, tool = clean(str(message.text)), clean(call["name"])
+        document = {"id": f"{tool}-{len(self.events) + 1}", "text": text, "source": tool}
+        asked = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
+        failed = message.status == "error"  # what it says is for the model, and no fact
+        event = ground_event("the travel tools", asked, [] if failed else [document], number=self._number)
+        self.events.append({**event, "failed": {"step": tool, "error": "ToolError", "text": text}} if failed else event)
         return message
 
-    def spent(self, start: float) -> bool:
-        meter = METER.get()
-        if meter is None:
-            return False
-        so_far = {"kind": "retrieval", "usage": meter.usage(seconds=perf_counter() - start)}
-        return bool(spent_budget([*self._state["events"], cast("Event", so_far)], self._state["limits"]))
+    def draft(self, reply: AIMessage) -> dict[str, Any] | AIMessage:
+        text = str(reply.text)
+        return reply if refused(text, reply) else {"draft": text, "events": self.events}
 
 
 def _result(tools: Mapping[str, BaseTool], call: ToolCall) -> ToolMessage:
     try:
         return cast("ToolMessage", _tool(tools, call).invoke({**call, "type": "tool_call"}))
-    except (ToolException, ValueError) as error:
+    except TOLD as error:
         return _failed(call, error)
 
 
 async def _aresult(tools: Mapping[str, BaseTool], call: ToolCall) -> ToolMessage:
     try:
         return cast("ToolMessage", await _tool(tools, call).ainvoke({**call, "type": "tool_call"}))
-    except (ToolException, ValueError) as error:
+    except TOLD as error:
         return _failed(call, error)
 
 
@@ -147,3 +153,7 @@ def _tool(tools: Mapping[str, BaseTool], call: ToolCall) -> BaseTool:
 
 def _failed(call: ToolCall, error: Exception) -> ToolMessage:
     return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
+
+
+TOLD = (ToolException, ValueError, ArithmeticError)
+"""Errors of a tool that its caller can do something about: they are told to the model."""

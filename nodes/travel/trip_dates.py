@@ -70,20 +70,50 @@ def dates_in(text: str) -> list[date]:
 
 
 def days_wanted(text: str) -> int | None:
-    """Return how many days a text asks for: "3 days", "a week", "a weekend", or from its first date to its last."""
-    if match := LENGTH.search(text):
-        number = match["number"].casefold()
-        count = int(number) if number.isdigit() else NUMBERS.get(number, 1)
-        unit = match["unit"].casefold()
-        return count * 7 if unit.startswith("week") and unit != "weekend" else count * (2 if unit == "weekend" else 1)
+    """Return how many days a text asks for: from its first date to its last, else "3 days", "a week", "a weekend".
+
+    `None` where it can't be told: no length at all, several different ones, a range, or a length of something else
+    ("100 euros a day", "a day trip", "2 days each").
+    """
     named = dates_in(text)
-    return (named[-1] - named[0]).days + 1 if len(named) > 1 else None
+    if len(named) > 1:
+        return (named[-1] - named[0]).days + 1
+    lengths = {_days(match) for match in LENGTH.finditer(text) if not _of_something_else(match)}
+    return lengths.pop() if len(lengths) == 1 and not OPEN_LENGTH.search(text) else None
+
+
+def _days(match: re.Match[str]) -> int:
+    number, unit = match["number"].casefold(), match["unit"].casefold()
+    if number.isdigit():
+        count = int(number)
+    else:
+        tens, _, ones = re.sub(r"[\s-]+", " ", number).partition(" ")
+        count = NUMBERS[tens] + (NUMBERS[ones] if ones else 0)
+    return count * (2 if unit == "weekend" else 7 if unit.startswith("week") else 1)
+
+
+def _of_something_else(match: re.Match[str]) -> bool:
+    """Return whether a length is a rate ("twice a week"), part of another word ("a day job"), or not of a trip."""
+    start, end = match.span()
+    before, after = match.string[max(0, start - 40) : start], match.string[end : end + 40]
+    before = before if start <= 40 else f"… {before}"
+    article = match["number"].casefold() in ("a", "an")
+    if article and not BEFORE_A_TRIP.search(before):
+        return True
+    return bool(NO_TRIP_BEFORE.search(before) or (COMPOUND if article else NO_TRIP).match(after))
 
 
 MOST_DAYS = 60
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ten": 10}
+NUMBERS = {"a": 1, "an": 1} | {
+    name: number
+    for number, name in enumerate(
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "  # noqa: SIM905
+        "eighteen nineteen twenty".split(),
+        start=1,
+    )
+} | {"thirty": 30}  # fmt: skip
 _MONTH = "|".join(f"{name}[a-z]*" for name in MONTHS)
 DATES = re.compile(
     r"\b(?P<year1>\d{4})-(?P<month1>\d{2})-(?P<day1>\d{2})\b"
@@ -91,7 +121,39 @@ DATES = re.compile(
     rf"|\b(?P<month3>{_MONTH})\.?\s+(?P<day3>\d{{1,2}})(?:\s*(?:-|–|to)\s*(?P<till3>\d{{1,2}}))?,?\s+(?P<year3>\d{{4}})\b",
     re.IGNORECASE,
 )
+_NUMBER = r"(?:twenty|thirty)[\s-](?:one|two|three|four|five|six|seven|eight|nine)\b|" + "|".join(
+    sorted(NUMBERS, key=len, reverse=True)
+)
 LENGTH = re.compile(
-    rf"\b(?P<number>\d{{1,2}}|{'|'.join(NUMBERS)})[\s-]+(?:full\s+|whole\s+|long\s+)?(?P<unit>days?|weekend|weeks?)\b",
+    rf"(?<![\w.,–-])(?P<number>[0-9]{{1,3}}|{_NUMBER})[\s-]+(?:full\s+|whole\s+)?"
+    r"(?P<unit>days?|weekend|weeks?)\b",
+    re.IGNORECASE,
+)
+OPEN_LENGTH = re.compile(
+    r"\b(?:\d+|[a-z]+)\s*(?:-|–|to|or)\s*(?:\d+|two|three|four|five|six|seven|eight|nine|ten)[\s-]+(?:days|weeks)\b"
+    r"|\b\d+[.,]\d+[\s-]+(?:days?|weeks?)\b|\ba long weekend\b",
+    re.IGNORECASE,
+)
+"""Ranges and fractions."""
+BEFORE_A_TRIP = re.compile(
+    r"(?:^|[.!?:;\n(\"“]|\b(?:plan|for|spend|spending|want|need|planning|make|organi[sz]e|arrange|book|just|only|us|me))"
+    r"\s*$",
+    re.IGNORECASE,
+)
+"""After these "a day" is as long as the trip; elsewhere it may be a rate."""
+NO_TRIP_BEFORE = re.compile(
+    r"\b(?:least|most|than|up to|around|about|roughly|nearly|almost|over|under|max(?:imum)?|min(?:imum)?|every|each|per"
+    r"|(?:leav|start|begin|depart)\w*\s+in|first|last|other|next|past|another)\s*$",
+    re.IGNORECASE,
+)
+COMPOUND = re.compile(
+    r"[\s-]+(?:trips?|jobs?|off|pass(?:es)?|tickets?|cards?|tours?|later|ago|before|after|earlier|spa|care|bags?|packs?"
+    r"|excursions?|cruises?|hikes?|outings?|rates?|returns?|visas?|notice|each|per|or two|now)\b",
+    re.IGNORECASE,
+)
+"""After "a day": it is a length of this."""
+NO_TRIP = re.compile(
+    r"[\s-]+(?:(?:pass(?:es)?|tickets?|cards?|off|later|ago|before|after|earlier|notice|each|per|a|or more|or so|old)\b"
+    r"|(?:in|for|at)\s+(?:each|every)\b|(?:of\s+)?rest\b)",
     re.IGNORECASE,
 )

@@ -28,7 +28,7 @@ from redraft.nodes.agents.critic_tools import calculator_tool, search_tool
 from redraft.nodes.agents.react import react_agent
 from redraft.nodes.agents.tool_critic import tool_critic
 from redraft.nodes.critics import verifier_critic
-from redraft.state import Critique, Thread, open_checkpointer
+from redraft.state import Critique, Limits, Thread, open_checkpointer
 from typing_extensions import TypedDict
 
 TASK = "What is 17 times 3, plus 4?"
@@ -506,6 +506,184 @@ def test_critics_with_tools_look_things_up_before_they_judge(run: Any) -> None:
     assert "17 * 3 is 51." in actor.calls[1][0].text
 
 
+def resumed(run: Any, thread: Thread) -> Any:
+    return asyncio.run(thread.aresume()) if run.__name__ == "acall" else thread.resume()
+
+
+def test_a_critic_with_tools_judges_in_resumed_and_forked_threads(run: Any, tmp_path: Any) -> None:
+    """Wherever a run goes on, the judge has its tools: nothing fails because the thread is resumed."""
+    judge = CallingModel([RuntimeError("no line"), MULTIPLY, "no issues", MULTIPLY, "no issues"])
+    with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
+        critic = tool_critic(judge, [multiply])
+        graph = build_agent_graph(
+            chain(ScriptedModel(["51"])), model=ScriptedModel([]), critic=critic, checkpointer=saver
+        )
+        assert run(graph, {"task": TASK}, LAMP)["stop_reason"] == "failed"
+        output = resumed(run, Thread(graph, "lamp"))
+        fork = Thread(graph, "lamp").fork(at=0, draft="It is 51.")
+        assert (output["stop_reason"], resumed(run, fork)["stop_reason"]) == ("accepted", "accepted")
+        assert Thread(graph, "lamp").replay().matches
+    assert len(judge.calls) == 5
+
+
+@pytest.mark.parametrize("checkpointer", [False, None])
+def test_a_chain_that_calls_an_agent_goes_on_in_a_resumed_thread(run: Any, checkpointer: Any) -> None:
+    """A graph inside a chain, with or without checkpoints, runs there as anywhere."""
+    inner = CallingModel([RuntimeError("no line"), "51"])
+    agent = react_agent(inner, [multiply], checkpointer=checkpointer)
+    base = RunnableLambda(lambda values: agent.invoke({"messages": [("user", values["task"])]}))
+    with open_checkpointer("memory") as saver:
+        graph = build_agent_graph(base, model=ScriptedModel(["no issues"]), checkpointer=saver)
+        with pytest.raises(RuntimeError, match="no line"):
+            run(graph, {"task": TASK}, LAMP)
+        assert resumed(run, Thread(graph, "lamp"))["answer"] == "51"
+
+
+@tool(return_direct=True)
+def look_up(word: str) -> str:
+    """Look a word up; what it finds is the answer."""
+    return f"{word}: 51"
+
+
+@pytest.mark.parametrize("build", ["prebuilt", "own"])
+def test_a_tool_that_returns_directly_gives_the_draft(run: Any, build: str) -> None:
+    """Its result is the answer, judged like any other, and the model is not asked to repeat it."""
+    model = CallingModel([calls(("look_up", {"word": "product"})), "never"])
+    if build == "own":
+        graph = build_agent_graph(model=model, tools=[look_up], critic=ScriptedModel(["no issues"]))
+    else:
+        with pytest.warns(LangGraphDeprecatedSinceV10):
+            base = create_react_agent(model, [look_up])
+        graph = build_agent_graph(base, model=ScriptedModel(["no issues"]))
+    output = run(graph, {"task": TASK})
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == ("product: 51", "accepted", 1)
+
+
+def test_a_critic_reads_what_a_tool_returns_directly(run: Any) -> None:
+    """A judge goes on after such a tool: its result is no verdict."""
+    judge = CallingModel([calls(("look_up", {"word": "product"})), "no issues"])
+    graph = build_agent_graph(
+        chain(ScriptedModel(["51"])), model=ScriptedModel([]), critic=tool_critic(judge, [look_up])
+    )
+    assert run(graph, {"task": TASK})["stop_reason"] == "accepted"
+
+
+def test_a_chain_is_not_cut_off_by_another_call_of_its_own(run: Any) -> None:
+    """What the chain returns was whole, though a model that it asked besides met its limit."""
+    writer, guard = ScriptedModel(["It is 51."]), CallingModel(["CUT safe"])
+
+    def answer(values: Any) -> str:
+        text = writer.invoke(values["task"]).text
+        guard.invoke(f"Is this safe? {text}")
+        return str(text)
+
+    output = run(build_agent_graph(RunnableLambda(answer), model=ScriptedModel(["no issues"])), {"task": TASK})
+    assert (output["answer"], output["stop_reason"]) == ("It is 51.", "accepted")
+
+
+def test_an_agent_with_a_memory_of_its_own_is_counted_once(run: Any) -> None:
+    """Of the second task of a thread, steps and usage are those of the second task."""
+    model = CallingModel([MULTIPLY, "51", ADD, "55"])
+    base = react_agent(model, [multiply, add], checkpointer=True)
+    with open_checkpointer("memory") as saver:
+        graph = build_agent_graph(base, model=ScriptedModel(["no issues"] * 2), checkpointer=saver)
+        outputs = [run(graph, {"task": task}, LAMP) for task in ("17 times 3?", "And plus 4?")]
+    assert [output["usage"]["calls"] for output in outputs] == [3, 3]
+    second = [event for event in outputs[1]["events"] if event["kind"] == "draft"][-1]
+    assert [step["text"] for step in second["steps"] if step["step"] != "model"] == ['add({"a": 51, "b": 4})', "55"]
+    assert "17 times 3?" in [message.text for message in model.calls[2]]
+
+
+BIG = 2**64 + 13
+
+
+@pytest.mark.parametrize("where", ["base", "critic"])
+def test_numbers_of_any_size_can_be_called_with(run: Any, tmp_path: Any, where: str) -> None:
+    """A number of more than 64 bits reaches the tool whole, and the checkpoint as text."""
+    seen = []
+
+    @tool
+    def factor(n: int) -> str:
+        """Factor a number."""
+        seen.append(n)
+        return "prime"
+
+    caller = CallingModel([calls(("factor", {"n": BIG})), "no issues"])
+    with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
+        if where == "base":
+            graph = build_agent_graph(
+                model=caller, tools=[factor], critic=ScriptedModel(["no issues"]), checkpointer=saver
+            )
+        else:
+            graph = build_agent_graph(
+                chain(ScriptedModel(["51"])),
+                model=ScriptedModel([]),
+                critic=tool_critic(caller, [factor]),
+                checkpointer=saver,
+            )
+        output = run(graph, {"task": TASK}, LAMP)
+        assert Thread(graph, "lamp").replay().matches
+    assert (output["stop_reason"], seen) == ("accepted", [BIG])
+    assert str(BIG) in json.dumps(output["events"])
+
+
+@pytest.mark.parametrize(
+    "given", ["And?", ("user", "And?"), {"role": "user", "content": "And?"}, HumanMessage("And?"), [("user", "And?")]]
+)
+def test_one_message_is_a_conversation_too(run: Any, given: Any) -> None:
+    """A text, a pair, a dict or a message stands for a list of one."""
+    output = run(
+        build_agent_graph(chain(ScriptedModel(["55"])), model=ScriptedModel(["no issues"])), {"messages": given}
+    )
+    assert output["events"][0]["text"] == "And?"
+
+
+@pytest.mark.parametrize("limits", [Limits(max_tokens=10_000), {"max_tokens": 10_000}, None])
+def test_max_rounds_stands_over_the_limits(run: Any, limits: Any) -> None:
+    """A `Limits` names every limit, also rounds that nobody thought of; `max_rounds=` is what was asked for."""
+    model = ScriptedModel(["a", "More.", "b", "More.", "c", "More."])
+    output = run(build_agent_graph(react_agent(model), model=model, max_rounds=1, limits=limits), {"task": TASK})
+    assert (output["stop_reason"], output["rounds"]) == ("max_rounds", 1)
+
+
+class Tepid(ScriptedModel):
+    """A model built with a temperature; `asked` holds that of each call."""
+
+    temperature: float = 0.0
+    _asked: list[float] = PrivateAttr(default_factory=list)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        self._asked.append(kwargs.get("temperature", self.temperature))
+        return super()._generate(messages, stop, run_manager)
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"), [({}, 0.7), ({"refine_temperature": 0.3}, 0.3), ({"refine_temperature": None}, 0.0)]
+)
+def test_how_revisions_are_sampled_is_an_argument(run: Any, options: Any, asked: float) -> None:
+    """A repeated revision ends the run, so revisions are sampled; `None` keeps the temperature that was given."""
+    model = Tepid(["More.", "b", "no issues"])
+    run(build_agent_graph(chain(ScriptedModel(["a"])), model=model, **options), {"task": TASK})
+    assert model._asked == [0.0, asked, 0.0]
+
+
+@pytest.mark.parametrize("where", ["chain", "tool_critic"])
+def test_a_budget_holds_inside_a_chain_and_a_judge(run: Any, where: str) -> None:
+    """No model call starts once it is spent, whoever makes it; the run says which budget it was."""
+    model = CallingModel([MULTIPLY] * 4 + ["no issues"])
+
+    def loop(_: Any) -> Any:
+        return [model.invoke("Again.") for _ in range(4)][-1]
+
+    if where == "chain":
+        graph = build_agent_graph(RunnableLambda(loop), model=ScriptedModel([]))
+    else:
+        critic = tool_critic(model, [multiply])
+        graph = build_agent_graph(RunnableLambda(lambda _: "51"), model=ScriptedModel([]), critic=critic)
+    output = run(graph, {"task": TASK, "limits": {"max_tokens": 5}})
+    assert (output["stop_reason"], len(model.calls), output["usage"]["calls"]) == ("token_budget", 1, 1)
+
+
 # Streams
 
 
@@ -646,12 +824,15 @@ def create_graph_over(key: str) -> Any:
         ({"critic": [3]}, TypeError, "a critic is a callable"),
         ({"tools": [add, add]}, ValueError, "one name"),
         ({"stop_phrase": " "}, ValueError, "stop_phrase"),
+        ({"model": "openai:gpt-5-mini"}, TypeError, "model is a chat model, not 'openai:gpt-5-mini'"),
+        ({"refine_temperature": "hot"}, TypeError, "refine_temperature"),
+        ({"refine_temperature": -1}, ValueError, "refine_temperature"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_the_graph_is_built(options: Any, error: Any, says: str) -> None:
     """A mistake shows at once, with the argument's name."""
     with pytest.raises(error, match=says):
-        build_agent_graph(model=CallingModel([]), **options)
+        build_agent_graph(**{"model": CallingModel([]), **options})
 
 
 def test_tools_need_a_model_that_can_call_them() -> None:

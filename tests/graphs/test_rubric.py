@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from redraft.models.weights import smollm2_path
 from redraft.nodes.critics import human_critic
 from redraft.nodes.rubric.assessments import assessment_of, refinement_metadata
 from redraft.nodes.rubric.metrics import refinement_metrics
-from redraft.state import Thread, open_checkpointer
+from redraft.state import Critique, Limits, Thread, open_checkpointer
 from redraft.state.folds import attempts
 from redraft.state.rubrics import Dimension, QualityAssessment, Rubric
 
@@ -356,3 +357,167 @@ def test_a_required_dimension_that_is_weak_is_not_outvoted(run: Any) -> None:
     assert (output["answer"], output["stop_reason"], output["rounds"]) == ("One two three four.", "accepted", 1)
     assert "must be mended first: length" in model.calls[1][0].text
     assert "length (0.50): use 4 words" in model.calls[1][0].text
+
+
+GOOD = {"reason": "perfect", "suggestion": "", "score": 1.0}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"This is bad. The draft only says {json.dumps(GOOD)} to fool me; I would give it nothing.",
+        f"{json.dumps(GOOD)}\nBut I take that back.",
+        f"```json\n{json.dumps(GOOD)}\n```\nor\n```json\n{json.dumps({**GOOD, 'score': 0.0})}\n```",
+        '{"reason": "bad", "suggestion": "", "score": 0.1, "score": 1.0}',
+        json.dumps({**GOOD, "score": True}),
+        json.dumps({**GOOD, "score": "1.0"}),
+        json.dumps([GOOD]),
+    ],
+)
+def test_only_a_whole_reply_of_the_judge_is_its_verdict(run: Any, reply: str) -> None:
+    """A verdict that it quotes, gives twice or not as a number accepts nothing, and the record shows its words."""
+    graph = build_rubric_graph(ScriptedModel([json.dumps(GOOD)]), judge=ScriptedModel([reply]), rubric=ONE)
+    output = run(graph, {"task": TASK, "limits": {"max_rounds": 0}})
+    critique = next(event for event in output["events"] if event["kind"] == "critique")
+    assert (output["stop_reason"], output["score"], critique["accepted"]) == ("max_rounds", None, None)
+    assert repr(reply)[1:30] in critique["text"]
+    assert "pydantic" not in critique["text"]
+
+
+@pytest.mark.parametrize("shown", ["{}", "```json\n{}\n```", "```\n{}\n```\n", "\n {} \n"])
+def test_a_verdict_may_stand_in_a_code_fence(run: Any, shown: str) -> None:
+    """Bare or fenced, with space around: that is the whole reply."""
+    judge = ScriptedModel([shown.replace("{}", json.dumps({**GOOD, "score": 1}))])
+    assert run(build_rubric_graph(ScriptedModel(["d"]), judge=judge, rubric=ONE), {"task": TASK})["score"] == 1.0
+
+
+def test_what_a_function_says_beside_its_score_counts(run: Any) -> None:
+    """Its `oracle` and `usage` are in the result, on top of what other judges cost."""
+    two = Rubric(dimensions=(*ONE.dimensions, Dimension(name="truth", weight=1)))
+    usage: Any = {"input_tokens": 500, "output_tokens": 500, "total_tokens": 1000, "calls": 1, "cost_usd": 1.0}
+
+    def length(task: str, draft: str) -> Critique:
+        return Critique("known", accepted=True, score=1.0, oracle=True, usage=usage)
+
+    judge = ScriptedModel([{"text": says(0.9), "input_tokens": 7, "output_tokens": 3}])
+    output = run(
+        build_rubric_graph(ScriptedModel(["d"]), rubric=two, judge=judge, judges={"length": length}), {"task": TASK}
+    )
+    assert (output["stop_reason"], output["oracle"], output["accepted_by"]) == ("accepted", True, "rubric (oracle)")
+    critique = next(event for event in output["events"] if event["kind"] == "critique")
+    assert (critique["usage"]["total_tokens"], critique["usage"]["calls"]) == (1010, 2)
+
+
+def test_a_function_that_is_an_oracle_marks_the_critic(run: Any) -> None:
+    """Its attribute is enough, whatever it returns."""
+
+    def length(task: str, draft: str) -> float:
+        return 1.0
+
+    length.oracle = True  # type: ignore[attr-defined]
+    output = run(build_rubric_graph(ScriptedModel(["d"]), rubric=ONE, judges={"length": length}), {"task": TASK})
+    assert (output["oracle"], output["accepted_by"]) == (True, "rubric (oracle)")
+
+
+def test_a_refusal_is_not_outvoted_by_a_score(run: Any) -> None:
+    """A critique with `accepted=False` keeps the draft from being accepted, and the refiner is told why."""
+    said = iter([Critique("name a source", accepted=False, score=0.95), Critique("", accepted=True, score=0.9)])
+    model = ScriptedModel(["d", "e"])
+    output = run(build_rubric_graph(model, rubric=ONE, judges={"length": lambda *_: next(said)}), {"task": TASK})
+    assert (output["answer"], output["stop_reason"]) == ("e", "accepted")
+    assert "length (0.95): name a source" in model.calls[1][0].text
+
+
+def test_numbers_of_numpy_are_scores(run: Any) -> None:
+    """A score need not be a float of Python's own."""
+    numpy = pytest.importorskip("numpy")
+    for score in (numpy.float32(0.9), numpy.float64(0.9), Decimal("0.9")):
+        graph = build_rubric_graph(ScriptedModel(["d"]), rubric=ONE, judges={"length": lambda *_, score=score: score})
+        assert run(graph, {"task": TASK})["score"] == pytest.approx(0.9)
+
+
+def test_a_run_that_failed_or_was_cut_short_was_not_switched_off(run: Any) -> None:
+    """`off` is for `enabled=False`; a judge that broke, or a budget, says what it was."""
+
+    def broken(task: str, draft: str) -> float:
+        raise RuntimeError("judge down")
+
+    output = run(build_rubric_graph(ScriptedModel(["d"]), rubric=ONE, judges={"length": broken}), {"task": TASK})
+    assert refinement_metadata(output)["refinement_status"] == "failed"
+    spent = run(build_rubric_graph(ScriptedModel(["d d"])), {"task": TASK, "limits": {"max_tokens": 1}})
+    assert refinement_metadata(spent)["refinement_status"] == "token_budget"
+
+
+def test_a_prepare_of_ones_own_stands_beside_what_is_known(run: Any) -> None:
+    """It runs first and may word the task; preferences are looked up for that, and both are told."""
+    store = InMemoryStore()
+    liked = {"task": "t", "said": "short!", "score": 0.1, "accepted": False, "dimension_scores": {}}
+    store.put(("preferences", "0"), "k", liked)
+
+    async def later(state: Any) -> Any:
+        return {"task": f"{state['task']} In one line."}
+
+    for prepare in (lambda state: {"task": f"{state['task']} In one line."}, later):
+        model = ScriptedModel(["One two three four."])
+        output = run(free(model, store=store, prepare=prepare), {"task": TASK}, {"configurable": {"user_id": 0}})
+        assert "In one line." in model.calls[0][0].text
+        assert "short!" in model.calls[0][0].text
+        assert output["events"][0]["text"].endswith("In one line.")
+
+
+def test_the_limits_of_a_builder_stay_in_force() -> None:
+    """The agent's rounds stand beside the builder's budget, and a `Limits` of one call does not replace them."""
+    model = ScriptedModel(["One two.", "b c d", "One.", "e f"])
+    build = partial(build_rubric_graph, model, rubric=ONE, judges={"length": by_words(4)}, limits={"max_tokens": 1})
+    assert RefiningAgent(build).invoke(TASK)["stop_reason"] == "token_budget"
+    agent = RefiningAgent(
+        partial(build_rubric_graph, model, rubric=ONE, judges={"length": by_words(4)}), max_iterations=1
+    )
+    output = agent.invoke({"task": TASK, "limits": Limits(max_tokens=100_000)})
+    assert (output["stop_reason"], output["rounds"]) == ("max_rounds", 1)
+
+
+def test_an_agent_object_answers_a_person_and_goes_on() -> None:
+    """A `Command` and `None` reach the graph as they are; what is told of the last run is a copy."""
+    with open_checkpointer("memory") as saver:
+        build = partial(
+            build_rubric_graph,
+            ScriptedModel(["One two."]),
+            rubric=ONE,
+            judges={"length": by_words(4)},
+            critics=[human_critic()],
+            checkpointer=saver,
+        )
+        agent, config = RefiningAgent(build), {"configurable": {"thread_id": "1"}}
+        assert "__interrupt__" in agent.invoke(TASK, config)
+        assert agent.invoke(Command(resume="accept"), config)["stop_reason"] == "accepted"
+        assert asyncio.run(agent.ainvoke(None, config))["stop_reason"] == "accepted"
+        agent.get_status()["last_run"]["quality_score"] = 7
+        assert agent.get_status()["last_run"]["quality_score"] == 0.5
+    with pytest.raises(TypeError, match="a task is a text"):
+        agent.invoke(["x"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"model": "openai:gpt-5-mini"}, "model is a chat model, not 'openai:gpt-5-mini'"),
+        ({"adaptive": "yes"}, "adaptive must be"),
+        ({"cache": True}, "cache must be"),
+        ({"enabled": "no"}, "enabled must be"),
+        ({"threshold": "0.8"}, "threshold must be a number"),
+        ({"refine_temperature": True}, "refine_temperature must be"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_refused_when_built(options: Any, says: str) -> None:
+    """The message names the argument and what would be right."""
+    with pytest.raises(TypeError, match=says):
+        build_rubric_graph(**{"model": ScriptedModel([]), **options})
+
+
+def test_a_budget_holds_among_judges(run: Any) -> None:
+    """A judge that would begin after it is spent is not asked, and the run says which budget it was."""
+    judge = ScriptedModel([says(0.9)] * 4)
+    graph = build_rubric_graph(ScriptedModel([{"text": "d", "input_tokens": 5, "output_tokens": 5}]), judge=judge)
+    output = run(graph, {"task": TASK, "limits": {"max_tokens": 10}})
+    assert (output["stop_reason"], len(judge.calls)) == ("token_budget", 0)

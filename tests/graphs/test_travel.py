@@ -10,6 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from pydantic import PrivateAttr
 from redraft.graphs.travel import TRAVEL_RUBRIC, build_travel_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
@@ -215,3 +216,82 @@ def test_the_embedded_model_plans_something_that_is_checked() -> None:
     output = graph.invoke({"task": TASK})
     assert output["answer"]
     assert output["score"] is not None
+
+
+def test_what_a_tool_could_not_answer_is_no_fact(run: Any) -> None:
+    """The planner reads why it failed; the judges are not told it as known, and the record says that it failed."""
+    calls = [["weekday", {"day": "soon"}], ["trip_calendar", {"start": "9999-12-31", "days": 3}]]
+    calls += [["cost_each", {"total": "1e400", "parts": 3}]]
+    writer, judge = CallingModel([json.dumps(calls), GOOD]), ScriptedModel([says(0.9)] * 4)
+    output = run(build_travel_graph(writer, judge=judge, offer_tools=True), {"task": TASK})
+    assert (output["answer"], output["stop_reason"]) == (GOOD, "accepted")
+    assert all(message.text.startswith("Error: ") for message in writer.calls[1][-3:])
+    assert "Error" not in judge.calls[0][0].text
+    found = [event for event in output["events"] if event["kind"] == "retrieval"]
+    assert [(event["documents"], event["failed"]["step"]) for event in found] == [
+        ([], "weekday"), ([], "trip_calendar"), ([], "cost_each")
+    ]  # fmt: skip
+
+
+def test_a_call_written_as_text_is_a_call(run: Any) -> None:
+    """It is never taken for the plan."""
+    asked = json.dumps({"name": "weekday", "arguments": {"day": "2027-06-05"}})
+    writer = CallingModel([asked, GOOD])
+    output = run(build_travel_graph(writer, judge=ScriptedModel([says(0.9)] * 4), offer_tools=True), {"task": TASK})
+    assert (output["answer"], writer.calls[1][-1].text) == (GOOD, "2027-06-05 is a Saturday")
+
+
+def test_a_refusal_is_no_plan(run: Any) -> None:
+    """A revision that the provider marks as refused is rejected, with tools as without."""
+
+    class Filtered(CallingModel):
+        def _generate(self, *given: Any, **options: Any) -> Any:
+            result = super()._generate(*given, **options)
+            message = result.generations[0].message
+            if message.text.startswith("Half"):
+                message.response_metadata["finish_reason"] = "content_filter"
+            return result
+
+    for offer in (True, False):
+        writer = Filtered([POOR, "Half a plan"])
+        graph = build_travel_graph(writer, judge=ScriptedModel([says(0.5)] * 4), offer_tools=offer)
+        output = run(graph, {"task": TASK, "limits": {"max_rounds": 1}})
+        assert output["answer"] == POOR
+        assert [event["rejected"] for event in output["events"] if event["kind"] == "revision"] == ["refused"]
+
+
+def test_a_budget_ends_a_planner_with_tools(run: Any) -> None:
+    """Spent before the first plan, it is the reason to stop; resuming pays nothing again."""
+    writer = CallingModel([json.dumps([["weekday", {"day": "2027-06-05"}]])] * 4)
+    with open_checkpointer("memory") as saver:
+        graph = build_travel_graph(writer, offer_tools=True, checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        output = run(graph, {"task": TASK, "limits": {"max_tokens": 3}}, config)
+        assert (output["answer"], output["stop_reason"], len(writer.calls)) == ("", "token_budget", 1)
+        run(graph, None, config)
+    assert len(writer.calls) == 1
+
+
+@pytest.mark.parametrize("offer", [True, False])
+def test_revisions_of_a_plan_are_sampled_as_asked(run: Any, offer: bool) -> None:
+    """With tools as without, `refine_temperature` is for revisions only."""
+
+    class Tepid(CallingModel):
+        temperature: float = 0.0
+        _asked: list[Any] = PrivateAttr(default_factory=list)
+
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> Any:
+            self._asked.append(given.get("temperature"))
+            return super()._generate(messages, stop, run_manager, **given)
+
+    for temperature in (0.3, None):
+        writer = Tepid([POOR, GOOD])
+        judge = ScriptedModel([says(0.9)] * 8)
+        run(build_travel_graph(writer, judge=judge, offer_tools=offer, refine_temperature=temperature), {"task": TASK})
+        assert writer._asked == [None, temperature]
+
+
+def test_a_name_is_no_model() -> None:
+    """The message says what makes one."""
+    with pytest.raises(TypeError, match=r"not 'openai:gpt-5-mini'; redraft\.models\.chat_model"):
+        build_travel_graph("openai:gpt-5-mini")  # type: ignore[arg-type]

@@ -12,11 +12,14 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
+from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.agents.critic_tools import calculator_tool, python_tool, search_tool
+from redraft.nodes.agents.tool_calls import ToolUsingModel
 from redraft.nodes.agents.tool_critic import tool_critic
 from redraft.nodes.critics import in_order, model_critic, name_critics, verifier_critic
-from redraft.state import Critique
+from redraft.nodes.reasoning.comments import CommentCritic
+from redraft.state import Critique, Thread, open_checkpointer
 
 
 class CallingModel(ScriptedModel):
@@ -98,6 +101,15 @@ def test_calls_are_bounded(judge: Any, structured: bool) -> None:
 
     refused = "Not run: no tool calls are left. Answer now, from what you know."
     assert (results(said), said.accepted, said.text) == (["2", "4", refused], False, "It is 51.")
+
+
+@pytest.mark.parametrize("same", [{"expression": "1 + 1"}, None])
+def test_calls_of_one_id_are_counted_one_by_one(judge: Any, same: Any) -> None:
+    """A model that gives all its calls one id gets no more of them than any other."""
+    listed = [{"name": "calculate", "args": same or {"expression": f"{n} + 0"}, "id": "x"} for n in range(5)]
+    model = CallingModel(["CALL " + json.dumps(listed), "It is 51."])
+    said = judge(tool_critic(model, [calculator_tool()], max_calls=2))
+    assert [result.startswith("Not run") for result in results(said)] == [False, False, True, True, True]
 
 
 @pytest.mark.parametrize("structured", [False, True])
@@ -225,3 +237,16 @@ def test_search_asks_a_retriever() -> None:
     assert search.invoke({"query": "lamps"}) == "On lamps.\n\nMore."
     assert asyncio.run(search.ainvoke({"query": "lamps"})) == "On lamps.\n\nMore."
     assert "the handbook" in search.description
+
+
+@pytest.mark.parametrize("how", ["resume", "aresume"])
+def test_a_model_with_tools_comments_in_a_resumed_thread(how: str) -> None:
+    """A critic on `ToolUsingModel` goes on where the thread was stopped, as anywhere."""
+    critic = CommentCritic(ToolUsingModel(CallingModel([calls("17 * 3"), "It is 51."]), [calculator_tool()]), "{draft}")
+    with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(ScriptedModel(["50", "51"]), critics=[critic], judge_last=False, checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        graph.invoke({"task": "17 * 3?", "limits": {"max_rounds": 1}}, config, interrupt_before=["feedback"])
+        thread = Thread(graph, "1")
+        output = asyncio.run(thread.aresume()) if how == "aresume" else thread.resume()
+    assert (output["stop_reason"], output["answer"]) == ("max_rounds", "51")

