@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..state.events import Event
 
-__all__ = ["Iteration", "ResultRecord", "result_record"]
+__all__ = ["Iteration", "ResultRecord", "failed_record", "result_record"]
 
 IterationType = Literal["initial_generation", "feedback", "refinement"]
 
@@ -58,7 +58,7 @@ class ResultRecord(BaseModel):
     accepted_by: str | None
     oracle: bool
     seconds: float = Field(ge=0)
-    error: str | None = Field(default=None, description="Why there is no answer that can be used; such a one is wrong.")
+    error: str | None = Field(default=None, description="What ended the run early; without a draft it is wrong.")
     iterations_log: list[Iteration]
 
 
@@ -92,6 +92,8 @@ def result_record(
         return None if found is None else str(found)
 
     answer = output["answer"]
+    failures = [event["text"] for event in current_run(output["events"]) if event["kind"] == "failure"]
+    failed = failures[-1] if failures and output["stop_reason"] == "failed" else None
     return ResultRecord(
         question_id=question_id,
         question=question,
@@ -106,6 +108,7 @@ def result_record(
         accepted_by=output["accepted_by"],
         oracle=output["oracle"],
         cost_usd=output["usage"]["cost_usd"],
+        error=failed,
         seconds=output["usage"]["seconds"],
         iterations_log=[
             Iteration(
@@ -125,6 +128,47 @@ def result_record(
             )
             for event, kind, solution, feedback in _steps(current_run(output["events"]))
         ],
+    )
+
+
+def failed_record(
+    error: str,
+    *,
+    question_id: str,
+    question: str,
+    ground_truth: str | None,
+    usage: Mapping[str, Any],
+    seconds: float,
+    oracle: bool = False,
+) -> ResultRecord:
+    """Return the record of a problem that came to no answer: it is wrong, and stays in the denominator.
+
+    Args:
+        error: What went wrong: the type of the error and its message.
+        question_id: Names the problem within its dataset.
+        question: The problem as the dataset has it.
+        ground_truth: The gold answer, as it is to be shown.
+        usage: What it cost all the same.
+        seconds: How long it took.
+        oracle: Whether the method knows the gold answers.
+    """
+    return ResultRecord(
+        question_id=question_id,
+        question=question,
+        predicted_answer=None,
+        ground_truth=ground_truth,
+        is_correct=False,
+        is_correct_per_feedback=False,
+        final_solution="",
+        num_iterations=0,
+        total_tokens=usage["total_tokens"],
+        cost_usd=usage["cost_usd"],
+        stop_reason="failed",
+        accepted_by=None,
+        oracle=oracle,
+        seconds=seconds,
+        error=error[:2000],
+        iterations_log=[],
     )
 
 

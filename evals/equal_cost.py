@@ -1,0 +1,108 @@
+"""Methods beside what costs the same: the nearest baseline, and the frontier of accuracy over tokens."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from .paired import Paired, Row, paired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .method_rows import MethodRow
+    from .runs import Run
+
+__all__ = ["EqualCostRow", "frontier", "mean_tokens", "nearest_baseline", "shared_ids"]
+
+NEAR = 1.25
+"""Tokens within this factor pass for equal cost."""
+
+
+class EqualCostRow(Row):
+    """A refining method beside the baseline that spends nearest its tokens, on the problems that both have."""
+
+    label: str = Field(description="The refining method.")
+    oracle: bool = Field(description="A gold answer had a say in its results.")
+    baseline: str = Field(description="Label of the baseline.")
+    tokens: float = Field(ge=0, description="Tokens a problem of the method.")
+    baseline_tokens: float = Field(ge=0, description="Tokens a problem of the baseline.")
+    token_ratio: float | None = Field(description="Tokens of the baseline as a multiple of the method's.")
+    near: bool = Field(description="Whether the two are within a quarter of each other: else cost is not equal.")
+    paired: Paired = Field(description="The baseline's answers (before) against the method's (after).")
+
+
+def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow, Run]]) -> EqualCostRow | None:
+    """Return the method beside the baseline nearest in tokens, by ratio; `None` where no baseline has its problems.
+
+    Args:
+        row: The refining method's row.
+        run: Its run.
+        others: Rows and runs on the same dataset and model.
+    """
+    found: list[tuple[float, int, MethodRow, Run]] = []
+    for other, other_run in others:
+        ids = shared_ids(run, other_run)
+        if other.baseline and not other.oracle and ids:
+            apart = _apart(mean_tokens(run, ids), mean_tokens(other_run, ids))
+            found.append((apart, -len(ids), other, other_run))
+    if not found:
+        return None
+    apart, _, nearest, its_run = min(found, key=lambda one: one[:2])
+    ids = shared_ids(run, its_run)
+    own, theirs = mean_tokens(run, ids), mean_tokens(its_run, ids)
+    before, after = its_run.verdicts, run.verdicts
+    return EqualCostRow(
+        label=row.label,
+        oracle=row.oracle,
+        baseline=nearest.label,
+        tokens=own,
+        baseline_tokens=theirs,
+        token_ratio=theirs / own if own else None,
+        near=apart <= math.log(NEAR),
+        paired=paired([before[name] for name in ids], [after[name] for name in ids]),
+    )
+
+
+def _apart(tokens: float, others: float) -> float:
+    """Return how far apart two costs are, as the logarithm of their ratio; nothing is near to no tokens but these."""
+    if tokens and others:
+        return abs(math.log(others / tokens))
+    return 0.0 if tokens == others else math.inf
+
+
+def frontier(rows: Sequence[MethodRow]) -> list[str]:
+    """Return the labels of the methods that no other one beats, the cheapest first.
+
+    One beats another when it gets at least as much right with at most its tokens, and is better in one of the two.
+    Methods that know the gold answers take no part, nor do empty runs.
+
+    Args:
+        rows: Rows on the same dataset and model.
+    """
+    taking_part = [row for row in rows if not row.oracle and row.n]
+
+    def worth(row: MethodRow) -> tuple[float, float]:
+        return row.accuracy.rate or 0.0, -row.tokens
+
+    def beaten(row: MethodRow) -> bool:
+        own = worth(row)
+        return any(
+            worth(other) != own and all(a >= b for a, b in zip(worth(other), own, strict=True)) for other in taking_part
+        )
+
+    return [row.label for row in sorted(taking_part, key=lambda row: row.tokens) if not beaten(row)]
+
+
+def shared_ids(run: Run, other: Run) -> list[str]:
+    """Return the problems that both runs have, in the order of the first."""
+    theirs = {one.question_id for one in other.records}
+    return [one.question_id for one in run.records if one.question_id in theirs]
+
+
+def mean_tokens(run: Run, ids: Sequence[str]) -> float:
+    """Return the tokens a problem of a run on some of its problems; 0 without any."""
+    tokens = {one.question_id: one.total_tokens for one in run.records}
+    return sum(tokens[name] for name in ids) / len(ids) if ids else 0.0

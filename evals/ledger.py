@@ -1,0 +1,171 @@
+"""The ledger: what refining fixed and broke, what it cost, what else costs the same, and who judged well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from .critics_ledger import CriticRow, critic_rows
+from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
+from .method_rows import MethodRow, RoundRow, method_row
+from .paired import Interval, Paired, Proportion, Row, paired
+from .predicting import RoundRates
+from .runs import Run, RunInfo, find_runs, read_run
+from .verdicts import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "CriticRow",
+    "EqualCostRow",
+    "Group",
+    "Interval",
+    "Ledger",
+    "MethodRow",
+    "Paired",
+    "Proportion",
+    "RoundRates",
+    "RoundRow",
+    "Run",
+    "RunInfo",
+    "build_ledger",
+    "find_runs",
+    "read_run",
+]
+
+
+class Group(Row):
+    """The methods that can be held against each other: one dataset, one model."""
+
+    dataset: str
+    dataset_sha256: str
+    kind: str = Field(description="How answers are judged.")
+    model: str
+    problems: int = Field(ge=0, description="Problems that all its runs have.")
+    methods: list[str] = Field(description="Labels, in the order given.")
+    frontier: list[str] = Field(
+        description="Labels of those that no other beats in accuracy and tokens, cheapest first."
+    )
+
+
+class Ledger(Row):
+    """Everything that a report shows, as plain data. Rates are shares, 0–1, intervals are 95%."""
+
+    format: Literal[1] = 1
+    groups: list[Group]
+    methods: list[MethodRow] = Field(description="In the order of the runs.")
+    equal_cost: list[EqualCostRow] = Field(description="Refining methods that have a baseline beside them.")
+    critics: list[CriticRow] = Field(description="Who judged, run by run.")
+    warnings: list[str] = Field(description="What to know before comparing rows.")
+
+
+def build_ledger(runs: Sequence[Run]) -> Ledger:
+    """Return the ledger of some runs. Only runs on one dataset and model are held against each other.
+
+    Args:
+        runs: As `find_runs` gives them.
+
+    Raises:
+        ValueError: There are none, or a run has no verdicts by gold answers.
+        ImportError: The extra `evals` is not installed.
+    """
+    if not runs:
+        raise ValueError("a ledger needs at least one run")
+    rows = [method_row(run, label=label) for run, label in zip(runs, _labels(runs), strict=True)]
+    pairs = list(zip(rows, runs, strict=True))
+    together: dict[tuple[str, str], list[tuple[MethodRow, Run]]] = {}
+    for row, run in pairs:
+        together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
+    groups = [_group(members) for members in together.values()]
+    finished: list[MethodRow] = []
+    beside: list[EqualCostRow] = []
+    for row, run in pairs:
+        members = together[row.dataset_sha256, row.model]
+        best = [label for group in groups for label in group.frontier]
+        held = row.model_copy(update=_against_zero_shot(row, run, members) | {"on_frontier": row.label in best})
+        equal = None if row.baseline else nearest_baseline(row, run, members)
+        finished.append(held.model_copy(update={"verdict": verdict(held, equal)}))
+        if equal:
+            beside.append(equal)
+    return Ledger(
+        groups=groups,
+        methods=finished,
+        equal_cost=beside,
+        critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
+        warnings=[
+            text for group, members in zip(groups, together.values(), strict=True) for text in _said(group, members)
+        ],
+    )
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """Name each run by its method, and where that is not enough by dataset, model and folder too."""
+    labels = [
+        f"{run.info.method} (oracle)" if run.oracle and "oracle" not in run.info.method else run.info.method
+        for run in runs
+    ]
+    tells = [[f"{part(run)}" for run in runs] for part in (_dataset, _model, _folder)]
+    for words in tells:
+        counts = Counter(labels)
+        several = {
+            label for label in counts if len({w for w, own in zip(words, labels, strict=True) if own == label}) > 1
+        }
+        labels = [f"{own} · {word}" if own in several else own for own, word in zip(labels, words, strict=True)]
+    return labels
+
+
+def _dataset(run: Run) -> str:
+    return run.info.dataset
+
+
+def _model(run: Run) -> str:
+    return run.info.model
+
+
+def _folder(run: Run) -> str:
+    return str(run.folder)
+
+
+def _group(members: list[tuple[MethodRow, Run]]) -> Group:
+    first = members[0][0]
+    rows = [row for row, _ in members]
+    return Group(
+        dataset=first.dataset,
+        dataset_sha256=first.dataset_sha256,
+        kind=first.kind,
+        model=first.model,
+        problems=len(set.intersection(*(set(run.verdicts) for _, run in members))),
+        methods=[row.label for row in rows],
+        frontier=frontier(rows),
+    )
+
+
+def _against_zero_shot(row: MethodRow, run: Run, members: list[tuple[MethodRow, Run]]) -> dict[str, object]:
+    """Return the fields that hold a run against the zero-shot run that shares most problems with it."""
+    plain = [other for one, other in members if one.method == "zero-shot" and not one.oracle]
+    if not plain or row.method == "zero-shot":
+        return {}
+    zero = max(plain, key=lambda other: len(shared_ids(run, other)))
+    if not (ids := shared_ids(run, zero)):
+        return {}
+    before, after, cost = zero.verdicts, run.verdicts, mean_tokens(zero, ids)
+    return {
+        "token_ratio": mean_tokens(run, ids) / cost if cost else None,
+        "vs_zero_shot": paired([before[name] for name in ids], [after[name] for name in ids]),
+    }
+
+
+def _said(group: Group, members: list[tuple[MethodRow, Run]]) -> list[str]:
+    where = f"{group.dataset}, {group.model}"
+    asked = {name for _, run in members for name in run.verdicts}
+    said = [
+        (
+            group.problems < len(asked),
+            f"its runs share {group.problems} of {len(asked)} problems; two methods are compared on those both have",
+        ),
+        (not any(row.baseline for row, _ in members), "no baseline was run: nothing shows what the same tokens bring"),
+    ]
+    return [f"{where}: {text}" for holds, text in said if holds]

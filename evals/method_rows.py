@@ -1,0 +1,181 @@
+"""A method's row in the ledger: how often it is right, what refining changed, and what it cost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from .drafts import drafts_right, rejected_revisions
+from .paired import Paired, Proportion, Row, paired, proportion
+from .predicting import RoundRates, predicted_accuracy, round_rates
+
+if TYPE_CHECKING:
+    from .runs import Run
+
+__all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row"]
+
+BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind)-\d+")
+EARLY = ("accepted", "no_progress", "human")
+
+
+class RoundRow(Row):
+    """One round of revisions."""
+
+    round: int = Field(ge=1, description="1 is the first revision.")
+    revised: Paired = Field(description="The problems revised in this round: the draft before against the one after.")
+    rejected: int = Field(ge=0, description="Of these, revisions that are no draft; the one before stays in force.")
+    measured: Proportion = Field(description="Of all problems, those whose draft is right after this round.")
+    predicted: float = Field(ge=0, le=1, description="The same share as `rates` predict it; see `predicting`.")
+
+
+class MethodRow(Row):
+    """One method on one dataset. Rates are shares, 0–1; a problem that failed is wrong and stays in `n`."""
+
+    label: str = Field(description="Names the row; unique in the ledger, and marked where an oracle had a say.")
+    method: str
+    run: str = Field(description="The folder of the run.")
+    dataset: str
+    dataset_sha256: str
+    kind: str = Field(description="How answers are judged.")
+    model: str
+    critic: str | None
+    seed: int | None
+    oracle: bool = Field(description="A gold answer had a say: nothing that could be had in earnest.")
+    baseline: bool = Field(
+        description="Zero-shot, few-shot, majority, best-of or blind: nothing is refined on feedback."
+    )
+    n: int = Field(ge=0, description="Problems with a result.")
+    asked: int = Field(ge=0, description="Problems asked for.")
+    failed: int = Field(ge=0, description="Problems that an error kept from any draft; they are wrong.")
+    cut_short: int = Field(ge=0, description="Problems that an error ended later: the best draft so far is the answer.")
+    accuracy: Proportion = Field(description="Answers that are right.")
+    first_draft: Proportion = Field(description="First drafts that are right.")
+    ever_right: Proportion = Field(
+        description="Problems with a right draft in any round: what perfect choice would get."
+    )
+    accepted: Proportion = Field(description="Answers that the critics accepted.")
+    overall: Paired = Field(description="First draft against answer.")
+    rounds: list[RoundRow] = Field(description="The rounds that were played, 1 first.")
+    rates: RoundRates
+    tokens: float = Field(ge=0, description="Tokens a problem, input and output of all calls.")
+    cost_usd: float | None = Field(ge=0, description="Dollars a problem; null where a price is not known.")
+    seconds: float = Field(ge=0, description="Seconds in calls a problem.")
+    accuracy_per_1000_tokens: float | None = Field(description="Right answers for 1,000 tokens; null without tokens.")
+    mean_iterations: float = Field(ge=0, description="Revisions a problem.")
+    early_stop_rate: float | None = Field(
+        description="Problems that stopped (accepted, no progress, a person) with rounds left; null without rounds."
+    )
+    stop_reasons: dict[str, int] = Field(description="Problems for each reason, the most frequent first.")
+    on_frontier: bool = Field(description="No other method gets as much right with as few tokens; never an oracle.")
+    token_ratio: float | None = Field(description="Its tokens as a multiple of zero-shot's, on the same problems.")
+    vs_zero_shot: Paired | None = Field(description="Zero-shot's answers against its own, on the same problems.")
+    warnings: list[str] = Field(description="What to know before trusting the row.")
+    verdict: str = Field(description="The row in one plain sentence.")
+
+
+def is_baseline(method: str) -> bool:
+    """Return whether a method refines nothing on feedback, so that refining is to be held against it."""
+    return BASELINE.fullmatch(method) is not None
+
+
+def method_row(run: Run, *, label: str) -> MethodRow:
+    """Return the row of one run by itself: what holds it against other runs, and the verdict, are still empty.
+
+    Args:
+        run: The run.
+        label: Names the row.
+
+    Raises:
+        ValueError: No answer and no draft has a verdict by the gold answers.
+    """
+    records, info, n = run.records, run.info, len(run.records)
+    if records and all(one.is_correct is None and one.error is None for one in records):
+        raise ValueError(f"{run.folder}: no result has a verdict (is_correct): a ledger needs gold answers")
+    drafts = [drafts_right(one) for one in records]
+    firsts = [bool(rights) and rights[0] for rights in drafts]
+    answers = list(run.verdicts.values())
+    failed = sum(one.error is not None and not rights for one, rights in zip(records, drafts, strict=True))
+    tokens = sum(one.total_tokens for one in records)
+    costs = [one.cost_usd for one in records]
+    limit = info.limits.get("max_rounds")
+    played = max((len(rights) - 1 for rights in drafts if rights), default=0)
+    max_rounds = limit if isinstance(limit, int) else played
+    early = [one.stop_reason in EARLY and one.num_iterations < max_rounds for one in records]
+    rates = round_rates(records, max_rounds=max_rounds)
+    return MethodRow(
+        label=label,
+        method=info.method,
+        run=str(run.folder),
+        dataset=info.dataset,
+        dataset_sha256=info.dataset_sha256,
+        kind=info.kind,
+        model=info.model,
+        critic=info.critic,
+        seed=info.seed,
+        oracle=run.oracle,
+        baseline=is_baseline(info.method),
+        n=n,
+        asked=info.n,
+        failed=failed,
+        cut_short=sum(one.error is not None for one in records) - failed,
+        accuracy=proportion(sum(answers), n),
+        first_draft=proportion(sum(firsts), n),
+        ever_right=proportion(sum(map(any, drafts)), n),
+        accepted=proportion(sum(one.is_correct_per_feedback for one in records), n),
+        overall=paired(firsts, answers),
+        rounds=_rounds(run, drafts, rates, played),
+        rates=rates,
+        tokens=tokens / n if n else 0.0,
+        cost_usd=fmean(known) if len(known := [one for one in costs if one is not None]) == n > 0 else None,
+        seconds=fmean(one.seconds for one in records) if n else 0.0,
+        accuracy_per_1000_tokens=1000 * sum(answers) / tokens if tokens else None,
+        mean_iterations=fmean(one.num_iterations for one in records) if n else 0.0,
+        early_stop_rate=fmean(early) if n and max_rounds else None,
+        stop_reasons=dict(Counter(one.stop_reason or "none" for one in records).most_common()),
+        on_frontier=False,
+        token_ratio=None,
+        vs_zero_shot=None,
+        warnings=_warnings(run, failed),
+        verdict="",
+    )
+
+
+def _rounds(run: Run, drafts: list[list[bool]], rates: RoundRates, played: int) -> list[RoundRow]:
+    n = len(drafts)
+    if not played:
+        return []
+    first = sum(rights[0] for rights in drafts if rights) / n
+    predicted = predicted_accuracy(rates, first=first, rounds=played, drafted=sum(map(bool, drafts)) / n)
+    rejected = Counter(number for one in run.records for number in rejected_revisions(one))
+    rows = []
+    for number in range(1, played + 1):
+        revised = [rights for rights in drafts if len(rights) > number]
+        rows.append(
+            RoundRow(
+                round=number,
+                revised=paired([rights[number - 1] for rights in revised], [rights[number] for rights in revised]),
+                rejected=rejected[number],
+                measured=proportion(sum(rights[: number + 1][-1] for rights in drafts if rights), n),
+                predicted=predicted[number],
+            )
+        )
+    return rows
+
+
+def _warnings(run: Run, failed: int) -> list[str]:
+    records, asked = run.records, run.info.n
+    unjudged = sum(one.is_correct is None and one.error is None for one in records)
+    cut_short = sum(one.error is not None for one in records) - failed
+    said = [
+        (run.torn, "the results end within a line, which is left out: resume the run to mend it"),
+        (len(records) < asked, f"{asked - len(records)} of {asked} problems have no result yet"),
+        (bool(failed), f"{failed} of {len(records)} problems failed and count as wrong"),
+        (bool(cut_short), f"an error cut {cut_short} of {len(records)} problems short: their best draft so far counts"),
+        (bool(unjudged), f"{unjudged} answers have no verdict and count as wrong"),
+        (run.oracle, "a critic knew the gold answers: this shows what a perfect judge would bring, not what one gets"),
+    ]
+    return [text for holds, text in said if holds]

@@ -1,0 +1,181 @@
+"""Paired counts: what changed between two verdicts on the same problems, and whether it could be chance."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "CHANCE",
+    "Interval",
+    "Paired",
+    "Proportion",
+    "could_be_chance",
+    "fisher_p",
+    "mcnemar_p",
+    "paired",
+    "proportion",
+]
+
+Interval = tuple[float, float]
+"""Lower and upper end of a 95% interval."""
+
+CHANCE = 0.05
+"""A p-value above this could be chance."""
+
+RESAMPLES = 9_999
+BATCH = 1_000
+SEED = 20_240_229
+
+
+class Row(BaseModel):
+    """A row of the ledger: plain, frozen, and without NaN."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Proportion(Row):
+    """How many of how many."""
+
+    k: int = Field(ge=0, description="How many.")
+    n: int = Field(ge=0, description="Of how many.")
+    rate: float | None = Field(ge=0, le=1, description="k / n, 0–1; null where n is 0.")
+    ci95: Interval = Field(description="Wilson's 95% interval, 0–1; (0, 1) where n is 0.")
+
+
+class Paired(Row):
+    """Two verdicts on each of the same problems, one before and one after."""
+
+    n: int = Field(ge=0, description="Problems.")
+    before: float | None = Field(description="Share right before, 0–1; null where n is 0.")
+    after: float | None = Field(description="Share right after, 0–1; null where n is 0.")
+    before_ci95: Interval = Field(description="Wilson's 95% interval, 0–1.")
+    after_ci95: Interval = Field(description="Wilson's 95% interval, 0–1.")
+    fixed: int = Field(ge=0, description="Wrong before, right after.")
+    broken: int = Field(ge=0, description="Right before, wrong after.")
+    kept_right: int = Field(ge=0, description="Right before and after.")
+    kept_wrong: int = Field(ge=0, description="Wrong before and after.")
+    mcnemar_p: float = Field(ge=0, le=1, description="McNemar's exact two-sided test of fixed against broken.")
+    diff: float | None = Field(description="after - before, -1 to 1; null where n is 0.")
+    diff_ci95: Interval = Field(description="95% interval of diff: paired bootstrap, percentiles, seeded.")
+
+
+def proportion(k: int, n: int) -> Proportion:
+    """Return a share with Wilson's 95% interval.
+
+    Raises:
+        ImportError: The extra `evals` is not installed.
+    """
+    return Proportion(k=k, n=n, rate=k / n if n else None, ci95=_wilson(k, n))
+
+
+def paired(before: Sequence[bool], after: Sequence[bool]) -> Paired:
+    """Return what changed between two lists of verdicts; the same place is the same problem.
+
+    The interval of the difference depends on the counts alone, not on the order of the problems. Where all problems
+    changed alike, or none did, a bootstrap would claim certainty: there it is what the exact (Clopper-Pearson) 95%
+    bound of that one share allows.
+
+    Raises:
+        ValueError: The lists differ in length.
+        ImportError: The extra `evals` is not installed.
+    """
+    pairs = list(zip(before, after, strict=True))
+    fixed, broken = pairs.count((False, True)), pairs.count((True, False))
+    right, wrong = pairs.count((True, True)), pairs.count((False, False))
+    n = fixed + broken + right + wrong
+    if n != len(pairs):
+        raise ValueError("verdicts must be True or False")
+    old, new = proportion(right + broken, n), proportion(right + fixed, n)
+    return Paired(
+        n=n,
+        before=old.rate,
+        after=new.rate,
+        before_ci95=old.ci95,
+        after_ci95=new.ci95,
+        fixed=fixed,
+        broken=broken,
+        kept_right=right,
+        kept_wrong=wrong,
+        mcnemar_p=mcnemar_p(fixed, broken),
+        diff=(fixed - broken) / n if n else None,
+        diff_ci95=_difference_interval(fixed, broken, n),
+    )
+
+
+def mcnemar_p(fixed: int, broken: int) -> float:
+    """Return the two-sided p of McNemar's exact test; 1 where nothing changed."""
+    return float(_scipy().binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
+
+
+def fisher_p(k: int, n: int, other_k: int, other_n: int) -> float:
+    """Return the two-sided p of Fisher's exact test of k of n against other_k of other_n; 1 where one has none."""
+    if not n or not other_n:
+        return 1.0
+    return min(float(_scipy().fisher_exact([[k, n - k], [other_k, other_n - other_k]]).pvalue), 1.0)
+
+
+def could_be_chance(one: Paired) -> bool:
+    """Return whether the change is not distinguishable from none."""
+    return one.mcnemar_p > CHANCE
+
+
+@lru_cache(maxsize=4096)
+def _wilson(k: int, n: int) -> Interval:
+    try:
+        from statsmodels.stats.proportion import proportion_confint
+    except ImportError as error:
+        raise _missing(error) from None
+    if not n:
+        return 0.0, 1.0
+    low, high = proportion_confint(k, n, alpha=0.05, method="wilson")
+    return _within(low, 0, k / n), _within(high, k / n, 1)
+
+
+@lru_cache(maxsize=4096)
+def _difference_interval(fixed: int, broken: int, n: int) -> Interval:
+    stats = _scipy()
+    if not n:
+        return -1.0, 1.0
+    if n in (fixed, broken, n - fixed - broken):
+        other = 1 - stats.binomtest(n, n).proportion_ci(0.95).low  # the most that the unseen kinds may amount to
+        if n == fixed:
+            return _within(1 - 2 * other, -1, 1), 1.0
+        if n == broken:
+            return -1.0, _within(2 * other - 1, -1, 1)
+        return -float(other), float(other)
+    if fixed < broken:  # so that the way back has the mirrored interval
+        low, high = _difference_interval(broken, fixed, n)
+        return -high, -low
+    changes = [1.0] * fixed + [-1.0] * broken + [0.0] * (n - fixed - broken)
+    found = stats.bootstrap(
+        (changes,), _mean, n_resamples=RESAMPLES, batch=BATCH, method="percentile", vectorized=True, rng=SEED
+    ).confidence_interval
+    return _within(found.low, -1, 1), _within(found.high, -1, 1)
+
+
+def _mean(values: Any, axis: int) -> Any:
+    return values.mean(axis=axis)
+
+
+def _within(value: float, low: float, high: float) -> float:
+    """Return the value without the rounding error that would put it outside of what is possible."""
+    return float(min(max(value, low), high)) if math.isfinite(value) else float(low)
+
+
+def _scipy() -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise _missing(error) from None
+    return stats
+
+
+def _missing(error: ImportError) -> ImportError:
+    return ImportError(f'the statistics need an extra: pip install "redraft[evals]" ({error})')

@@ -1,0 +1,158 @@
+"""The files of one run: `results.jsonl`, one whole record a line and none twice, and `run.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from .records import ResultRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from io import FileIO
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["ResultFile", "check_same_run", "read_results", "read_run_info", "write_run_info"]
+
+SAME = ("dataset", "dataset_sha256", "method", "model", "critic", "limits", "prompts_sha256", "seed")
+"""What a resumed run must share with the one that it goes on with."""
+
+
+class ResultFile:
+    """Appends records, each as one write of one line that is on the disk when it returns.
+
+    A line that a killed process left torn is cut off when the file is opened. A record that is there already is not
+    written again.
+
+    Args:
+        path: The file; it is made where there is none.
+
+    Raises:
+        ValueError: A line in the middle of the file can't be read; the message gives its number.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: FileIO | None = None
+        self.records: dict[str, ResultRecord] = {}
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        kept = _whole_lines(self.path)
+        self.records = read_results(self.path, upto=kept)
+        self._file = self.path.open("ab", buffering=0)
+        if kept < self.path.stat().st_size:
+            self._file.truncate(kept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, record: ResultRecord) -> bool:
+        """Write a record; `False` where one with this id is there already."""
+        if record.question_id in self.records:
+            return False
+        assert self._file is not None, "the file is not open"  # noqa: S101
+        self._file.write((record.model_dump_json() + "\n").encode())
+        os.fsync(self._file.fileno())
+        self.records[record.question_id] = record
+        return True
+
+    def drop(self, unwanted: Callable[[ResultRecord], bool]) -> int:
+        """Take records out, so that their problems can be run again, and return how many. All at once or not at all."""
+        kept = {key: record for key, record in self.records.items() if not unwanted(record)}
+        dropped = len(self.records) - len(kept)
+        if dropped:
+            assert self._file is not None, "the file is not open"  # noqa: S101
+            beside = self.path.with_suffix(".tmp")
+            beside.write_text("".join(record.model_dump_json() + "\n" for record in kept.values()), encoding="utf-8")
+            self._file.close()
+            beside.replace(self.path)
+            self._file = self.path.open("ab", buffering=0)
+            self.records = kept
+        return dropped
+
+
+def read_results(path: Path, *, upto: int | None = None) -> dict[str, ResultRecord]:
+    """Return the records of a file by the id of their problem, in order.
+
+    Args:
+        path: A file that is not there has none.
+        upto: How many bytes are read.
+
+    Raises:
+        ValueError: A line can't be read; the message gives its number.
+    """
+    if not path.exists():
+        return {}
+    found: dict[str, ResultRecord] = {}
+    for number, line in enumerate(path.read_bytes()[:upto].split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = ResultRecord.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{path}, line {number}: {where}: {first['msg']}") from None
+        if record.question_id in found:
+            raise ValueError(f"{path}, line {number}: the problem {record.question_id!r} has a result already")
+        found[record.question_id] = record
+    return found
+
+
+def read_run_info(folder: Path) -> dict[str, Any]:
+    """Return `run.json` of a run's folder.
+
+    Raises:
+        ValueError: There is none, or it can't be read.
+    """
+    path = folder / "run.json"
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{folder} holds no run: {path.name} can't be read ({error.strerror})") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(info, dict) or "method" not in info:
+        raise ValueError(f"{path} is no description of a run")
+    return info
+
+
+def write_run_info(folder: Path, info: Mapping[str, Any]) -> None:
+    """Write `run.json`, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / "run.json.tmp"
+    beside.write_text(json.dumps(info, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(folder / "run.json")
+
+
+def check_same_run(folder: Path, info: Mapping[str, Any]) -> None:
+    """Return if the run in a folder is the one described, so that it can be gone on with.
+
+    Raises:
+        ValueError: It is another; the message names what differs.
+    """
+    before = read_run_info(folder)
+    if differing := [name for name in SAME if before.get(name) != info.get(name)]:
+        name = differing[0]
+        raise ValueError(
+            f"{folder} holds a run with another {name} ({before.get(name)!r}, now {info.get(name)!r}): "
+            "a run is resumed with what it began with; name another --out for a new one"
+        )
+
+
+def _whole_lines(path: Path) -> int:
+    """Return how many bytes of a file are whole lines."""
+    if not path.exists():
+        return 0
+    data = path.read_bytes()
+    return data.rfind(b"\n") + 1

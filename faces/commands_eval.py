@@ -1,0 +1,152 @@
+"""The command that runs methods on a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import (
+    LIMITS,
+    MODELS,
+    AsJson,
+    CostBudget,
+    MaxOutputTokens,
+    Model,
+    Prices,
+    Temperature,
+    TimeBudget,
+    TokenBudget,
+    given_limits,
+)
+
+__all__ = ["evaluate"]
+
+DATA = "What is run"
+PACE = "How fast"
+DEFAULT_METHODS = "zero-shot,majority-5,self-refine-3,program-3"
+
+
+def evaluate(
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET", help="A JSONL file, bundled (word problems of our own), or hf:NAME.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Results; one folder a method is made in it.")],
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,…",
+            help="zero-shot · few-shot · majority-N · best-of-N · blind-N · self-refine-N · program-N · "
+            "oracle-refine-N",
+            rich_help_panel=DATA,
+        ),
+    ] = DEFAULT_METHODS,
+    model: Model = None,
+    critic: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Judges in self-refine; else the writer does.", rich_help_panel=MODELS),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="So many problems; else all.", rich_help_panel=DATA)
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="S", help="Picks them, and seeds sampling; else the first.", rich_help_panel=DATA),
+    ] = None,
+    question_field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where a line has its question.", rich_help_panel=DATA)
+    ] = None,
+    answer_field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where a line has its gold answer.", rich_help_panel=DATA)
+    ] = None,
+    id_field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where a line has its id.", rich_help_panel=DATA)
+    ] = None,
+    split: Annotated[
+        str, typer.Option(metavar="NAME", help="Of a Hugging Face data set.", rich_help_panel=DATA)
+    ] = "test",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out lines that can't be read.", rich_help_panel=DATA)
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option(metavar="C", min=1, help="Problems worked on at once.", rich_help_panel=PACE)
+    ] = 4,
+    rpm: Annotated[
+        float | None, typer.Option(metavar="R", min=0, help="Requests a minute, at most.", rich_help_panel=PACE)
+    ] = None,
+    tpm: Annotated[
+        float | None, typer.Option(metavar="T", min=0, help="Tokens a minute, at most.", rich_help_panel=PACE)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what DIR holds; finished problems are not run again.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: problems that failed are run again.")
+    ] = False,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    prices: Prices = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="asyncio: this process; ray: workers on Ray, with --db postgresql://…",
+            rich_help_panel=PACE,
+        ),
+    ] = "asyncio",
+    workers: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="With ray: processes, each with --concurrency.", rich_help_panel=PACE),
+    ] = 2,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With ray: an existing cluster; else one here.", rich_help_panel=PACE),
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DB", help="Where checkpoints are kept; else DIR/METHOD/runs.sqlite.", rich_help_panel=LIMITS
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run methods on a dataset, a result for every problem, and say what refining fixed and broke.
+
+    Budgets are for each problem. Ctrl-C keeps what is done; the same command with --resume goes on, half-run problems
+    from their checkpoints. `redraft report DIR` shows it all.
+    """
+    from .console import Screen
+    from .eval_runs import EvalPlan, run_plan, show_results
+
+    limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
+    plan = EvalPlan.given(
+        dataset=dataset,
+        fields={"question_field": question_field, "answer_field": answer_field, "id_field": id_field, "split": split},
+        skip_bad=skip_bad,
+        limit=limit,
+        seed=seed,
+        methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
+        model=model,
+        critic=critic,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        prices=prices,
+        limits=limits,
+        out=out,
+        db=db,
+        resume=resume,
+        retry_failed=retry_failed,
+        concurrency=concurrency,
+        rpm=rpm,
+        tpm=tpm,
+        engine=engine,
+        workers=workers,
+        ray_address=ray_address,
+    )
+    screen = Screen(as_json=as_json)
+    runs: list[Any] = run_plan(plan, screen)
+    show_results(screen, runs, out=out)

@@ -1,0 +1,146 @@
+"""A report as one self-contained page: the ledger, its plots, and a browser of single problems."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ..evals.paired import could_be_chance
+from .plain_text import safe
+from .report_axes import short_labels
+from .report_plots import draw_plots, write_plots
+from .report_problems import OUTCOMES, problems_data
+from .wording import amount, money, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from jinja2 import Template
+
+    from ..evals.ledger import Ledger, MethodRow, Run
+    from ..evals.paired import Interval
+
+__all__ = ["write_report"]
+
+PAGE = "report.html"
+PLOTS = "plots"
+
+
+def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
+    """Return the path of `report.html`, which opens in any browser without a network.
+
+    Beside it, `plots/` has each plot as SVG and PNG. The same ledger and runs give the same bytes.
+
+    Args:
+        ledger: What `build_ledger` made of the runs.
+        runs: The runs, whose problems can be looked at one by one.
+        out: The folder to write into; it is made where there is none.
+
+    Raises:
+        ImportError: The extra `evals` is not installed.
+        ValueError: A run is not in the ledger.
+    """
+    labels = {row.run: row.label for row in ledger.methods}
+    if unknown := [str(run.folder) for run in runs if str(run.folder) not in labels]:
+        raise ValueError(f"the ledger has no row for the run in {unknown[0]!r}; build it from the same runs")
+    labelled = [(labels[str(run.folder)], run) for run in runs]
+    template = _template()
+    plots = draw_plots(ledger)
+    script, style = _part("report_page.js"), _part("report_page.css")
+    page = template.render(
+        ledger=ledger,
+        short=short_labels(ledger),
+        runs=[(label, _facts(run)) for label, run in labelled],
+        plots=[(plot, _data_uri(plot.svg), _data_uri(plot.dark_svg)) for plot in plots],
+        problems=problems_data(labelled),
+        outcomes=OUTCOMES,
+        script=script,
+        style=style,
+        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'",
+    )
+    write_plots(plots, out / PLOTS)
+    written = out / PAGE
+    written.write_text(page, encoding="utf-8", newline="\n")
+    return written
+
+
+def _template() -> Template:
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise ImportError(f'a report needs an extra: pip install "redraft[evals]" ({error})') from None
+
+    def shown(value: Any) -> Any:
+        return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
+    )
+    environment.filters |= {
+        "safe_text": safe,
+        "percent": _percent,
+        "between": _between,
+        "points": _points,
+        "p": _p,
+        "money": money,
+        "seconds": seconds,
+        "amount": amount,
+        "shift": _shift,
+    }
+    return environment.from_string(_part("report_page.html.j2"))
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _data_uri(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """Return what `run.json` says, each value on one line."""
+    told = {key: value for key, value in run.info.model_dump(mode="json").items() if value not in (None, {}, "")}
+    words = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in told.items()
+    }
+    return {"folder": str(run.folder), **words}
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def _between(ends: Interval) -> str:
+    return f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f}%"
+
+
+def _points(ends: float | Interval | None) -> str:
+    """Return a difference in percentage points, always with its sign."""
+    if ends is None:
+        return "–"
+    if isinstance(ends, tuple):
+        return f"{_points(ends[0])} to {_points(ends[1])}"
+    rounded = round(100 * ends, 1)
+    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def _shift(row: MethodRow) -> str:
+    """Return `helped` or `harmed` where that is unlikely to be chance, else nothing."""
+    if row.oracle or could_be_chance(row.overall) or not row.overall.diff:
+        return ""
+    return "helped" if row.overall.diff > 0 else "harmed"

@@ -1,0 +1,159 @@
+"""The methods that an evaluation compares: which calls each makes, and that gold answers stay out of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from redraft.evals.methods import METHODS, build_method, check_methods, knows_gold
+from redraft.evals.problems import Dataset, Problem
+from redraft.graphs.math_problems import FEW_SHOT_PROMPT
+from redraft.models import ScriptedModel
+
+TASK = {"task": "What is 2 + 1?"}
+WRONG, RIGHT = "#### 4", "#### 3"
+PROGRAM = "```python\nprint(2 + 1)\n```"
+
+
+def kinds(output: Any) -> list[str]:
+    return [event["kind"] for event in output["events"] if event["kind"] != "verdict"]
+
+
+@pytest.mark.parametrize(
+    ("name", "replies", "calls", "answer", "stopped"),
+    [
+        ("zero-shot", [RIGHT], 1, RIGHT, "max_rounds"),
+        ("few-shot", [RIGHT], 1, RIGHT, "max_rounds"),
+        ("majority-3", [WRONG, RIGHT, RIGHT], 3, RIGHT, "max_rounds"),
+        ("blind-2", [WRONG, RIGHT, RIGHT + "\n"], 3, RIGHT, "max_rounds"),
+        ("self-refine-2", [WRONG, "2 + 1 is 3", RIGHT, "SOLUTION_IS_CORRECT"], 4, RIGHT, "accepted"),
+        ("program-2", [WRONG, PROGRAM, RIGHT, PROGRAM], 4, RIGHT, "accepted"),
+        ("best-of-3", [WRONG, PROGRAM, RIGHT, PROGRAM], 4, RIGHT, "accepted"),
+        ("oracle-refine-2", [WRONG, WRONG + " ", RIGHT], 2, WRONG, "no_progress"),
+        ("oracle-refine-2", [WRONG, "#### 5", RIGHT], 3, RIGHT, "accepted"),
+    ],
+)
+def test_each_method_makes_the_calls_that_its_name_says(
+    name: str, replies: list[str], calls: int, answer: str, stopped: str
+) -> None:
+    """Baselines ask once or N times without feedback, refining methods go round until accepted or N rounds are up."""
+    model = ScriptedModel(replies)
+    method = build_method(name, "numeric", model, oracle=lambda task, draft: RIGHT in draft)
+    output = asyncio.run(method.graph.ainvoke(TASK))
+    assert (len(model.calls), output["answer"].strip(), output["stop_reason"]) == (calls, answer.strip(), stopped)
+    assert method.oracle == output["oracle"] == name.startswith("oracle")
+    assert (method.name, method.graph.get_name()) == (name, name)
+
+
+def test_few_shot_shows_worked_examples() -> None:
+    """The few-shot baseline asks with examples, the zero-shot one without."""
+    model = ScriptedModel([RIGHT])
+    build_method("few-shot", "numeric", model).graph.invoke(TASK)
+    assert model.calls[0][0].text == FEW_SHOT_PROMPT.format(**TASK)
+
+
+def test_blind_asks_again_without_feedback_and_goes_on_after_a_repeat() -> None:
+    """A blind round shows the earlier answer and no judgement; a repeated answer does not end it."""
+    model = ScriptedModel([WRONG, WRONG, RIGHT])
+    output = build_method("blind-2", "numeric", model).graph.invoke(TASK)
+    assert (len(model.calls), output["answer"]) == (3, RIGHT)
+    assert WRONG in model.calls[1][0].text
+    assert "eedback" not in model.calls[1][0].text
+    assert "critique" not in kinds(output)
+
+
+def test_best_of_samples_are_independent() -> None:
+    """Each sample of best-of-N is asked for as the first one was, and sees none of the others."""
+    model = ScriptedModel([WRONG, PROGRAM, "#### 5", PROGRAM, "#### 6", PROGRAM])
+    output = build_method("best-of-3", "numeric", model).graph.invoke(TASK)
+    assert [model.calls[index][0].text for index in (0, 2, 4)] == [model.calls[0][0].text] * 3
+    assert (output["rounds"], output["stop_reason"]) == (2, "max_rounds")
+
+
+def test_another_model_can_be_the_critic() -> None:
+    """With a critic, self-refine is judged by that model."""
+    model, critic = ScriptedModel([RIGHT]), ScriptedModel(["SOLUTION_IS_CORRECT"])
+    output = build_method("self-refine-3", "numeric", model, critic=critic).graph.invoke(TASK)
+    assert (output["stop_reason"], len(model.calls), len(critic.calls)) == ("accepted", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "first", "second", "said"),
+    [
+        (
+            "words",
+            "Write one coherent, grammatical sentence that uses all of these words: lamp, river",
+            "A lamp.",
+            "A lamp by the river.",
+            "These words are missing: river.",
+        ),
+        (
+            "code",
+            "Write a function double(n).\n>>> double(2)\n4",
+            "```python\ndef double(n):\n    return n\n```",
+            "```python\ndef double(n):\n    return 2 * n\n```",
+            "double(2)",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("sandbox")
+def test_programs_judge_each_kind_by_what_the_task_shows(
+    kind: Any, task: str, first: str, second: str, said: str
+) -> None:
+    """Words that the task names and tests that it shows are checked, and what is wrong is told."""
+    model = ScriptedModel([first, second])
+    output = build_method("program-2", kind, model).graph.invoke({"task": task})
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == (second, "accepted", 2)
+    assert said in model.calls[1][0].text
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "says"),
+    [
+        (["guess"], "numeric", "there is no method 'guess'; known are zero-shot"),
+        (["majority-0"], "numeric", "there is no method 'majority-0'"),
+        (["majority-101"], "numeric", "with N from 1 to 100"),
+        (["zero-shot", "zero-shot"], "numeric", "zero-shot is named twice"),
+        ([], "numeric", "no method is named"),
+        (["few-shot"], "code", "few-shot has worked examples for word problems only"),
+        (["majority-3"], "words", "needs answers that can be counted"),
+        (["program-3"], "exact", "there is none for problems of kind exact"),
+        (["best-of-3"], "exact", "there is none for problems of kind exact"),
+    ],
+)
+def test_a_method_that_makes_no_sense_is_refused(names: list[str], kind: Any, says: str) -> None:
+    """A name that is no method, or one that these problems can't be run with, is named before anything is paid."""
+    with pytest.raises(ValueError, match=says):
+        check_methods(names, kind)
+
+
+def test_an_oracle_needs_gold_answers() -> None:
+    """The oracle can't be built without what it knows."""
+    with pytest.raises(ValueError, match="needs the gold answers"):
+        build_method("oracle-refine-1", "numeric", ScriptedModel([]))
+
+
+@pytest.mark.parametrize("name", [name.replace("N", "2") for name in METHODS])
+def test_no_prompt_and_no_state_holds_a_gold_answer(name: str) -> None:
+    """Whatever the method, the gold answer is in no prompt, no event and no state; the oracle says yes or no only."""
+    gold = "271828182"
+    data = Dataset("one", "numeric", "0" * 64, (Problem("p", TASK["task"], Decimal(gold)),))
+    model = ScriptedModel([WRONG, "Wrong.", "#### 5", "Wrong again.", "#### 6", "Still wrong."])
+    method = build_method(name, "numeric", model, oracle=knows_gold(data))
+    output = asyncio.run(method.graph.ainvoke(TASK))
+    seen = [str(message.content) for call in model.calls for message in call]
+    assert not [text for text in seen if gold in text]
+    assert gold not in json.dumps(output)
+    assert method.oracle == output["oracle"]
+
+
+def test_the_hash_of_the_prompts_tells_methods_apart() -> None:
+    """Two methods that ask differently have different hashes, and the same method always the same one."""
+    hashes = {
+        name: build_method(name, "numeric", ScriptedModel([])).prompts_sha256 for name in ("zero-shot", "few-shot")
+    }
+    assert len(set(hashes.values())) == 2
+    assert hashes["zero-shot"] == build_method("zero-shot", "numeric", ScriptedModel([])).prompts_sha256

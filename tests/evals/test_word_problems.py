@@ -1,0 +1,56 @@
+"""The bundled word problems: each is computed anew from its own expression, and its worked answer holds."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from redraft.evals.datasets import load_dataset
+from redraft.nodes.arithmetic import arithmetic_holds, ends_with_answer, find_sums
+from redraft.nodes.arithmetic.expressions import Expression, Sense, tokenize
+from redraft.nodes.numeric_answers import extract_number
+
+ROWS: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in files("redraft.evals").joinpath("word_problems.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+
+def test_there_are_many_of_many_kinds() -> None:
+    """A user without a data set measures on 60 problems or more, of a dozen kinds, some with answers like 2.8."""
+    dataset = load_dataset("bundled")
+    assert len(dataset.problems) == len(ROWS) >= 60
+    assert (dataset.name, dataset.kind, dataset.skipped) == ("bundled", "numeric", ())
+    assert len({row["id"].partition("-")[0] for row in ROWS}) >= 11
+    assert sum(problem.gold % 1 != 0 for problem in dataset.problems) >= 10
+    assert len({row["question"] for row in ROWS}) == len(ROWS)
+    assert all(row.keys() == {"id", "question", "answer", "check"} for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["id"]))
+def test_its_answer_is_what_its_expression_computes(row: dict[str, Any]) -> None:
+    """A model is never counted wrong because the gold answer is: two computations agree on it, to the last digit."""
+    tokens = list(tokenize(row["check"]))
+    computed = Expression(tokens, 0, Sense())
+    gold = extract_number(row["answer"])
+    assert computed.at == len(tokens), "the expression is read to its end"
+    assert computed.value is not None
+    assert gold is not None
+    assert computed.value.exact == Fraction(gold)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["id"]))
+def test_its_worked_answer_holds(row: dict[str, Any]) -> None:
+    """Every step of a worked answer is a sum that is right, the last one gives the answer, and 2 to 7 are needed."""
+    for verifier in (arithmetic_holds(), ends_with_answer()):
+        critique = verifier(row["question"], row["answer"])
+        assert critique is not None
+        assert critique.accepted, critique.text
+    sums = find_sums(row["answer"])
+    assert {one.verdict for one in sums} == {"right"}
+    assert row["answer"].count(" = ") == len(sums), "no sum goes unread"
+    assert 2 <= len(sums) <= 7
+    assert extract_number(sums[-1].text.rpartition("=")[2]) == extract_number(row["answer"])
