@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from redraft.evals.records import ResultRecord, result_record
+import json
+from pathlib import Path
+
+import pytest
+from redraft.evals.records import ResultRecord, failed_record, result_record
 from redraft.graphs.math_problems import build_math_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.verifiers import extract_number, same_number
@@ -43,3 +47,28 @@ def test_a_record_survives_json_and_says_when_the_judge_was_fooled() -> None:
     record = solved("2 * 3 = 6\n#### 6", "SOLUTION_IS_CORRECT")
     assert (record.is_correct, record.is_correct_per_feedback) == (False, True)
     assert ResultRecord.model_validate_json(record.model_dump_json()) == record
+
+
+SCHEMA = Path(__file__).resolve().parents[2] / "evals" / "result_record.schema.json"
+
+
+def test_the_published_schema_is_that_of_the_records() -> None:
+    """Whoever reads results in another language finds their form in a JSON Schema that is kept up to date."""
+    published = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert published.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
+    assert published == ResultRecord.model_json_schema()
+
+
+def test_every_record_fits_the_published_schema() -> None:
+    """A record of a run and one of a failure are valid by it, also for a validator that knows nothing of pydantic."""
+    jsonschema = pytest.importorskip("jsonschema")
+    output = build_math_graph(ScriptedModel(["#### 4", "2 + 1 is 3", "#### 3"]), critic="self").invoke(
+        {"task": "What is 2 + 1?", "limits": {"max_rounds": 1}}
+    )
+    named = {"question_id": "1", "question": "What is 2 + 1?", "ground_truth": "3"}
+    records = [
+        result_record(output, read_answer=extract_number, is_correct=lambda _: True, **named),
+        failed_record("OSError: lost", usage=output["usage"], seconds=1.0, **named),
+    ]
+    for record in records:
+        jsonschema.validate(record.model_dump(mode="json"), json.loads(SCHEMA.read_text(encoding="utf-8")))
