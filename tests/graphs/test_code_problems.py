@@ -168,4 +168,7 @@ def test_the_embedded_model_writes_something_that_is_run(sandbox: Sandbox) -> No
     graph = build_code_graph(chat_model("local", max_output_tokens=200), sandbox=sandbox)
     output = graph.invoke({"task": code_task(ROW), "limits": {"max_rounds": 1}})
     assert output["answer"]
-    assert next(event["by"] for event in output["events"] if event["kind"] == "critique") == "visible_tests"
+    # The tests can't tell where the code that it wrote needs what the sandbox does not have; then the model judges.
+    judges = {event["by"] for event in output["events"] if event["kind"] == "critique"}
+    assert judges <= {"visible_tests", "self"}
+    assert judges

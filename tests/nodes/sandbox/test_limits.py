@@ -46,7 +46,7 @@ BOMBS = {
     "a long chain of operators": ("-" * 100_000 + "1", {"failed", "memory"}),
     "a fork bomb": ("import os\nwhile True:\n    os.fork()", {"failed"}),
     "a thread bomb": ("import threading\nwhile True:\n    threading.Thread(target=input).start()", {"failed"}),
-    "closed descriptors": ("import os\nos.closerange(0, 99)", {"failed"}),
+    "closed descriptors": ("import os\nos.closerange(0, 65536)", {"failed"}),
     "an early exit": ("import os\nos._exit(0)", {"failed"}),
     "a polite exit": ("import sys\nsys.exit(0)", {"failed"}),
     "a signal to itself": ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", {"failed"}),
