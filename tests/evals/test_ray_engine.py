@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ANSWER = "#### 4"
 """What the model says; it is right for every other problem."""
-GOLD = "98765"
+GOLD = "987654321012345678"  # too long to turn up in an id by chance
 """Right for the rest: no prompt and no database may hold it."""
 
 WORKERS = "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'redraft eval %'"
