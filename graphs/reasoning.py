@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.reasoning.arrows import Arrow, InParallel, LoadDocuments, LoopArrow, best_branch, safe
+from ..nodes.reasoning.arrows import Arrow, LoadDocuments, LoopArrow
+from ..nodes.reasoning.safe_arrows import safe
+from ..nodes.reasoning.side_by_side import InParallel, best_branch
 from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
 from ..nodes.retrieval.index import folder_index
 from ..nodes.retrieve import retrieve

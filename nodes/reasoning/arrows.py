@@ -1,33 +1,28 @@
-"""Arrows: Runnables from branch to branch that compose with `|`, one step at a time or as a loop, plain or safe."""
+"""Arrows: Runnables from branch to branch that compose with `|`, one step at a time or as a loop."""
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
 from ...state.branches import Branch
 from ...state.events import failure, record
 from ...state.folds import rounds
 from ...state.limits import limits_in_force
-from ...state.results import Result
 from ...state.stopping import spent_budget
-from ...state.usage import add_usage
 from ..retrieve import retrieve
 from .pipeline_steps import repeated
 from .steps import ReasoningSteps, StepName, checked_count, nothing_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
     from ..step import Step
 
-__all__ = ["Arrow", "ArrowError", "InParallel", "LoadDocuments", "LoopArrow", "SafeArrow", "best_branch", "safe"]
+__all__ = ["Arrow", "ArrowError", "LoadDocuments", "LoopArrow"]
 
 
 class ArrowError(RuntimeError):
@@ -197,162 +192,6 @@ class LoopArrow(Runnable[Branch, Branch]):
         return "" if latest is not None and latest.accepted else "improve"
 
 
-class SafeArrow(Runnable[Any, Result[Branch]]):
-    """An arrow that never raises: from a branch, or the result of another safe arrow, to a result.
-
-    A failure is passed on as it is, and the arrow is not run. An arrow that finds nothing to work on is a failure here.
-    A failure keeps in `partial` the branch with what was done before.
-
-    Raises:
-        TypeError: At run: it is given neither a branch nor a result.
-    """
-
-    def __init__(self, arrow: Runnable[Branch, Branch]) -> None:
-        self.arrow = arrow
-        self.name = f"safe_{arrow.get_name()}"
-
-    def invoke(self, input: Branch | Result[Branch], config: RunnableConfig | None = None, **_: Any) -> Result[Branch]:  # noqa: A002
-        """Return the branch after the arrow as a success, or why there is none."""
-        given = self._ready(input)
-        try:
-            return given.map(lambda branch: self.arrow.invoke(branch, config))
-        except GraphBubbleUp:
-            raise
-        except Exception as error:
-            return _failure(error, given)
-
-    async def ainvoke(
-        self,
-        input: Branch | Result[Branch],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **_: Any,
-    ) -> Result[Branch]:
-        """Return the branch after the arrow as a success, or why there is none, without blocking."""
-        given = self._ready(input)
-        if not given.ok:
-            return given
-        try:
-            return Result.success(await self.arrow.ainvoke(given.value, config))
-        except GraphBubbleUp:
-            raise
-        except Exception as error:
-            return _failure(error, given)
-
-    def _ready(self, given: Branch | Result[Branch]) -> Result[Branch]:
-        if not isinstance(given, Branch | Result):
-            raise TypeError(f"a safe arrow takes a Branch, or the Result of another one, not {given!r}")
-        result = Result.success(given) if isinstance(given, Branch) else given
-        missing = getattr(self.arrow, "missing", None)
-        if not result.ok or missing is None:
-            return result
-        reason = missing(result.value)
-        return Result.failure(reason, partial=result.value) if reason else result
-
-
-def safe(arrow: Runnable[Any, Any]) -> Runnable[Any, Result[Branch]]:
-    """Return the arrow in its safe form: it returns a `Result` instead of raising, and stops at the first failure.
-
-    Safe arrows compose with `|`. A composed arrow is made safe step by step, a loop too.
-    """
-    if isinstance(arrow, SafeArrow):
-        return arrow
-    if isinstance(arrow, RunnableSequence):
-        first, *others = [safe(step) for step in arrow.steps]
-        composed = first
-        for step in others:
-            composed = composed | step
-        return composed
-    return SafeArrow(arrow)
-
-
-class InParallel(Runnable[Branch, Branch]):
-    """Several arrows on copies of one branch at the same time; the best of the branches goes on.
-
-    A branch that fails is left out. What goes on keeps the costs of all: those of a failed branch with the failure, the
-    others' with the verdict that says which was the best.
-
-    Args:
-        arrows: One a branch; the branches are named after the first, with `/1`, `/2` … behind.
-        by: What a branch is worth; default: as `best_branch`.
-
-    Raises:
-        ValueError: At build: there is no arrow.
-        ArrowError: At run: all failed.
-    """
-
-    def __init__(self, *arrows: Runnable[Branch, Branch], by: Callable[[Branch], Any] | None = None) -> None:
-        if not arrows:
-            raise ValueError("give the arrows that are to run side by side")
-        self.arrows = [safe(arrow) for arrow in arrows]
-        self.by = by
-        self.name = "in_parallel"
-
-    def invoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
-        """Return the best branch."""
-        with ThreadPoolExecutor(len(self.arrows)) as pool:
-            running = [
-                pool.submit(copy_context().run, arrow.invoke, branch, config) for arrow, branch in self._apart(input)
-            ]
-            return self._best(input, [one.result() for one in running])
-
-    async def ainvoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
-        """Return the best branch, without blocking."""
-        running = [arrow.ainvoke(branch, config) for arrow, branch in self._apart(input)]
-        return self._best(input, await asyncio.gather(*running))
-
-    def _apart(self, branch: Branch) -> Iterator[tuple[Runnable[Any, Result[Branch]], Branch]]:
-        for number, arrow in enumerate(self.arrows, start=1):
-            yield arrow, branch.named(f"{branch.name}/{number}")
-
-    def _best(self, branch: Branch, results: Sequence[Result[Branch]]) -> Branch:
-        finished = [result.value for result in results if result.ok]
-        if not finished:
-            kept = [result.partial for result in results if isinstance(result.partial, Branch)]
-            best = best_branch(kept, by=self.by) if kept else branch
-            numbered = enumerate(results, start=1)
-            left = [_told(branch, number, one) for number, one in numbered if one.partial is not best]
-            told = best.extended(record({"head": best.head}, *left).get("events", []))
-            raise ArrowError("; ".join(result.message for result in results), told)
-        best = best_branch(finished, by=self.by)
-        news = [_told(branch, number, one) for number, one in enumerate(results, start=1) if not one.ok]
-        if others := [one for one in finished if one is not best]:
-            text = f"{best.name} goes on; the others are {', '.join(one.name for one in others)}."
-            cost = add_usage(event["usage"] for one in others for event in one.events[len(branch.events) :])
-            number = best.latest.round if best.latest else 0
-            news.append({"kind": "verdict", "round": number, "by": self.name, "text": text, "usage": cost})
-        return best.extended(record({"head": best.head}, *news).get("events", []))
-
-
-def best_branch(branches: Iterable[Branch], *, by: Callable[[Branch], Any] | None = None) -> Branch:
-    """Return the best of several branches; of equals, the first.
-
-    Args:
-        branches: What to choose from.
-        by: What a branch is worth, the greatest wins; default: whether its best text was accepted, then its score.
-
-    Raises:
-        ValueError: There is none.
-    """
-    found = list(branches)
-    if not found:
-        raise ValueError("there is no branch to choose from")
-    return max(found, key=by or _worth)
-
-
-def _told(branch: Branch, number: int, result: Result[Branch]) -> dict[str, Any]:
-    """Return the event that says why one of several branches failed, and what it cost."""
-    done = result.partial.events[len(branch.events) :] if isinstance(result.partial, Branch) else ()
-    event = failure(
-        "in_parallel", rounds(branch.events), ArrowError(f"{branch.name}/{number}: {result.message}", branch)
-    )
-    return {**event, "usage": add_usage(one["usage"] for one in done)}
-
-
-def _worth(branch: Branch) -> tuple[bool, float]:
-    best = branch.best
-    return (False, -1.0) if best is None else (best.accepted, -1.0 if best.score is None else best.score)
-
-
 def _ready(branch: Branch) -> dict[str, Any]:
     """Return the branch as a step reads it.
 
@@ -383,9 +222,3 @@ def _after(branch: Branch, update: Mapping[str, Any]) -> Branch:
     if failed:
         raise ArrowError(f"{failed['node']} failed: {failed['error']}: {failed['text']}", after)
     return after
-
-
-def _failure(error: Exception, given: Result[Branch]) -> Result[Branch]:
-    if isinstance(error, ArrowError):
-        return Result.failure(str(error), partial=error.branch)
-    return Result.failure(f"{type(error).__name__}: {error}", partial=given.value)
