@@ -25,7 +25,7 @@ def report(
     from ..evals.ledger import build_ledger, find_runs
     from .console import Screen
     from .ledger_view import show_ledger
-    from .report_page import write_report
+    from .report.page import write_report
 
     with bad_input():
         runs = find_runs(folders)

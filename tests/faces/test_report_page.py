@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redraft.evals.ledger import build_ledger, find_runs
 from redraft.evals.records import Iteration, ResultRecord
-from redraft.faces.report_page import write_report
-from redraft.faces.report_problems import LONGEST_COMPARED, LONGEST_SHOWN
+from redraft.faces.report.page import write_report
+from redraft.faces.report.problems import LONGEST_COMPARED, LONGEST_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,12 +8,12 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from ..evals.paired import could_be_chance
-from .plain_text import safe
-from .report_axes import short_labels
-from .report_plots import draw_plots, write_plots
-from .report_problems import OUTCOMES, problems_data
-from .wording import amount, money, seconds
+from ...evals.paired import could_be_chance
+from ..plain_text import safe
+from ..wording import amount, money, seconds
+from .axes import short_labels
+from .plots import draw_plots, write_plots
+from .problems import OUTCOMES, problems_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-    from ..evals.ledger import Ledger, MethodRow, Run
-    from ..evals.paired import Interval
+    from ...evals.ledger import Ledger, MethodRow, Run
+    from ...evals.paired import Interval
 
 __all__ = ["write_report"]
 
@@ -50,7 +50,7 @@ def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
     labelled = [(labels[str(run.folder)], run) for run in runs]
     template = _template()
     plots = draw_plots(ledger)
-    script, style = _part("report_page.js"), _part("report_page.css")
+    script, style = _part("page.js"), _part("page.css")
     page = template.render(
         ledger=ledger,
         short=short_labels(ledger),
@@ -93,7 +93,7 @@ def _template() -> Template:
         "amount": amount,
         "shift": _shift,
     }
-    return environment.from_string(_part("report_page.html.j2"))
+    return environment.from_string(_part("page.html.j2"))
 
 
 def _part(name: str) -> str:

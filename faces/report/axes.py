@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from .plain_text import shortened
+from ..plain_text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..evals.ledger import Ledger, MethodRow, Proportion
+    from ...evals.ledger import Ledger, MethodRow, Proportion
 
 __all__ = ["FAINT", "GOOD", "WARM", "brief", "panels", "percent", "point", "short_labels", "span", "title_of"]
 

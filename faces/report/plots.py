@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from .report_figures import draw_calibration, draw_critics, draw_rounds
-from .report_frontier import draw_frontier
-from .report_theme import darkened, light_figures
+from .figures import draw_calibration, draw_critics, draw_rounds
+from .frontier import draw_frontier
+from .theme import darkened, light_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from ..evals.ledger import Ledger, Proportion
+    from ...evals.ledger import Ledger, Proportion
 
 __all__ = ["Plot", "draw_plots", "write_plots"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..evals.drafts import drafts_right
-from ..state.diffs import diff_words
-from .plain_text import safe
-from .wording import REJECTED_WORDS, STOP_WORDS
+from ...evals.drafts import drafts_right
+from ...state.diffs import diff_words
+from ..plain_text import safe
+from ..wording import REJECTED_WORDS, STOP_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..evals.ledger import Run
-    from ..evals.records import Iteration, ResultRecord
+    from ...evals.ledger import Run
+    from ...evals.records import Iteration, ResultRecord
 
 __all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "problems_data"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .report_axes import FAINT, GOOD, WARM, brief, panels, percent, point, short_labels, span
+from .axes import FAINT, GOOD, WARM, brief, panels, percent, point, short_labels, span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..evals.ledger import Group, Ledger, MethodRow
+    from ...evals.ledger import Group, Ledger, MethodRow
 
 __all__ = ["draw_frontier"]
 

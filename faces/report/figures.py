@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .report_axes import FAINT, GOOD, WARM, brief, panels, percent, point, span, title_of
+from .axes import FAINT, GOOD, WARM, brief, panels, percent, point, span, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..evals.ledger import Ledger, MethodRow, Proportion
+    from ...evals.ledger import Ledger, MethodRow, Proportion
 
 __all__ = ["draw_calibration", "draw_critics", "draw_rounds"]
 
