@@ -104,22 +104,18 @@ def emit(**progress: Any) -> None:
 
     An item says in `role` who is at work: `base` (who writes the first draft), `critic`, `human` or `refiner`.
     """
-    emitter()(**progress)
+    try:
+        writer = get_stream_writer()
+    except (RuntimeError, KeyError):  # KeyError: in a chain of Runnables that is no graph
+        return
+    role = ROLES.get(progress.get("node") or progress.get("kind", ""))
+    writer({"role": role, **progress} if role else progress)
 
 
 def emitter() -> Callable[..., None]:
     """Return an `emit` that sends as from here, wherever it is called: inside an agent that this node runs, say."""
-    try:
-        writer = get_stream_writer()
-    except (RuntimeError, KeyError):  # KeyError: in a chain of Runnables that is no graph
-        return lambda **_: None
     here = copy_context()  # the writer looks up who sends when it is called
-
-    def send(**progress: Any) -> None:
-        role = ROLES.get(progress.get("node") or progress.get("kind", ""))
-        here.copy().run(writer, {"role": role, **progress} if role else progress)
-
-    return send
+    return lambda **progress: here.copy().run(emit, **progress)
 
 
 ROLES: Mapping[str, str] = {

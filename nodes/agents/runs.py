@@ -77,11 +77,11 @@ class AgentWriter(AdaptedRunnable):
                         result = item
                         watch.settle(item)
                     elif "result" not in item and (budget := watch.spent_budget()):
-                        return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
+                        return _over_budget(watch, budget)
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
         except BudgetSpentError as spent:
-            return _stopped(watch, OUT_OF_BUDGET.format(budget=spent.budget.replace("_", " ")), over_budget=True)
+            return _over_budget(watch, spent.budget.replace("_", " "))
         return _ended(result, watch)
 
     async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
@@ -96,11 +96,11 @@ class AgentWriter(AdaptedRunnable):
                         result = item
                         watch.settle(item)
                     elif "result" not in item and (budget := watch.spent_budget()):
-                        return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
+                        return _over_budget(watch, budget)
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
         except BudgetSpentError as spent:
-            return _stopped(watch, OUT_OF_BUDGET.format(budget=spent.budget.replace("_", " ")), over_budget=True)
+            return _over_budget(watch, spent.budget.replace("_", " "))
         return _ended(result, watch)
 
     def translated(self, state: Mapping[str, Any]) -> Any:
@@ -127,6 +127,10 @@ class AgentWriter(AdaptedRunnable):
 
 def _stopped(watch: StepWatch, why: str, *, over_budget: bool = False) -> AgentRun:
     return AgentRun(watch.last_text, tuple(watch.steps), why, over_budget)
+
+
+def _over_budget(watch: StepWatch, budget: str) -> AgentRun:
+    return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
 
 
 def _ended(result: Any, watch: StepWatch) -> AgentRun:
