@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..state.events import clean, record
+from ..state.events import clean, record, task_event
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
 from .meter import BudgetSpentError
@@ -89,16 +89,7 @@ def _opening(
     state: Mapping[str, Any], task: str, limits: dict[str, Any], options: Mapping[str, Any], **fields: Any
 ) -> dict[str, Any]:
     """Return the update that begins a run: the task and its limits, in the state and in the record."""
-    event = {
-        "kind": "task",
-        "round": 0,
-        "by": "caller",
-        "text": task,
-        "limits": limits,
-        "options": dict(options),
-        **fields,
-    }
-    return {"task": task, "limits": limits, **record(state, event)}
+    return {"task": task, "limits": limits, **record(state, task_event(task, limits, options, **fields))}
 
 
 def _appended(opening: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:

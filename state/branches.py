@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .events import Event, broken_links, clean, digest, record
+from .events import Event, broken_links, clean, digest, record, task_event
 from .folds import best_draft, current_run, latest_draft
 from .limits import limits_in_force, merged_limits
 from .reasoning import ReasoningState, reasoning_events
@@ -107,14 +107,7 @@ class Branch:
             raise ValueError(f"a topic is a text that says what is to be written about, not {topic!r}")  # noqa: TRY004
         if not topic.strip():
             raise ValueError("the topic is blank: say what is to be written about")
-        event = {
-            "kind": "task",
-            "round": 0,
-            "by": "caller",
-            "text": topic,
-            "limits": merged_limits(None, limits),
-            "options": {"keep": "best"},
-        }
+        event = task_event(topic, merged_limits(None, limits), {"keep": "best"})
         return replace(self.extended(record({"head": self.head}, event)["events"]), query="")
 
     def with_query(self, query: str) -> Branch:

@@ -23,6 +23,7 @@ __all__ = [
     "digest",
     "failure",
     "record",
+    "task_event",
 ]
 
 EventKind = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
@@ -126,6 +127,19 @@ def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]
         sealed.append(event)
         head = digest(event)
     return {"events": sealed, "head": head} if sealed else {}
+
+
+def task_event(task: str, limits: Mapping[str, Any], options: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return the event that begins a run: what is asked for, the limits in force, and the options of the graph."""
+    return {
+        "kind": "task",
+        "round": 0,
+        "by": "caller",
+        "text": task,
+        "limits": dict(limits),
+        "options": dict(options),
+        **fields,
+    }
 
 
 def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:

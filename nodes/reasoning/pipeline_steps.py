@@ -10,7 +10,7 @@ from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
-from ...state.events import Event, clean, failure, record
+from ...state.events import Event, clean, failure, record, task_event
 from ...state.folds import current_run, latest_draft, rounds, usage_total
 from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import RefineState
@@ -321,14 +321,7 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
 
 def _task(state: Mapping[str, Any], topic: str, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the update that begins work on a topic."""
-    event: dict[str, Any] = {
-        "kind": "task",
-        "round": 0,
-        "by": "caller",
-        "text": topic,
-        "limits": dict(limits),
-        "options": {"keep": "best", "custom_check": True},
-    }
+    event = task_event(topic, limits, {"keep": "best", "custom_check": True})
     if earlier := _events(state):
         # What this run spent on earlier topics is carried on, so that its budgets hold over all of them.
         event |= {"usage": usage_total(earlier), "carried": True}
