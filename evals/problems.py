@@ -64,7 +64,7 @@ class Dataset:
         """Return the gold answer as records and reports show it, or `None` where there is none to show."""
         return scorer(self.kind).shown_gold(problem.gold)
 
-    def sample(self, limit: int | None = None, seed: int | None = None) -> Dataset:
+    def sample(self, limit: int | None = None, seed: int | None = None, *, offset: int = 0) -> Dataset:
         """Return the dataset with at most `limit` of its problems, in the order of the file.
 
         The same seed gives the same problems on every machine, and a larger sample holds each smaller one, so that a
@@ -73,13 +73,16 @@ class Dataset:
         Args:
             limit: How many, 1 or more; `None` keeps all.
             seed: Which ones, at random; `None` takes the first ones.
+            offset: How many at the start of the file are left out, 0 or more: those that prompts were tuned on, say.
 
         Raises:
-            ValueError: `limit` is below 1.
+            ValueError: `limit` is below 1, or `offset` leaves no problem.
         """
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be 1 or more, not {limit!r}")
-        chosen = self.problems
+        if not 0 <= offset < len(self.problems):
+            raise ValueError(f"offset must be from 0 to {len(self.problems) - 1} here, not {offset!r}")
+        chosen = self.problems[offset:]
         if seed is not None:
             chosen = tuple(sorted(chosen, key=lambda one: hashlib.sha256(f"{seed}:{one.id}".encode()).digest()))
         kept = {one.id for one in chosen[:limit]}

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ResultFile", "check_same_run", "read_results", "read_run_info", "write_run_info"]
 
-SAME = ("dataset", "dataset_sha256", "method", "model", "critic", "limits", "prompts_sha256", "seed")
+SAME = (
+    *("dataset", "dataset_sha256", "offset", "method", "model", "critic", "limits", "prompts_sha256"),
+    *("seed", "temperature", "max_output_tokens"),
+)
 """What a resumed run must share with the one that it goes on with."""
 
 

@@ -50,6 +50,9 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="So many problems; else all.", rich_help_panel=DATA)
     ] = None,
+    offset: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Leave out the first N, tuned on say.", rich_help_panel=DATA)
+    ] = 0,
     seed: Annotated[
         int | None,
         typer.Option(metavar="S", help="Picks them, and seeds sampling; else the first.", rich_help_panel=DATA),
@@ -127,9 +130,10 @@ def evaluate(
         dataset=dataset,
         fields={"question_field": question_field, "answer_field": answer_field, "id_field": id_field, "split": split},
         skip_bad=skip_bad,
+        offset=offset,
         limit=limit,
         seed=seed,
-        methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
+        methods=methods,
         model=model,
         critic=critic,
         temperature=temperature,

@@ -86,27 +86,17 @@ def diagnose(
 
     plan = EvalPlan.given(
         dataset=dataset,
-        fields={},
-        skip_bad=False,
+        methods=methods,
         limit=limit,
         seed=seed,
-        methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
         model=model,
         critic=critic,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         prices=prices,
-        limits={},
         out=out,
-        db=None,
         resume=True,
-        retry_failed=False,
         concurrency=concurrency,
-        rpm=None,
-        tpm=None,
-        engine="asyncio",
-        workers=1,
-        ray_address=None,
     )
     screen = Screen(as_json=as_json)
     folders: list[Any] = run_plan(plan, screen)

@@ -8,7 +8,7 @@ import platform
 import secrets
 import shlex
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from time import perf_counter
@@ -44,37 +44,45 @@ class EvalPlan:
     methods: tuple[Method, ...]
     model: str
     critic: str | None
-    seed: int | None
-    limits: Mapping[str, Any]
     out: Path
-    db: str | None
-    resume: bool
-    retry_failed: bool
-    concurrency: int
-    rpm: float | None
-    tpm: float | None
-    engine: str
-    workers: int
-    ray_address: str | None
-    model_options: Mapping[str, Any]
-    prices: str | None
+    offset: int = 0
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    prices: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    db: str | None = None
+    resume: bool = False
+    retry_failed: bool = False
+    concurrency: int = 4
+    rpm: float | None = None
+    tpm: float | None = None
+    engine: str = "asyncio"
+    workers: int = 1
+    ray_address: str | None = None
 
     @classmethod
     def given(
         cls,
         *,
         dataset: str,
-        fields: Mapping[str, str | None],
-        skip_bad: bool,
-        limit: int | None,
-        methods: tuple[str, ...],
-        model: str | None,
-        temperature: float | None,
-        max_output_tokens: int | None,
-        prices: str | None,
+        methods: str,
+        fields: Mapping[str, str | None] | None = None,
+        skip_bad: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+        model: str | None = None,
+        critic: str | None = None,
+        temperature: float | None = None,
+        max_output_tokens: int | None = None,
+        seed: int | None = None,
+        prices: str | None = None,
         **rest: Any,
     ) -> EvalPlan:
         """Return the plan, with every method built: what makes no sense is refused before anything is paid.
+
+        Args:
+            dataset: As `load_dataset` takes it, and `fields` its further arguments.
+            methods: Names, parted by commas.
+            rest: The other fields of the plan, as they are.
 
         Raises:
             BadInputError: It makes no sense; the message says why.
@@ -84,14 +92,14 @@ class EvalPlan:
         from ..models import PriceTable, chat_model
         from .console import say
 
-        seed, critic = rest["seed"], rest["critic"]
-        if rest["retry_failed"] and not rest["resume"]:
+        names = tuple(name.strip() for name in methods.split(",") if name.strip())
+        if rest.get("retry_failed") and not rest.get("resume"):
             raise BadInputError("--retry-failed is for --resume: it runs again what failed before")
         with bad_input():
             data = load_dataset(
-                dataset, skip_bad=skip_bad, **{name: field for name, field in fields.items() if field}
-            ).sample(limit, seed)
-            check_methods(methods, data.kind)
+                dataset, skip_bad=skip_bad, **{name: field for name, field in (fields or {}).items() if field}
+            ).sample(limit, seed, offset=offset)
+            check_methods(names, data.kind)
             spec, note = model_or_default(model)
             spec = kept_spec(spec)
             writer = chat_model(spec, temperature=temperature, max_output_tokens=max_output_tokens, seed=seed)
@@ -99,14 +107,14 @@ class EvalPlan:
             table = PriceTable.from_file(prices) if prices else None
             built = tuple(
                 build_method(name, data.kind, writer, critic=judge, oracle=knows_gold(data), prices=table)
-                for name in methods
+                for name in names
             )
         if note:
             say(note)
         for line in data.skipped:
             say(f"skipped: {line}")
         options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
-        plan = cls(data=data, methods=built, model=spec, model_options=options, prices=prices, **rest)
+        plan = cls(data, built, spec, critic, model_options=options, prices=prices, offset=offset, **rest)
         with bad_input():
             plan.check_engine()
         return plan
@@ -162,13 +170,14 @@ class EvalPlan:
             "dataset": self.data.name,
             "dataset_sha256": self.data.sha256,
             "kind": self.data.kind,
+            "offset": self.offset,
             "n": len(self.data.problems),
             "method": method.name,
             "oracle": method.oracle,
             "model": self.model,
             "critic": self.critic,
             "limits": merged_limits(self.limits, {"max_rounds": method.rounds}),
-            "seed": self.seed,
+            **self.model_options,
             "prompts_sha256": method.prompts_sha256,
             "versions": {
                 **{name: version(name) for name in ("redraft", "langgraph", "langchain-core")},

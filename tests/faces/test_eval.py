@@ -54,6 +54,18 @@ def test_a_run_is_gone_on_with_and_never_mixed_up(shell: Any, scripted: Any, pro
     assert (idle.code, "4 of 4 right" in idle.out) == (0, True)
     other = shell("eval", problems, "--model", scripted("x"), *words, "--resume")
     assert (other.code, "another model" in other.err) == (2, True)
+    for option, says in [("--temperature=0", "temperature (None, now 0.0)"), ("--offset=1", "offset (0, now 1)")]:
+        other = shell("eval", problems, "--model", model, *words, "--resume", option)
+        assert (other.code, f"another {says}" in other.err) == (2, True)
+
+
+def test_problems_that_prompts_were_tuned_on_are_left_out(shell: Any, scripted: Any, problems: str) -> None:
+    """--offset N begins after the first N problems, and an offset past the end is refused."""
+    words = ("--methods", "zero-shot", "--concurrency", "1", "--out", "out", "--offset")
+    done = shell("eval", problems, "--model", scripted("#### 4", "#### 5"), *words, "2")
+    assert (done.code, "2 of 2 right" in done.out) == (0, True)
+    refused = shell("eval", problems, "--model", scripted("x"), *words, "4")
+    assert (refused.code, "offset must be from 0 to 3 here, not 4" in refused.err) == (2, True)
 
 
 def test_what_makes_no_sense_is_refused_before_anything_is_paid(
