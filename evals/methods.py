@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..graphs.code_problems import CODE_CRITIC_PROMPT, CODE_GENERATE_PROMPT, CODE_REFINE_PROMPT
 from ..graphs.loop import build_refine_graph
 from ..graphs.math_problems import FEW_SHOT_PROMPT, MATH_CRITIC_PROMPT, MATH_GENERATE_PROMPT, MATH_REFINE_PROMPT
-from ..graphs.writing import WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
+from ..graphs.writing import (
+    WRITING_GENERATE_PROMPT,
+    WRITING_REFINE_PROMPT,
+    WRITING_TASK,
+)
+from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.critics import VerifierCritic, model_critic, verifier_critic
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.numeric_answers import extract_number
@@ -80,6 +85,8 @@ class Family:
     """Reads the answer that samples vote on; `None`: texts can't vote."""
     programs: Callable[[BaseChatModel], Sequence[Any]] | None
     """Critics that check by program."""
+    clause: str | None = None
+    """Asks for a clause with words that a draft misses; see `WordAddingWriter`."""
 
 
 def check_methods(names: Sequence[str], kind: Kind) -> None:
@@ -175,7 +182,9 @@ def _wiring(
         again = PromptedModel(sampled(model), BLIND_PROMPT, what="refine_prompt", keep="last")
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
         return [ask, BLIND_PROMPT], {**wiring, "rounds": count}
-    refine = PromptedModel(sampled(model), family.refine, what="refine_prompt")
+    refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
+    if family.clause is not None and base in {"program", "oracle-refine"}:
+        refine = WordAddingWriter(sampled(model), family.refine, clause_prompt=family.clause)
     refining = {"generate_prompt": ask, "refine": refine, "rounds": count}
     if base == "oracle-refine":
         if oracle is None:
@@ -183,7 +192,8 @@ def _wiring(
         return [ask, family.refine], {**refining, "critics": [verifier_critic(_gold(oracle), name="gold", oracle=True)]}
     if base == "program":
         assert family.programs is not None  # noqa: S101  # checked before
-        return [ask, family.refine], {**refining, "critics": family.programs(model)}
+        prompts = [ask, family.refine, *([family.clause] if family.clause else [])]
+        return prompts, {**refining, "critics": family.programs(model)}
     stop: dict[str, Any] = (
         {} if family.stop_phrase is None else {"stop_phrase": family.stop_phrase, "structured": False}
     )
@@ -296,6 +306,7 @@ FAMILIES: Mapping[Kind, Family] = {
         None,
         None,
         _wanted_words,
+        CLAUSE_PROMPT,
     ),
     "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),
 }

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.critics import VerifierCritic, verifier_critic
 from ..nodes.named import wanted
+from ..nodes.sampling import sampled
 from ..nodes.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
 from .loop import build_refine_graph
 
@@ -17,10 +19,18 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
+    from ..nodes.prompts import Prompts
     from ..state.critique import Verifier
     from .loop import RefineGraph
 
-__all__ = ["WRITING_GENERATE_PROMPT", "WRITING_REFINE_PROMPT", "WRITING_TASK", "build_writing_graph", "writing_task"]
+__all__ = [
+    "CLAUSE_PROMPT",
+    "WRITING_GENERATE_PROMPT",
+    "WRITING_REFINE_PROMPT",
+    "WRITING_TASK",
+    "build_writing_graph",
+    "writing_task",
+]
 
 
 def build_writing_graph(
@@ -34,6 +44,7 @@ def build_writing_graph(
     json_schema: Mapping[str, Any] | bool | None = None,
     max_grade: float | None = None,
     critics: Sequence[Any] | None = None,
+    clause_prompt: Prompts | None = CLAUSE_PROMPT,
     **options: Any,
 ) -> RefineGraph:
     """Return the loop for texts under constraints: accepted is what meets all of them.
@@ -52,6 +63,8 @@ def build_writing_graph(
         json_schema: A JSON Schema that the text, which is JSON and nothing else, must fit; needs the extra `writing`.
         max_grade: The highest US school grade (Flesch–Kincaid) at which the text may read; needs the extra `writing`.
         critics: Asked beside the constraints, by default only where there are none. Default there: the model itself.
+        clause_prompt: Template over `words` and `draft`. Where `words` are the only constraint and many are missing, or
+            rewriting did not bring them, the model is asked for a clause that is added to the draft. `None`: never.
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
@@ -65,12 +78,17 @@ def build_writing_graph(
     told = [sentence for check in checks if (sentence := wanted(check.verifier))]
     listed = "\n".join(f"- {line}" for line in told).replace("{", "{{").replace("}", "}}")
     shown = f"\n\nThe text must meet all of these:\n{listed}" if told else ""
-    defaults = {
+    defaults: dict[str, Any] = {
         "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
         "refine_prompt": WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown),
         "name": "writing",
     }
     asked = None if critics is None and not checks else [*checks, *(critics or [])]
+    if words and len(checks) == 1 and not critics and clause_prompt is not None and not options.get("refine"):
+        seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+        prompt = options.pop("refine_prompt", defaults["refine_prompt"])
+        # Sampled, since a model that is sure of itself writes the same again.
+        defaults["refine"] = WordAddingWriter(sampled(model), prompt, clause_prompt=clause_prompt, **seen)
     return build_refine_graph(model, critics=asked, **{**defaults, **options})
 
 

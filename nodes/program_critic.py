@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..state.critique import Critique
 from ..state.folds import attempts
@@ -18,7 +18,7 @@ from .replies import read_text
 from .sampling import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from decimal import Decimal
 
     from langchain_core.language_models import BaseChatModel
@@ -32,7 +32,7 @@ __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "re
 
 
 class ProgramCritic:
-    """A critic that compares a draft's answer with a program's; see `program_critic`."""
+    """A critic that compares a draft's answer with those of programs; see `program_critic`."""
 
     def __init__(
         self,
@@ -40,73 +40,110 @@ class ProgramCritic:
         sandbox: Sandbox,
         *,
         prompts: Prompts,
+        programs: int,
         steps: Verifier | None,
         temperature: float,
         name: str,
     ) -> None:
+        if programs < 1:
+            raise ValueError(f"programs must be 1 or more, not {programs!r}")
         self.name = name
         self.sandbox = sandbox
+        self.programs = programs
         self.steps = steps
         self.templates = chat_prompt(prompts, what="prompts")
         self._model = model
         self._later = sampled(model, temperature)
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Write and run a program, and compare."""
-        asked = self._asked(history)
-        program = read_program(read_text(self._writer(asked).invoke(self.messages(task, asked))))
-        ran = self.sandbox.run(program) if program else None
-        return self.compare(task, draft, Computed.of(program, ran), history)
+        """Write and run programs until they decide, and compare."""
+        judging = self._judging(task, draft, history)
+        computed: Computed | None = None
+        while True:
+            try:
+                asked = judging.send(computed)
+            except StopIteration as done:
+                return cast("Critique", done.value)
+            program = read_program(read_text(self._writer(asked).invoke(self.messages(task, asked))))
+            computed = Computed.of(program, self.sandbox.run(program) if program else None)
 
     async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Write and run a program, and compare, without blocking."""
-        asked = self._asked(history)
-        program = read_program(read_text(await self._writer(asked).ainvoke(self.messages(task, asked))))
-        ran = await self.sandbox.arun(program) if program else None
-        return self.compare(task, draft, Computed.of(program, ran), history)
+        """Write and run programs until they decide, and compare, without blocking."""
+        judging = self._judging(task, draft, history)
+        computed: Computed | None = None
+        while True:
+            try:
+                asked = judging.send(computed)
+            except StopIteration as done:
+                return cast("Critique", done.value)
+            program = read_program(read_text(await self._writer(asked).ainvoke(self.messages(task, asked))))
+            computed = Computed.of(program, await self.sandbox.arun(program) if program else None)
 
     def messages(self, task: str, asked: int) -> list[BaseMessage]:
         """Return what the model is asked after `asked` programs; it never sees the draft."""
         template = self.templates[asked % len(self.templates)]
         return template.format_messages(task=task, draft="", feedback="", history="", round=asked, context="")
 
-    def compare(self, task: str, draft: str, computed: Computed, history: Sequence[Event]) -> Critique:
-        """Return the verdict: accepted only if both have an answer and the answers agree.
+    def _judging(self, task: str, draft: str, history: Sequence[Event]) -> Generator[int, Computed | None, Critique]:
+        """Yield the number of each program that is wanted, take it, and return the critique."""
+        prose = extract_number(draft)
+        known = self._known(history)
+        written: list[Computed] = []
+        # Each later draft may have one more, so that a problem without any agreement stays affordable.
+        most = self.programs + sum(attempt.critiques != () for attempt in attempts(history))
+        for number in range(len(known), most):
+            if _accepts(prose, known, written) or _rejects(prose, [*known, *written]):
+                break
+            computed = yield number
+            assert computed is not None  # noqa: S101  # the drivers send one for each number
+            written.append(computed)
+        return self.compare(task, draft, written, history)
+
+    def compare(self, task: str, draft: str, written: Sequence[Computed], history: Sequence[Event]) -> Critique:
+        """Return the verdict: accepted only if the draft has the answer of more than half of all programs so far.
 
         The score is the share of all answers so far, of drafts and programs alike, that agree with this draft's: where
         nothing is ever accepted, the answer is the majority's.
         """
-        prose, number = extract_number(draft), computed.number
-        votes = [vote for vote in (*self._votes(history), number) if vote is not None]
-        score = sum(same_number(vote, prose) for vote in votes) / len(votes) if votes and prose is not None else 0.0
-        evidence = {"program": computed.program, "answer": None if number is None else str(number)}
-        if prose is not None and same_number(prose, number):
-            said = f"A program written for the problem gives {number} too."
+        prose = extract_number(draft)
+        known = self._known(history)
+        programs = [*known, *written]
+        votes = [extract_number(attempt.text) for attempt in attempts(history)] or [prose]
+        score = _share(prose, [*votes, *(one.number for one in programs)])
+        evidence = {"programs": [{"program": one.program, "answer": one.shown} for one in written]}
+        if _accepts(prose, known, written):
+            every = "A program" if len(programs) == 1 else f"{_agreeing(prose, programs)} of {len(programs)} programs"
+            said = f"{every} written for the problem, without seeing the solution, gave {prose} too."
             return Critique(said, accepted=True, score=score, evidence=evidence)
-        if prose is None:
-            said = "No answer was found in the solution. End it with a line '#### ' and the number."
-        elif number is None:
-            said = f"The solution says {prose}, and no program could confirm it ({computed.trouble}). Check every step."
-        else:
-            said = DISAGREEMENT.format(prose=prose, computed=number, program=computed.program)
+        said = self._objection(prose, programs)
         slips = self.steps(task, draft) if self.steps else None
         said = f"{said}\n\n{slips.text}" if slips and slips.text else said
         return Critique(said, accepted=False, score=score, evidence=evidence)
 
+    def _objection(self, prose: Decimal | None, programs: Sequence[Computed]) -> str:
+        ran = [one for one in programs if one.number is not None]
+        if prose is None:
+            return "No answer was found in the solution. End it with a line '#### ' and the number."
+        if not ran:
+            trouble = programs[-1].trouble if programs else "none was written"
+            return f"The solution says {prose}, and no program could confirm it ({trouble}). Check every step."
+        against = max(reversed(ran), key=lambda one: _agreeing(one.number, ran) * (not same_number(one.number, prose)))
+        count = _agreeing(against.number, ran)
+        told = SEVERAL_DISAGREE if count > 1 else DISAGREEMENT
+        return told.format(prose=prose, computed=against.number, program=against.program, count=count)
+
     def _writer(self, asked: int) -> Any:
-        return self._model if asked == 0 else self._later
+        return self._model if asked < len(self.templates) else self._later
 
-    def _asked(self, history: Sequence[Event]) -> int:
-        return sum(critique["by"] == self.name for attempt in attempts(history) for critique in attempt.critiques)
-
-    def _votes(self, history: Sequence[Event]) -> list[Any]:
-        """Return the answers of all drafts, and of the programs that earlier critiques name."""
-        found: list[Any] = []
-        for attempt in attempts(history):
-            found.append(extract_number(attempt.text))
-            said = [one.get("evidence", {}).get("answer") for one in attempt.critiques if one["by"] == self.name]
-            found += [extract_number(answer) for answer in said if answer]
-        return found
+    def _known(self, history: Sequence[Event]) -> list[Computed]:
+        """Return the programs that earlier critiques rest on."""
+        return [
+            Computed(str(one.get("program") or ""), extract_number(one["answer"]) if one.get("answer") else None)
+            for attempt in attempts(history)
+            for critique in attempt.critiques
+            if critique["by"] == self.name
+            for one in critique.get("evidence", {}).get("programs", ())
+        ]
 
 
 def program_critic(
@@ -114,25 +151,34 @@ def program_critic(
     sandbox: Sandbox,
     *,
     prompts: Prompts | None = None,
+    programs: int = 3,
     steps: Verifier | None = None,
     temperature: float = 0.7,
     name: str = "program",
 ) -> ProgramCritic:
-    """Return a critic that accepts a solution only if a program written independently gives the same number.
+    """Return a critic that accepts a solution only if programs written independently give the same number.
+
+    One program that agrees is enough. Where the first does not, more are written, until more than half agree with the
+    solution, or two with each other against it: then the refiner is told what they compute.
 
     Args:
         model: Writes the programs.
         sandbox: Runs them; nothing that a model wrote runs anywhere else.
         prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
+        programs: How many are written at most about the first draft; each later draft may have one more, beside those
+            there are. 1 or more.
         steps: Checks the steps that a rejected draft shows; what it finds is told to the refiner, and decides nothing.
-        temperature: Of the second and later programs, so that they can differ; see `redraft.nodes.sampling.sampled`.
+        temperature: Of programs in a style that was asked for before, so that they can differ; see
+            `redraft.nodes.sampling.sampled`.
         name: How events name it.
 
     Raises:
-        ValueError: At build: a prompt uses unknown variables.
+        ValueError: At build: a prompt uses unknown variables, or `programs` is below 1.
     """
     prompts = PROGRAM_PROMPTS if prompts is None else prompts
-    return ProgramCritic(model, sandbox, prompts=prompts, steps=steps, temperature=temperature, name=name)
+    return ProgramCritic(
+        model, sandbox, prompts=prompts, programs=programs, steps=steps, temperature=temperature, name=name
+    )
 
 
 @dataclass(frozen=True)
@@ -141,7 +187,12 @@ class Computed:
 
     program: str
     number: Decimal | None
-    trouble: str = ""
+    trouble: str = "it gave no number"
+
+    @property
+    def shown(self) -> str | None:
+        """The number as text, or `None`."""
+        return None if self.number is None else str(self.number)
 
     @classmethod
     def of(cls, program: str, ran: SandboxResult | None) -> Computed:
@@ -151,6 +202,36 @@ class Computed:
         lines = [line for line in ran.stdout.splitlines() if line.strip()]
         number = extract_number(lines[-1]) if ran.ok and lines else None
         return cls(program, number, "" if number is not None else ran.error or "it printed no number")
+
+
+def _accepts(prose: Decimal | None, known: Sequence[Computed], written: Sequence[Computed]) -> bool:
+    """Return whether more than half of the programs agree with a draft.
+
+    One alone counts only if it was written after the draft, whose writer may have copied from an earlier one.
+    """
+    agreeing = _agreeing(prose, [*known, *written])
+    enough = agreeing >= ENOUGH or _agreeing(prose, written) > 0
+    return enough and _more_than_half(agreeing, [*known, *written])
+
+
+def _rejects(prose: Decimal | None, programs: Sequence[Computed]) -> bool:
+    """Return whether more than half of the programs agree with one another, and not with a draft."""
+    others = (_agreeing(one.number, programs) for one in programs if not same_number(one.number, prose))
+    most = max(others, default=0)
+    return prose is None or (most >= ENOUGH and _more_than_half(most, programs))
+
+
+def _agreeing(number: Decimal | None, programs: Sequence[Computed]) -> int:
+    return sum(same_number(one.number, number) for one in programs)
+
+
+def _more_than_half(part: int, programs: Sequence[Computed]) -> bool:
+    return 2 * part > sum(one.number is not None for one in programs)
+
+
+def _share(number: Decimal | None, votes: Sequence[Decimal | None]) -> float:
+    cast = [vote for vote in votes if vote is not None]
+    return sum(same_number(vote, number) for vote in cast) / len(cast) if cast else 0.0
 
 
 def read_program(reply: str) -> str:
@@ -163,12 +244,22 @@ def read_program(reply: str) -> str:
 
 FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL | re.IGNORECASE)
 
+ENOUGH = 2
+"""So many programs that agree with one another say that a draft which differs is wrong."""
+
 DISAGREEMENT = """\
 The solution says {prose}. A program written independently for the same problem gives {computed}:
 ```python
 {program}
 ```
 One of the two is wrong. Read the problem again, find out which, and why."""
+
+SEVERAL_DISAGREE = """\
+The solution says {prose}. {count} programs written independently for the same problem give {computed}; one of them:
+```python
+{program}
+```
+The solution is probably wrong. Find the step in which it differs from the program, and mend it."""
 
 PROGRAM_PROMPTS = (
     """\

@@ -26,12 +26,13 @@ Memory = Literal["all", "last"]
 VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
 
 
-def chat_prompt(prompts: Prompts, *, what: str) -> list[ChatPromptTemplate]:
+def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES) -> list[ChatPromptTemplate]:
     """Return templates, one a round; the last serves every later round.
 
     Args:
         prompts: A text with variables in braces, a ChatPromptTemplate, or a sequence of either.
         what: The argument's name, for messages.
+        known: The variables that it may use.
 
     Raises:
         ValueError: A variable is unknown, or there is no prompt. At build.
@@ -45,9 +46,9 @@ def chat_prompt(prompts: Prompts, *, what: str) -> list[ChatPromptTemplate]:
             template = ChatPromptTemplate.from_messages([("human", prompt)]) if isinstance(prompt, str) else prompt
         except ValueError as error:
             raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
-        if unknown := sorted(set(template.input_variables) - set(VARIABLES)):
+        if unknown := sorted(set(template.input_variables) - set(known)):
             raise ValueError(
-                f"{what} uses unknown variables {unknown}; known are {', '.join(VARIABLES)}, "
+                f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
                 "and a literal brace is written twice"
             )
         templates.append(template)

@@ -20,7 +20,7 @@ __all__ = ["has_length", "matches", "reading_level", "uses_words"]
 def uses_words(*words: str) -> Verifier:
     """Return a verifier that accepts a draft in which every word occurs: as a whole word, in any case.
 
-    Its score is the share of the words that occur.
+    Its score is the share of the words that occur; its evidence names those `missing`.
 
     Raises:
         ValueError: No word is given, or one is blank. At build.
@@ -31,8 +31,11 @@ def uses_words(*words: str) -> Verifier:
 
     def check(task: str, draft: str, /) -> Critique:
         missing = [word for word, pattern in patterns.items() if not pattern.search(draft)]
+        if not missing:
+            return Critique("", accepted=True, score=1.0)
         score = (len(patterns) - len(missing)) / len(patterns)
-        return Critique(f"These words are missing: {', '.join(missing)}." if missing else "", not missing, score)
+        said = f"These words are missing: {', '.join(missing)}."
+        return Critique(said, accepted=False, score=score, evidence={"missing": missing})
 
     return named(check, "uses_words", wants=f"It uses each of these words as it stands: {', '.join(patterns)}.")
 

@@ -30,8 +30,8 @@ def kinds(output: Any) -> list[str]:
         ("majority-3", [WRONG, RIGHT, RIGHT], 3, RIGHT, "max_rounds"),
         ("blind-2", [WRONG, RIGHT, RIGHT + "\n"], 3, RIGHT, "max_rounds"),
         ("self-refine-2", [WRONG, "2 + 1 is 3", RIGHT, "SOLUTION_IS_CORRECT"], 4, RIGHT, "accepted"),
-        ("program-2", [WRONG, PROGRAM, RIGHT, PROGRAM], 4, RIGHT, "accepted"),
-        ("best-of-3", [WRONG, PROGRAM, RIGHT, PROGRAM], 4, RIGHT, "accepted"),
+        ("program-2", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
+        ("best-of-3", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
         ("oracle-refine-2", [WRONG, WRONG + " ", RIGHT], 2, WRONG, "no_progress"),
         ("oracle-refine-2", [WRONG, "#### 5", RIGHT], 3, RIGHT, "accepted"),
     ],
@@ -67,9 +67,9 @@ def test_blind_asks_again_without_feedback_and_goes_on_after_a_repeat() -> None:
 
 def test_best_of_samples_are_independent() -> None:
     """Each sample of best-of-N is asked for as the first one was, and sees none of the others."""
-    model = ScriptedModel([WRONG, PROGRAM, "#### 5", PROGRAM, "#### 6", PROGRAM])
+    model = ScriptedModel([WRONG, PROGRAM, PROGRAM, "#### 5", "#### 6"])
     output = build_method("best-of-3", "numeric", model).graph.invoke(TASK)
-    assert [model.calls[index][0].text for index in (0, 2, 4)] == [model.calls[0][0].text] * 3
+    assert [model.calls[index][0].text for index in (0, 3, 4)] == [model.calls[0][0].text] * 3
     assert (output["rounds"], output["stop_reason"]) == (2, "max_rounds")
 
 
