@@ -76,8 +76,10 @@ class Stopping:
 
     @classmethod
     def by_sigterm(cls, signum: int, frame: FrameType | None) -> None:
-        """Handle a SIGTERM."""
+        """Handle a SIGTERM, also of a job that a script started in the background: there SIGINT is ignored."""
         cls.terminated = True
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     @classmethod

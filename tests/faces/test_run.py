@@ -164,14 +164,22 @@ def test_a_run_that_fails_after_a_draft_keeps_it(shell: Any, serve: Any) -> None
     assert len(server.requests) == 3
 
 
-def run_as_process(spec: str, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from redraft.faces.cli import main; main()"]
+def run_as_process(spec: str, folder: Path, before: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", f"{before}from redraft.faces.cli import main; main()"]
     command += ["run", TASK, "--model", spec, *VERIFY, "--thread", "t"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-def test_an_interrupted_thread_resumes(signum: int, code: int, serve: Any, shell: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("signum", "before"),
+    [
+        (signal.SIGINT, ""),
+        (signal.SIGTERM, ""),
+        (signal.SIGTERM, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "SIGTERM in the background"],
+)
+def test_an_interrupted_thread_resumes(signum: int, before: str, serve: Any, shell: Any, tmp_path: Path) -> None:
     """Ctrl-C or SIGTERM in a model call ends the command at once; it says how to resume, and nothing is paid again."""
     victim: list[subprocess.Popen[str]] = []
     interrupted: list[int] = []
@@ -189,11 +197,11 @@ def test_an_interrupted_thread_resumes(signum: int, code: int, serve: Any, shell
         return "lamp and river"
 
     server = serve(reply)
-    with run_as_process(server.spec, tmp_path) as process:
+    with run_as_process(server.spec, tmp_path, before) as process:
         victim.append(process)
         _, err = process.communicate(timeout=60)
     answered.set()
-    assert process.returncode == code, err
+    assert process.returncode == 128 + signum, err
     assert "interrupted; thread t is kept, go on with: redraft resume t" in err
     assert "Traceback" not in err
     resumed = shell("resume", "t", "--json")
