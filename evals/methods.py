@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..graphs.code_problems import CODE_CRITIC_PROMPT, CODE_GENERATE_PROMPT, CODE_REFINE_PROMPT
 from ..graphs.loop import build_refine_graph
-from ..graphs.math_problems import FEW_SHOT_PROMPT, MATH_CRITIC_PROMPT, MATH_GENERATE_PROMPT, MATH_REFINE_PROMPT
+from ..graphs.math_problems import (
+    FEW_SHOT_PROMPT,
+    MATH_CRITIC_PROMPT,
+    MATH_GENERATE_PROMPT,
+    MATH_REFINE_PROMPT,
+    PROGRAM_REFINE_PROMPT,
+)
 from ..graphs.writing import (
     WRITING_GENERATE_PROMPT,
     WRITING_REFINE_PROMPT,
@@ -20,6 +26,7 @@ from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.critics import VerifierCritic, model_critic, verifier_critic
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.numeric_answers import extract_number
+from ..nodes.program_writer import ProgramGuidedWriter
 from ..nodes.prompts import PromptedModel
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.sampling import MajorityWriter, sampled
@@ -85,8 +92,10 @@ class Family:
     """Reads the answer that samples vote on; `None`: texts can't vote."""
     programs: Callable[[BaseChatModel], Sequence[Any]] | None
     """Critics that check by program."""
-    clause: str | None = None
-    """Asks for a clause with words that a draft misses; see `WordAddingWriter`."""
+    reviser: Callable[[Any, str], Any] | None = None
+    """Makes a reviser, of a model and the prompt `refine`, that knows what to do with what programs found."""
+    after_programs: tuple[str, ...] = ()
+    """The further prompts that it asks with."""
 
 
 def check_methods(names: Sequence[str], kind: Kind) -> None:
@@ -183,8 +192,8 @@ def _wiring(
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
         return [ask, BLIND_PROMPT], {**wiring, "rounds": count}
     refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
-    if family.clause is not None and base in {"program", "oracle-refine"}:
-        refine = WordAddingWriter(sampled(model), family.refine, clause_prompt=family.clause)
+    if base == "program" and family.reviser is not None:
+        refine = family.reviser(sampled(model), family.refine)
     refining = {"generate_prompt": ask, "refine": refine, "rounds": count}
     if base == "oracle-refine":
         if oracle is None:
@@ -192,8 +201,7 @@ def _wiring(
         return [ask, family.refine], {**refining, "critics": [verifier_critic(_gold(oracle), name="gold", oracle=True)]}
     if base == "program":
         assert family.programs is not None  # noqa: S101  # checked before
-        prompts = [ask, family.refine, *([family.clause] if family.clause else [])]
-        return prompts, {**refining, "critics": family.programs(model)}
+        return [ask, family.refine, *family.after_programs], {**refining, "critics": family.programs(model)}
     stop: dict[str, Any] = (
         {} if family.stop_phrase is None else {"stop_phrase": family.stop_phrase, "structured": False}
     )
@@ -290,6 +298,8 @@ FAMILIES: Mapping[Kind, Family] = {
         "SOLUTION_IS_CORRECT",
         extract_number,
         _agreeing_program,
+        lambda model, prompt: ProgramGuidedWriter(model, prompt, program_prompt=PROGRAM_REFINE_PROMPT),
+        (PROGRAM_REFINE_PROMPT,),
     ),
     "code": Family(
         CODE_GENERATE_PROMPT.replace("TESTS", ""),
@@ -306,7 +316,8 @@ FAMILIES: Mapping[Kind, Family] = {
         None,
         None,
         _wanted_words,
-        CLAUSE_PROMPT,
+        lambda model, prompt: WordAddingWriter(model, prompt, clause_prompt=CLAUSE_PROMPT),
+        (CLAUSE_PROMPT,),
     ),
     "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),
 }

@@ -12,7 +12,7 @@ from ..nodes.arithmetic import arithmetic_holds
 from ..nodes.critics import model_critic
 from ..nodes.numeric_answers import extract_number
 from ..nodes.program_critic import program_critic
-from ..nodes.prompts import PromptedModel
+from ..nodes.program_writer import ProgramGuidedWriter
 from ..nodes.sampling import MajorityWriter, sampled
 from .loop import build_refine_graph
 
@@ -32,6 +32,7 @@ __all__ = [
     "MATH_CRITIC_PROMPT",
     "MATH_GENERATE_PROMPT",
     "MATH_REFINE_PROMPT",
+    "PROGRAM_REFINE_PROMPT",
     "build_few_shot_graph",
     "build_majority_graph",
     "build_math_graph",
@@ -70,9 +71,11 @@ def build_math_graph(
         several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
         critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
     seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    own = "refine_prompt" in options
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
     # Sampled, since a model that is sure of itself writes the same solution again.
-    refine = PromptedModel(sampled(model), prompt, what="refine_prompt", **seen)
+    after_programs = prompt if own else PROGRAM_REFINE_PROMPT
+    refine = ProgramGuidedWriter(sampled(model), prompt, program_prompt=after_programs, **seen)
     defaults = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": refine, "name": "math"}
     return build_refine_graph(model, critics=critics, **{**defaults, **options})
 
@@ -144,6 +147,16 @@ Solution:
 
 If everything is right, reply with exactly SOLUTION_IS_CORRECT and nothing else. Otherwise name each error and what \
 would be right; do not write the whole solution anew."""
+
+PROGRAM_REFINE_PROMPT = """\
+Problem: {task}
+
+About an earlier solution:
+{feedback}
+
+Write the solution step by step, in plain words and without code. Write each calculation as a sum, such as 3 * 4 = 12. \
+End with a line that is "#### " and the answer as a bare number."""
+"""After programs disagreed: shown its own wrong solution, a small model writes it again whatever they compute."""
 
 MATH_REFINE_PROMPT = """\
 Problem: {task}

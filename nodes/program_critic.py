@@ -255,11 +255,12 @@ The solution says {prose}. A program written independently for the same problem 
 One of the two is wrong. Read the problem again, find out which, and why."""
 
 SEVERAL_DISAGREE = """\
-The solution says {prose}. {count} programs written independently for the same problem give {computed}; one of them:
+The solution says {prose}, which is probably wrong: {count} programs written independently for the same problem give \
+{computed}. One of them:
 ```python
 {program}
 ```
-The solution is probably wrong. Find the step in which it differs from the program, and mend it."""
+Take the same steps as the program, unless one contradicts the problem."""
 
 PROGRAM_PROMPTS = (
     """\
