@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..graphs.code_problems import CODE_CRITIC_PROMPT, CODE_GENERATE_PROMPT, CODE_REFINE_PROMPT
+from ..graphs.code_problems import CODE_CRITIC_PROMPT, CODE_GENERATE_PROMPT, CODE_REFINE_PROMPT, CODE_RETRY_PROMPT
 from ..graphs.loop import build_refine_graph
 from ..graphs.math_problems import (
     FEW_SHOT_PROMPT,
@@ -24,9 +24,9 @@ from ..graphs.writing import (
 )
 from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.critics import VerifierCritic, model_critic, verifier_critic
+from ..nodes.evidence_writer import EvidenceWriter
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.numeric_answers import extract_number
-from ..nodes.program_writer import ProgramGuidedWriter
 from ..nodes.prompts import PromptedModel
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.sampling import MajorityWriter, sampled
@@ -298,7 +298,7 @@ FAMILIES: Mapping[Kind, Family] = {
         "SOLUTION_IS_CORRECT",
         extract_number,
         _agreeing_program,
-        lambda model, prompt: ProgramGuidedWriter(model, prompt, program_prompt=PROGRAM_REFINE_PROMPT),
+        partial(EvidenceWriter, evidence="programs", evidence_prompts=PROGRAM_REFINE_PROMPT),
         (PROGRAM_REFINE_PROMPT,),
     ),
     "code": Family(
@@ -308,6 +308,8 @@ FAMILIES: Mapping[Kind, Family] = {
         "CODE_IS_CORRECT",
         None,
         _visible_tests,
+        partial(EvidenceWriter, evidence="tests", evidence_prompts=CODE_RETRY_PROMPT.replace("TESTS", "")),
+        (CODE_RETRY_PROMPT.replace("TESTS", ""),),
     ),
     "words": Family(
         WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
@@ -316,7 +318,7 @@ FAMILIES: Mapping[Kind, Family] = {
         None,
         None,
         _wanted_words,
-        lambda model, prompt: WordAddingWriter(model, prompt, clause_prompt=CLAUSE_PROMPT),
+        partial(WordAddingWriter, clause_prompt=CLAUSE_PROMPT),
         (CLAUSE_PROMPT,),
     ),
     "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..nodes.arithmetic import arithmetic_holds
 from ..nodes.critics import model_critic
+from ..nodes.evidence_writer import EvidenceWriter
 from ..nodes.numeric_answers import extract_number
 from ..nodes.program_critic import program_critic
-from ..nodes.program_writer import ProgramGuidedWriter
 from ..nodes.sampling import MajorityWriter, sampled
 from .loop import build_refine_graph
 
@@ -75,7 +75,7 @@ def build_math_graph(
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
     # Sampled, since a model that is sure of itself writes the same solution again.
     after_programs = prompt if own else PROGRAM_REFINE_PROMPT
-    refine = ProgramGuidedWriter(sampled(model), prompt, program_prompt=after_programs, **seen)
+    refine = EvidenceWriter(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
     defaults = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": refine, "name": "math"}
     return build_refine_graph(model, critics=critics, **{**defaults, **options})
 

@@ -48,7 +48,7 @@ class WordAddingWriter(PromptedModel):
         *,
         clause_prompt: Prompts,
         few: int = 3,
-        at_once: int = 8,
+        at_once: int = 5,
         keep: Keep = "best",
         memory: Memory = "all",
     ) -> None:
@@ -97,10 +97,13 @@ def _joined(draft: str, reply: AIMessage) -> AIMessage:
     clause = read_text(reply)
     if rejection(clause, earlier=[], result=reply):
         return reply
-    start = draft.rstrip().rstrip(".,;")
-    return reply.model_copy(update={"content": f"{start}, {clause.strip(AROUND)}."})
+    start, clause = draft.rstrip().rstrip(".,;"), clause.strip(AROUND)
+    first = clause.partition(" ")[0]
+    clause = f"{first.lower()}{clause[len(first) :]}" if first in CONJUNCTIONS else clause
+    return reply.model_copy(update={"content": f"{start}, {clause}."})
 
 
+CONJUNCTIONS = ("And", "While", "As", "Where", "But")
 AROUND = " \n`\"'“”….,"
 
 CLAUSE_PROMPT = """\

@@ -36,14 +36,14 @@ def test_a_few_missing_words_are_rewritten_first_and_added_next(run: Any) -> Non
     assert output["answer"] == "A lamp, a goat, a drum and a kettle on the roof, by the river."
 
 
-def test_eight_words_are_asked_for_at_once(run: Any) -> None:
-    """A clause is asked to use eight words, and the rest waits for the next round."""
+def test_five_words_are_asked_for_at_once(run: Any) -> None:
+    """A clause is asked to use five words, and the rest waits for the next round."""
     words = [f"w{number}" for number in range(12)]
-    model = ScriptedModel(["Nothing yet.", "and " + " ".join(words[:8]), "w9 w8 w10", "w11"])
+    model = ScriptedModel(["Nothing yet.", "And " + " ".join(words[:5]), "w5 w6 w7 w8 w9", "w10 w11"])
     output = run(build_writing_graph(model, words=words), TASK)
     asked = [call[0].text.partition("stands: ")[2].partition("\n")[0] for call in model.calls[1:]]
-    assert asked == [", ".join(words[:8]), ", ".join(words[8:]), "w11"]
-    assert output["stop_reason"] == "accepted"
+    assert asked == [", ".join(words[:5]), ", ".join(words[5:10]), "w10, w11"]
+    assert output["answer"] == "Nothing yet, and w0 w1 w2 w3 w4, w5 w6 w7 w8 w9, w10 w11."
 
 
 @pytest.mark.parametrize("reply", ["I'm sorry, but I can't help with that.", "  ", "No changes needed."])
