@@ -47,11 +47,19 @@ def test_failures_are_the_feedback(run: Any, sandbox: Sandbox) -> None:
 
     assert len(model.calls) == 2
     assert "clamp(5, 0, 3) should give 3, but gives 5" in model.calls[1][0].text
+    assert "return max(x, high)" not in model.calls[1][0].text  # shown it, a small model writes it again
     verdicts = [event for event in output["events"] if event["kind"] == "critique"]
     assert [(event["accepted"], event["score"], event["verifier"]) for event in verdicts] == [
         (False, 0.0, True),
         (True, 1.0, True),
     ]
+
+
+def test_a_prompt_of_ones_own_serves_every_revision(run: Any, sandbox: Sandbox) -> None:
+    """A user's `refine_prompt` is asked whoever objected, with whatever it names."""
+    model = ScriptedModel([WRONG, RIGHT])
+    run(build_code_graph(model, sandbox=sandbox, refine_prompt="Mend {draft}"), {"task": code_task(ROW)})
+    assert model.calls[1][0].text == f"Mend {WRONG}"
 
 
 def test_no_hidden_test_and_no_solution_reaches_a_prompt_or_the_record(run: Any, sandbox: Sandbox) -> None:
@@ -76,6 +84,7 @@ def test_a_task_without_tests_is_judged_by_the_model(run: Any, sandbox: Sandbox)
 
     assert len(model.calls) == 4
     assert "It fails for text." in model.calls[2][0].text
+    assert "return 2 * x" in model.calls[2][0].text  # an opinion is about the code
     assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
 
 
