@@ -122,6 +122,7 @@ app.command(
         "redraft diff run-1f0c", "redraft diff run-1f0c --before 0 --after 1", "redraft diff run-1f0c with-gpt-5"
     )
 )(commands_threads.diff)
+app.command(epilog=examples("redraft html run-1f0c", "redraft html run-1f0c -o run.html"))(commands_threads.html)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,8 +1,10 @@
-"""The commands that read: threads, history, show, tree, replay, diff. None of them calls a model."""
+"""The commands that read: threads, history, show, tree, replay, diff, html. None of them calls a model."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +12,7 @@ import typer
 from .options import AsJson, Db, ThreadId
 from .problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
 
-__all__ = ["diff", "history", "replay", "show", "threads", "tree"]
+__all__ = ["diff", "history", "html", "replay", "show", "threads", "tree"]
 
 
 def threads(
@@ -35,15 +37,20 @@ def threads(
 
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Show every step of a thread with its checkpoint, and what it added to the record."""
+    """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
     from .console import Screen
+    from .displays.timeline import timeline_facts
     from .sessions import reading
     from .views import show_history
 
     with reading(db, thread_id) as thread:
         steps = thread.history()
-    data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps]}
-    Screen(as_json=as_json).result(data, lambda screen: show_history(screen, steps, thread_id=thread_id, db=db))
+    facts = timeline_facts(thread_id, steps)
+    costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
+    data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps], "total": costs}
+    Screen(as_json=as_json).result(
+        data, lambda screen: show_history(screen, steps, facts=facts, thread_id=thread_id, db=db)
+    )
 
 
 def show(
@@ -103,9 +110,13 @@ def diff(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two drafts word by word: the first and the best of a thread, or the best of two threads."""
+    """Compare two drafts word by word, with the critique that led from one to the other.
+
+    Without rounds, they are the first and the best of a thread, or the best of two threads.
+    """
     from ..state import Thread
     from .console import Screen
+    from .displays.drafts import diff_facts
     from .sessions import opened, reader_graph
     from .views import show_diff
 
@@ -115,9 +126,65 @@ def diff(
         if other == thread_id and before is None and after is None:
             raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
         with bad_input():
-            found = one.diff(two, before=before, after=after)
-    data = {"threads": [thread_id, other or thread_id], **dataclasses.asdict(found)}
-    Screen(as_json=as_json).result(data, lambda screen: show_diff(screen, found))
+            facts = diff_facts(one, two, before=before, after=after)
+    changes = facts["changes"]
+    data = {
+        "threads": [thread_id, other or thread_id],
+        "rounds": [facts["before"]["round"], facts["after"]["round"]],
+        "before": facts["before_text"],
+        "after": facts["after_text"],
+        "changes": None if changes is None else [{"kind": kind, "text": text} for kind, text in changes],
+        "because": [{"round": reason["round"], "critiques": reason["events"]} for reason in facts["reasons"]],
+    }
+    Screen(as_json=as_json).result(data, lambda screen: show_diff(screen, facts))
+
+
+def html(
+    thread_id: ThreadId,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where the page goes; else ID.html.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write one page with everything about a thread: drafts and what changed, steps, the path, scores, branches.
+
+    It needs no network and runs no script; what models wrote is shown as text.
+    """
+    from .console import Screen
+    from .run_page import write_run_page
+    from .sessions import opened
+
+    name = re.sub(r"[^\w.-]+", "-", thread_id).strip(".-") or "run"
+    page = out or Path(f"{name}.html")
+    with opened(db) as saver, bad_input():
+        written = write_run_page(_drawable(saver, thread_id), page)
+    data = {"thread_id": thread_id, "page": str(written)}
+    Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(written)))
+
+
+def _drawable(saver: Any, thread_id: str) -> Any:
+    """Return a thread on the graph of its recipe, for its drawing; where that can't be built here, on the loop.
+
+    No model is built, so no key is needed.
+    """
+    from langchain_core.language_models import FakeListChatModel
+
+    from ..state import Thread
+    from .problems import ProblemError
+    from .recipe import NO_SPECS, Recipe
+    from .sessions import reader_graph
+
+    graph = reader_graph(saver, thread_id)
+    try:
+        recipe = Recipe.of_thread(saver, thread_id)
+        silent = {"model": FakeListChatModel(responses=[]), "temperature": None, "max_output_tokens": None,
+                  "seed": None, "prices": None}  # fmt: skip
+        critics = tuple(spec if spec in NO_SPECS else silent["model"] for spec in recipe.critics)
+        graph = recipe.model_copy(update={**silent, "critics": critics}).build(saver)
+    except (ProblemError, ValueError, TypeError, LookupError, OSError, ImportError, RuntimeError):
+        pass  # an extra or a file of it is not here, say; the page names the steps that its drawing lacks
+    return Thread(graph, thread_id)
 
 
 def _parsed(recipe: str | None) -> Any:

@@ -96,7 +96,7 @@ def _label(branch: ThreadTree, marked: str) -> Text:
         label.append(f"  from {where}", style="dim")
     label.append("  ").append_text(_stopped(row))
     rounds = f"{row.rounds} round{'' if row.rounds == 1 else 's'}"
-    return label.append(f"  {rounds} · score {score_of(row.score)}", style="dim")
+    return label.append(f"  {rounds} · score {score_of(row.score)} · {row.total_tokens:,} tokens", style="dim")
 
 
 def _stopped(row: RunRow) -> Text:

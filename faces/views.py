@@ -5,16 +5,16 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from ..state.diffs import Change, Diff
 from .live import show_event
 from .plain_text import safe
 from .problems import command
 from .running import RESULT_KEYS, show_outcome
-from .wording import score_of
+from .wording import amount, money, reason_style, score_of, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..state.diffs import Diff
     from ..state.history import HistoryStep
     from ..state.replay import Replay
     from .console import Screen
@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["drafts_data", "show_diff", "show_drafts", "show_history", "show_replay"]
 
 
-def show_history(screen: Screen, steps: Sequence[HistoryStep], *, thread_id: str, db: str) -> None:
-    """Print every step: the node, its checkpoint, and the events it added."""
+def show_history(
+    screen: Screen, steps: Sequence[HistoryStep], *, facts: Mapping[str, Any], thread_id: str, db: str
+) -> None:
+    """Print every step: the node, its checkpoint, and the events it added; then what all cost, and the verdict.
+
+    Args:
+        screen: Where to.
+        steps: Of the thread, oldest first.
+        facts: What `timeline_facts` makes of them.
+        thread_id: Named in what is said about going on.
+        db: Likewise.
+    """
     for step in steps:
         following = f" → {', '.join(step.next)}" if step.next else ""
         screen.line(
@@ -35,6 +45,11 @@ def show_history(screen: Screen, steps: Sequence[HistoryStep], *, thread_id: str
         for event in step.events:
             show_event(screen, event, indent=6)
     last = steps[-1] if steps else None
+    if facts["ours"]:
+        spent = [amount(facts["total_calls"], "call"), amount(facts["total_tokens"], "token")]
+        spent += [money(facts["total_cost_usd"]), seconds(facts["total_seconds"])]
+        reason = facts["stop_reason"]
+        screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
     if last is not None and not last.stop_reason:
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
     screen.line(("fork a round with: ", "dim"), command("fork", thread_id, "--at", "0", "--feedback", "…", db=db))
@@ -118,13 +133,24 @@ def show_replay(screen: Screen, replayed: Replay, *, thread_id: str) -> None:
         screen.line(f"- {difference}", indent=2)
 
 
-def show_diff(screen: Screen, found: Diff) -> None:
-    """Print the texts as one: removed words struck through in red, added ones green; in brackets without colour."""
+def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
+    """Print why the draft was changed, and both texts as one: removed words struck through in red, added ones green;
+    in brackets without colour.
+    """
     from rich.text import Text
 
-    if all(change.kind == "same" for change in found.changes):
+    for reason in facts["reasons"]:
+        screen.line((f"because of what was said about round {reason['round']}", "dim"))
+        for event in reason["events"]:
+            show_event(screen, event)
+    if facts["same"]:
         screen.line(("the two drafts are the same", "dim"))
         return
+    if facts["changes"] is None:
+        screen.line(("too long to be compared word by word; the later draft is", "yellow"))
+        screen.block(facts["after_text"])
+        return
+    found = Diff(facts["before_text"], facts["after_text"], tuple(Change(*change) for change in facts["changes"]))
     if not screen.out.is_terminal or screen.out.no_color or not shutil.get_terminal_size().columns:
         screen.block(str(found))
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..state.folds import Attempt, attempts, best_draft, rounds
+from ..state.folds import Attempt, attempts, best_draft, latest_draft, rounds
 from ..state.retrievals import passages
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES
 
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
-    """Return the draft that the refiner works on."""
+    """Return the draft that the refiner works on: the one a person has just spoken about, else the best or the last."""
+    latest = latest_draft(events)
+    if latest is not None and any(critique["kind"] == "human" for critique in latest.critiques):
+        return latest
     return best_draft(events, keep=keep)
 
 

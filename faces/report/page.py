@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...evals.paired import could_be_chance
-from ..plain_text import safe
-from ..wording import amount, money, seconds
+from ..displays.documents import colours, data_uri, html_environment, part, policy
 from .axes import short_labels
 from .plots import draw_plots, write_plots
 from .problems import OUTCOMES, problems_data
@@ -50,18 +46,17 @@ def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
     labelled = [(labels[str(run.folder)], run) for run in runs]
     template = _template()
     plots = draw_plots(ledger)
-    script, style = _part("page.js"), _part("page.css")
+    script, styles = part(__package__, "page.js"), colours() + part(__package__, "page.css")
     page = template.render(
         ledger=ledger,
         short=short_labels(ledger),
         runs=[(label, _facts(run)) for label, run in labelled],
-        plots=[(plot, _data_uri(plot.svg), _data_uri(plot.dark_svg)) for plot in plots],
+        plots=[(plot, data_uri(plot.svg), data_uri(plot.dark_svg)) for plot in plots],
         problems=problems_data(labelled),
         outcomes=OUTCOMES,
         script=script,
-        style=style,
-        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
+        style=styles,
+        policy=policy(style=styles, script=script),
     )
     write_plots(plots, out / PLOTS)
     written = out / PAGE
@@ -70,42 +65,15 @@ def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
 
 
 def _template() -> Template:
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise ImportError(f'a report needs an extra: pip install "redraft[evals]" ({error})') from None
-
-    def shown(value: Any) -> Any:
-        return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
-    )
+    environment = html_environment(extra="evals")
     environment.filters |= {
-        "safe_text": safe,
         "percent": _percent,
         "between": _between,
         "points": _points,
         "p": _p,
-        "money": money,
-        "seconds": seconds,
-        "amount": amount,
         "shift": _shift,
     }
-    return environment.from_string(_part("page.html.j2"))
-
-
-def _part(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _data_uri(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return environment.from_string(part(__package__, "page.html.j2"))
 
 
 def _facts(run: Run) -> dict[str, str]:

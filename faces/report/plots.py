@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from ..displays.theme import darkened, light_figures
 from .figures import draw_calibration, draw_critics, draw_rounds
 from .frontier import draw_frontier
-from .theme import darkened, light_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...evals.drafts import drafts_right
 from ...state.diffs import diff_words
+from ..displays.documents import LONGEST_COMPARED, LONGEST_SHOWN
 from ..plain_text import safe
 from ..wording import REJECTED_WORDS, STOP_WORDS
 
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from ...evals.records import Iteration, ResultRecord
 
 __all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "problems_data"]
-
-LONGEST_SHOWN = 20_000
-"""Characters of a text that the page holds; the rest is in `results.jsonl`."""
-
-LONGEST_COMPARED = 10_000
-"""Characters up to which two texts are compared word by word; the time grows with the square of it."""
 
 OUTCOMES = {"fixed": "fixed", "broken": "broken", "kept_right": "kept right", "kept_wrong": "kept wrong"}
 """What became of the first draft, by the gold answer → the words for it."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.faces.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,29 @@ def scripted(tmp_path: Path) -> Callable[..., str]:
         return f"scripted:{path}"
 
     return write
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Chromium for all tests; where there is none they are skipped, in CI they fail."""
+    # The tests are no package, so that none of their modules can be imported under two names.
+    spec = importlib.util.spec_from_file_location("redraft_tests_chromium", Path(__file__).with_name("chromium.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(module.started(tmp_path_factory.mktemp("chromium")))
+        except LookupError as missing:
+            if os.environ.get("REDRAFT_REQUIRE_CHROMIUM"):
+                pytest.fail(f"REDRAFT_REQUIRE_CHROMIUM is set, but {missing}", pytrace=False)
+            pytest.skip(str(missing))
+        yield found
+
+
+@pytest.fixture
+def chromium(browser: Any) -> Any:
+    """The browser, as a desk has it."""
+    browser.looks(1400)
+    return browser

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import select
-import shutil
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +17,9 @@ from redraft.faces.report.page import write_report
 from redraft.faces.report.problems import LONGEST_COMPARED, LONGEST_SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    Chromium = Any
 
 QUESTION = "A box has 4 jars. How many jars are in 3 boxes?"
 HOSTILE = (
@@ -237,7 +234,7 @@ def test_the_address_says_which_problems_are_shown(
     """A link can point at what it speaks of: a method's fixed problems, say, or those with some words in them."""
     chromium.open(page, address)
     names = {"zero-shot": "a", "program-2": "b"}
-    shown = [f"{names[method]} {name}" for method, name in chromium.problems()]
+    shown = [f"{names[method]} {name}" for method, name in problems(chromium)]
     assert [one if " " in want else one[0] for one, want in zip(shown, listed, strict=True)] == listed
     assert chromium.run("document.getElementById('problems-count').textContent") == f"{len(listed)} answers"
 
@@ -261,7 +258,7 @@ def test_the_keyboard_is_enough(chromium: Chromium, page: Path) -> None:
     chromium.open(page, "method=program-2")
     chromium.run("document.querySelector('[type=search]').focus()")
     chromium.ask("Input.insertText", text="sum is off")
-    assert [name for _, name in chromium.problems()] == ["q3", "q4", "q5"]
+    assert [name for _, name in problems(chromium)] == ["q3", "q4", "q5"]
     assert chromium.run("location.hash") == "#method=program-2&q=sum+is+off"
     for _ in range(2):
         chromium.press("Tab")
@@ -293,7 +290,7 @@ def test_many_problems_come_in_pages(chromium: Chromium, tmp_path: Path) -> None
     write_run(tmp_path / "run", "zero-shot", records)
     chromium.open(report(tmp_path / "run", out=tmp_path / "out"))
     for shown, more in ((50, "Show 50 more of 120"), (100, "Show 20 more of 120"), (120, None)):
-        assert len(chromium.problems()) == shown
+        assert len(problems(chromium)) == shown
         button = "document.getElementById('problems-more')"
         assert chromium.run(f"{button}.hidden ? null : {button}.textContent") == more
         chromium.run(f"{button}.click()")
@@ -317,7 +314,7 @@ def test_what_a_model_wrote_is_shown_and_never_run(chromium: Chromium, tmp_path:
     assert chromium.run("document.querySelectorAll('main script, main img:not(.plot img)').length") == 0
     chromium.run("document.querySelector('#accuracy td a').click()")
     chromium.wait_for("location.hash.includes('outcome=fixed')")
-    assert len(chromium.problems()) == 1
+    assert len(problems(chromium)) == 1
     assert chromium.run("document.querySelector('[name=method]').value").startswith("program-1  ␛ </script>")
     assert chromium.run("document.documentElement.scrollWidth <= innerWidth")
 
@@ -332,7 +329,7 @@ def test_a_script_that_got_into_the_page_does_not_run(chromium: Chromium, page: 
     assert chromium.run("window.taken ?? null") is None
     assert len(chromium.complaints()) == 3
     assert all("Content Security Policy" in one for one in chromium.complaints())
-    assert len(chromium.problems()) == 12
+    assert len(problems(chromium)) == 12
 
 
 def test_texts_of_any_length_are_held(chromium: Chromium, tmp_path: Path) -> None:
@@ -357,163 +354,17 @@ def test_several_datasets_stand_apart(chromium: Chromium, runs: Path, tmp_path: 
     write_run(tmp_path / "more", "zero-shot", [record("q0", [(WRONG, False)])], dataset="other")
     chromium.open(report(runs, tmp_path / "more", out=tmp_path / "out"))
     assert chromium.run("document.querySelectorAll('#accuracy table').length") == 2
-    assert [method for method, name in chromium.problems() if name == "q0"] == [
+    assert [method for method, name in problems(chromium) if name == "q0"] == [
         "zero-shot · jars",
         "program-2",
         "zero-shot · other",
     ]
 
 
-# The browser.
-
-
-class Chromium:
-    """A headless Chromium, spoken to through its DevTools pipe."""
-
-    def __init__(self, commands: int, replies: int) -> None:
-        self.commands, self.replies = commands, replies
-        self.events: list[dict[str, Any]] = []
-        self.session: str | None = None
-        self.number = 0
-        self.unread = b""
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
-        self.ask("Page.setLifecycleEventsEnabled", enabled=True)
-
-    def ask(self, method: str, **parameters: Any) -> Any:
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": parameters, "sessionId": self.session}
-        os.write(self.commands, json.dumps({key: value for key, value in message.items() if value}).encode() + b"\0")
-        while (reply := self.next()).get("id") != self.number:
-            self.events.append(reply)
-        assert "error" not in reply, reply["error"]
-        return reply["result"]
-
-    def next(self) -> dict[str, Any]:
-        while b"\0" not in self.unread:
-            assert select.select([self.replies], [], [], 60)[0], "Chromium does not answer"
-            received = os.read(self.replies, 1 << 16)
-            assert received, "Chromium has ended"
-            self.unread += received
-        line, _, self.unread = self.unread.partition(b"\0")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def open(self, page: Path, address: str = "") -> None:
-        """Show a page, and return when it has loaded."""
-        self.ask("Page.navigate", url="about:blank")
-        self.events.clear()
-        loader = self.ask("Page.navigate", url=f"{page.as_uri()}#{address}")["loaderId"]
-        while not any(
-            one.get("name") == "load" and one["loaderId"] == loader for one in self.seen("Page.lifecycleEvent")
-        ):
-            self.events.append(self.next())
-        self.run("null")  # what the page logged has arrived
-
-    def seen(self, method: str) -> list[dict[str, Any]]:
-        return [event["params"] for event in self.events if event.get("method") == method]
-
-    def requested(self) -> list[str]:
-        """What the page asked for, but for itself and what it holds."""
-        urls = [one["request"]["url"] for one in self.seen("Network.requestWillBeSent")]
-        return [url for url in urls if not url.startswith(("file:", "data:", "about:"))]
-
-    def complaints(self) -> list[str]:
-        """Errors and warnings on the console, of the page and of the browser about it."""
-        thrown = [one["exceptionDetails"]["text"] for one in self.seen("Runtime.exceptionThrown")]
-        logged = [one["entry"]["text"] for one in self.seen("Log.entryAdded")]
-        return thrown + logged + [str(one["args"]) for one in self.seen("Runtime.consoleAPICalled")]
-
-    def run(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        done = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in done, done["exceptionDetails"]
-        return done["result"].get("value")
-
-    def wait_for(self, condition: str) -> None:
-        """Return when a condition holds in the page, looking at every frame."""
-        look = f"({condition}) ? done() : requestAnimationFrame(look)"
-        self.run(f"new Promise((done) => {{ const look = () => {look}; look(); }})")
-
-    def press(self, key: str) -> None:
-        shift, _, name = key.rpartition("+")
-        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " ")}[name]
-        pressed = {"key": name, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
-        self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **pressed)
-        self.ask("Input.dispatchKeyEvent", type="keyUp", **pressed)
-
-    def looks(self, width: int, *, dark: bool = False) -> None:
-        """Make it a screen of some width, whose user likes it light or dark."""
-        phone = width < 600
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=phone)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.ask("Emulation.setEmulatedMedia", features=[scheme])
-
-    def problems(self) -> list[list[str]]:
-        """Method and id of each problem in the list."""
-        found: list[list[str]] = self.run(
-            "[...document.querySelectorAll('.problem > summary')]"
-            ".map((one) => ['.method', '.id'].map((part) => one.querySelector(part).textContent))"
-        )
-        return found
-
-
-SWITCHES = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--remote-debugging-pipe",
-)
-
-AS_3_AND_4 = """
-import fcntl, os, sys
-high = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
-os.dup2(high[0], 3)
-os.dup2(high[1], 4)
-os.execv(sys.argv[3], sys.argv[3:])
-"""
-"""Chromium reads commands from descriptor 3 and writes replies to 4."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """One Chromium for all tests here; where there is none they are skipped, in CI they fail."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-    if program is None:
-        said = "no Chromium found; on Debian: apt-get install chromium"
-        if os.environ.get("REDRAFT_REQUIRE_CHROMIUM"):
-            pytest.fail(f"REDRAFT_REQUIRE_CHROMIUM is set, but {said}", pytrace=False)
-        pytest.skip(said)
-    home = tmp_path_factory.mktemp("chromium")
-    (commands_out, commands), (replies, replies_in) = os.pipe(), os.pipe()
-    with ExitStack() as stack, (home / "log").open("w") as log:
-        stack.callback(os.close, replies)
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-c", AS_3_AND_4, str(commands_out), str(replies_in)),
-                *(program, *SWITCHES, f"--user-data-dir={home / 'profile'}"),
-            ],
-            pass_fds=(commands_out, replies_in),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        stack.callback(process.wait, 60)
-        stack.callback(os.close, commands)  # which ends it
-        os.close(commands_out)
-        os.close(replies_in)
-        yield Chromium(commands, replies)
-
-
-@pytest.fixture
-def chromium(browser: Chromium) -> Chromium:
-    """The browser, as a desk has it."""
-    browser.looks(1400)
-    return browser
+def problems(chromium: Chromium) -> list[list[str]]:
+    """Method and id of each problem in the list."""
+    found: list[list[str]] = chromium.run(
+        "[...document.querySelectorAll('.problem > summary')]"
+        ".map((one) => ['.method', '.id'].map((part) => one.querySelector(part).textContent))"
+    )
+    return found

@@ -270,6 +270,14 @@ def test_feedback_in_a_fork_stands_in_for_the_critics(saver: Any, do: Any) -> No
     assert output["answer"] == "lamp and river in winter"
 
 
+def test_the_draft_that_a_person_spoke_about_is_revised(saver: Any, do: Any) -> None:
+    """Feedback on a draft is about that draft, also where an earlier one scored better."""
+    thread, model = finished(saver, do, "a river", "Winter.", "more", max_rounds=1)
+    output = do(do(thread, "fork", at=1, feedback="Longer.", limits={"max_rounds": 2}), "resume")
+    assert "Current draft:\nWinter." in model.calls[-1][0].text
+    assert next(event["base"] for event in output["events"] if event["round"] == 2 and event["kind"] == "revision") == 1
+
+
 def test_a_resumed_thread_can_be_watched(saver: Any) -> None:
     """What `ready` returns streams the rest of the run."""
     graph, _ = graph_of(["a river", RuntimeError("down"), "a river, a lamp"], saver)

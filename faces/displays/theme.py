@@ -32,16 +32,19 @@ DARK = {
 
 
 @contextmanager
-def light_figures() -> Iterator[None]:
+def light_figures(*, extra: str = "evals") -> Iterator[None]:
     """Within the block, figures look like the page in light, whatever the user's own settings are.
 
+    Args:
+        extra: Named where something is missing.
+
     Raises:
-        ImportError: The extra `evals` is not installed.
+        ImportError: The extra is not installed.
     """
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise ImportError(f'a report needs an extra: pip install "redraft[evals]" ({error})') from None
+        raise ImportError(f'plots need an extra: pip install "redraft[{extra}]" ({error})') from None
     from cycler import cycler
 
     looks: dict[str, Any] = {

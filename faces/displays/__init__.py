@@ -1,0 +1,1 @@
+"""What runs and reports look like: displays of graphs and threads, and the pages that hold them."""
