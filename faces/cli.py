@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from . import commands_eval, commands_pipeline, commands_report, commands_run, commands_threads
+from . import commands_eval, commands_human, commands_pipeline, commands_report, commands_run, commands_threads
 from .options import examples
 from .problems import ProblemError, ReaderGoneError, Stopping, debugging
 
@@ -64,6 +63,7 @@ app.command(
         'redraft run "Explain recursion to a child." --model openai:gpt-5-mini --critic self --max-rounds 2',
         'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math',
         'redraft run "Write a haiku." --model http://localhost:8080/v1#my-model --critic openai:gpt-5-mini',
+        'redraft run "Write to Ann that we are late." --critic self --human',
         "redraft run - --json --token-budget 5000 < task.txt | jq -r .answer",
     )
 )(commands_run.run)
@@ -103,12 +103,21 @@ app.command(
 app.command(epilog=examples("redraft resume run-1f0c", "redraft resume run-1f0c --max-rounds 6 --token-budget 20000"))(
     commands_run.resume
 )
+app.command(
+    epilog=examples(
+        "redraft answer run-1f0c --accept",
+        'redraft answer run-1f0c --feedback "Warmer, and half as long."',
+        "redraft answer run-1f0c --draft mine.txt",
+    )
+)(commands_human.answer)
+app.command(epilog=examples("redraft stop run-1f0c", "redraft resume run-1f0c"))(commands_human.stop)
 app.command(epilog=examples("redraft threads", "redraft threads --stopped unfinished", "redraft threads --json"))(
     commands_threads.threads
 )
 app.command(epilog=examples("redraft history run-1f0c", "redraft history run-1f0c --json"))(commands_threads.history)
 app.command(epilog=examples("redraft show run-1f0c", "redraft show run-1f0c --round 0"))(commands_threads.show)
 app.command(epilog=examples("redraft tree run-1f0c"))(commands_threads.tree)
+app.command(epilog=examples("redraft html run-1f0c", "redraft html run-1f0c -o run.html"))(commands_threads.html)
 app.command(epilog=examples("redraft replay run-1f0c", "redraft replay run-1f0c --json"))(commands_threads.replay)
 app.command(
     epilog=examples(
@@ -122,18 +131,17 @@ app.command(
         "redraft diff run-1f0c", "redraft diff run-1f0c --before 0 --after 1", "redraft diff run-1f0c with-gpt-5"
     )
 )(commands_threads.diff)
-app.command(epilog=examples("redraft html run-1f0c", "redraft html run-1f0c -o run.html"))(commands_threads.html)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 130 or 143 interrupted, 141 nobody reads on.
 
-    Never a traceback.
+    Never a traceback. A run that waits for a person ends with 0, and one that `redraft stop` ended with 143.
 
     Args:
         arguments: What follows `redraft` on the command line; default: what the process was given.
     """
-    signal.signal(signal.SIGTERM, Stopping.by_sigterm)
+    Stopping.listen()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can't show ✓ still shows the rest

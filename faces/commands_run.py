@@ -76,6 +76,14 @@ def run(
         float | None,
         typer.Option(metavar="SCORE", min=0, max=1, help="Score, 0–1, from which reasoning or retrieval is done."),
     ] = None,
+    human: Annotated[
+        bool,
+        typer.Option(
+            "--human",
+            help="Ask you about each draft, after all others: accept, edit, give feedback or stop.",
+            rich_help_panel=MODELS,
+        ),
+    ] = False,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     seed: Annotated[
@@ -94,9 +102,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
+    from .asking import can_ask
     from .console import Screen, say
     from .recipe import Recipe
-    from .running import run_graph
+    from .running import run_asking
     from .sessions import checked_thread_id, model_or_default, opened
 
     task = sys.stdin.read() if task == "-" else task
@@ -125,19 +134,22 @@ def run(
         max_output_tokens=max_output_tokens,
         seed=seed,
         prices=prices,
+        human=human,
     )
+    screen = Screen(as_json=as_json)
+    if human and db == "memory" and not can_ask(screen):
+        raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
     if note:
         say(note)
     if critic and verify and recipe.critics_after != "always":
         say("with --verify the programs decide; --critic is asked only with --critics-after always")
-    screen = Screen(as_json=as_json)
     with bad_input():
         graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
     with opened(db, create=True) as saver:
         built = graph_alone.copy({"checkpointer": saver})
         given: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
-        values = run_graph(built, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
-    finish(screen, values, thread_id=thread_id, db=db)
+        values, question = run_asking(built, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+    finish(screen, values, question, thread_id=thread_id, db=db)
 
 
 def resume(
@@ -150,7 +162,7 @@ def resume(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a thread that was interrupted, killed, failed or forked; or give a stopped one more room.
+    """Go on with a thread that was interrupted, killed, failed or forked, or that waits for you; or give it more room.
 
     Nothing that is finished is paid again. Limits that are not named stay as they were.
     """
@@ -159,6 +171,7 @@ def resume(
     from .sessions import opened, reader_graph
 
     screen = Screen(as_json=as_json)
+    question = None
     with opened(db) as saver:
         values: dict[str, Any] = dict(reader_graph(saver, thread_id).get_state(_config(thread_id)).values)
         limits = given_limits(
@@ -171,10 +184,10 @@ def resume(
         )
         reason = values.get("stop_reason")
         if reason in (None, "failed") or limits:
-            values = go_on(saver, thread_id, limits, screen=screen, db=db)
+            values, question = go_on(saver, thread_id, limits, screen=screen, db=db)
         else:
             say(f"thread {thread_id} is finished ({reason}); new limits, such as --max-rounds, give it more room")
-    finish(screen, values, thread_id=thread_id, db=db)
+    finish(screen, values, question, thread_id=thread_id, db=db)
 
 
 def fork(
@@ -214,9 +227,9 @@ def fork(
             new_id=None if new_id is None else checked_thread_id(new_id),
         )
         if run_now:
-            values = go_on(saver, branch, {}, screen=screen, db=db)
+            values, question = go_on(saver, branch, {}, screen=screen, db=db)
     if run_now:
-        finish(screen, values, thread_id=branch, db=db)
+        finish(screen, values, question, thread_id=branch, db=db)
         return
     following = command("resume", branch, db=db)
     screen.result(
@@ -240,14 +253,32 @@ def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) 
     screen.result(results_data(results), lambda screen: show_results(screen, results, db=db))
 
 
-def finish(screen: Any, values: dict[str, Any], *, thread_id: str, db: str) -> None:
-    """Print the result of a run; one that failed ends the command with 1 and says how it is resumed."""
+def finish(
+    screen: Any, values: dict[str, Any], question: dict[str, Any] | None = None, *, thread_id: str, db: str
+) -> None:
+    """Print the result of a run, or what it waits for; one that failed ends the command with 1.
+
+    Args:
+        screen: Where to.
+        values: Of the state.
+        question: What a person is asked; the run goes on when that is answered.
+        thread_id: The thread.
+        db: Where it is kept.
+    """
+    from .asking import how_to_answer, show_waiting
     from .running import outcome_data, show_outcome
 
-    screen.result(
-        outcome_data(values, thread_id=thread_id),
-        lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db),
-    )
+    data = outcome_data(values, thread_id=thread_id)
+    if question is not None and db == "memory":
+        raise RunStoppedError("nobody answered, and nothing of the run is kept")
+    if question is not None:
+        waiting = {**question, "answer_with": how_to_answer(question, thread_id=thread_id, db=db)}
+        screen.result(
+            {**data, "waiting": waiting},
+            lambda screen: show_waiting(screen, question, thread_id=thread_id, db=db),
+        )
+        return
+    screen.result(data, lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db))
     if values.get("stop_reason") == "failed":
         hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
         raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")

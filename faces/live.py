@@ -22,6 +22,7 @@ _DOING = {
     "refine": "revising",
     "retrieve": "looking up passages",
     "UseDir": "reading the folder",
+    "human": "asking a person",
 }
 
 

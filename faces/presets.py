@@ -32,6 +32,7 @@ ONLY_FOR = {
     "passages": ("agent", "reasoning", "retrieval", "pipeline"),
     "tools": ("agent",),
     "threshold": ("reasoning", "retrieval", "rubric", "travel", "pipeline"),
+    "human": ("refine", "math", "code", "writing", "agent", "retrieval", "rubric", "travel"),
 }
 """Options that only some graphs know."""
 OPTION_OF = {"folder": "dir", "tools": "tool"}
@@ -87,7 +88,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
 def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.loop import build_refine_graph
 
-    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options)]
+    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options), *_people(options)]
     return build_refine_graph(model, critics=every or None, **options)
 
 
@@ -95,7 +96,7 @@ def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options:
     from ..graphs.math_problems import build_math_graph
 
     _no_use(verifiers, "--verify", "math: its solutions are judged by --critic program, self or a model")
-    return build_math_graph(model, critic=list(critics) or "program", **options)
+    return build_math_graph(model, critic=[*(critics or ["program"]), *_people(options)], **options)
 
 
 def _code(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -103,13 +104,13 @@ def _code(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options:
 
     _no_use(verifiers, "--verify", "code: write the tests into the task, as `>>> f(1)` examples or as asserts")
     _no_use(critics, "--critic", "code: its tests decide, and where a task has none the writer itself")
-    return build_code_graph(model, **options)
+    return build_code_graph(model, critics=_people(options) or None, **options)
 
 
 def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.writing import build_writing_graph
 
-    built = _model_critics(model, critics, options)
+    built = [*_model_critics(model, critics, options), *_people(options)]
     return build_writing_graph(model, verifiers=verifiers, critics=built or None, **options)
 
 
@@ -122,7 +123,7 @@ def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options
     tools = _tools(options.pop("tools", ()), options.pop("folder", None), options.pop("passages", 4))
     if refiner_prompt := options.pop("refine_prompt", None):
         options["refiner_prompt"] = refiner_prompt
-    given = [*_verifier_critics(verifiers), *judges] or None
+    given = [*_verifier_critics(verifiers), *judges, *_people(options)] or None
     return build_agent_graph(model=model, tools=tools, critic=given, **options)
 
 
@@ -169,6 +170,8 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], opt
     if folder is None:
         raise ValueError("retrieval needs a --dir: the folder whose text and Markdown files are searched")
     named = {"passages": "top_k", "threshold": "confidence_threshold"}
+    if people := _people(options):
+        options["critics"] = people
     options = {named.get(option, option): value for option, value in options.items()}
     return build_retrieval_graph(folder, model=model, use_llm=bool(critics), **options)
 
@@ -177,14 +180,14 @@ def _rubric(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], option
     from ..graphs.rubric import build_rubric_graph
 
     _no_use(verifiers, "--verify", "rubric: its overall score decides")
-    return build_rubric_graph(model, judge=_panel(model, critics), **_judged(options))
+    return build_rubric_graph(model, judge=_panel(model, critics), critics=_people(options), **_judged(options))
 
 
 def _travel(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
     from ..graphs.travel import build_travel_graph
 
     _no_use(verifiers, "--verify", "travel: its overall score decides")
-    return build_travel_graph(model, judge=_panel(model, critics), **_judged(options))
+    return build_travel_graph(model, judge=_panel(model, critics), critics=_people(options), **_judged(options))
 
 
 def _panel(model: Any, critics: Sequence[Any]) -> list[Any] | None:
@@ -238,6 +241,13 @@ def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) 
         raise ValueError("--critic program is for --graph math")
     prompt = options.pop("critic_prompt", None) if critics else None
     return [model_critic(model if critic == "self" else critic, prompt=prompt) for critic in critics]
+
+
+def _people(options: dict[str, Any]) -> list[Any]:
+    """Return the person who is asked after all others, where one is wanted."""
+    from ..nodes.critics import human_critic
+
+    return [human_critic()] if options.pop("human", False) else []
 
 
 def _no_use(given: Sequence[Any], option: str, why: str) -> None:

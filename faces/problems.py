@@ -75,11 +75,23 @@ class Stopping:
     terminated = False
 
     @classmethod
+    def listen(cls) -> None:
+        """Handle SIGTERM from now on.
+
+        A job that a script started in the background ignores SIGINT, and asyncio then cancels nothing for it: there the
+        signal is held back instead of ignored, until a SIGTERM lets one through.
+        """
+        signal.signal(signal.SIGTERM, cls.by_sigterm)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    @classmethod
     def by_sigterm(cls, signum: int, frame: FrameType | None) -> None:
-        """Handle a SIGTERM, also of a job that a script started in the background: there SIGINT is ignored."""
+        """Handle a SIGTERM."""
         cls.terminated = True
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            raise KeyboardInterrupt
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.raise_signal(signal.SIGINT)
 
     @classmethod

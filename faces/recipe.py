@@ -53,6 +53,8 @@ class Recipe(BaseModel):
     """Names of the tools of an agent."""
     passages: int | None = Field(default=None, ge=1)
     threshold: float | None = Field(default=None, ge=0, le=1)
+    human: bool = False
+    """Whether a person is asked about each draft, after all others."""
 
     @field_validator("preset")
     @classmethod
@@ -154,13 +156,20 @@ class Recipe(BaseModel):
         return graph
 
     @staticmethod
-    def reader(checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return a graph that reads and forks threads of every preset, and has no model to run them with."""
+    def reader(checkpointer: Any, *, human: bool = False) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Return a graph that reads and forks threads of every preset, and has no model to run them with.
+
+        Args:
+            checkpointer: Where the threads are.
+            human: Whether a person is asked in them: a fork must not go past their node.
+        """
         from langchain_core.language_models import FakeListChatModel
 
         from ..graphs.loop import build_refine_graph
+        from ..nodes.critics import human_critic
 
-        return build_refine_graph(FakeListChatModel(responses=[]), critics=[], checkpointer=checkpointer)
+        people = [human_critic()] if human else []
+        return build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)
 
     def _prompts(self) -> dict[str, str]:
         given = {
@@ -173,6 +182,7 @@ class Recipe(BaseModel):
     def _options(self) -> dict[str, Any]:
         """Return the options that were given: a preset has defaults of its own."""
         named = {"keep", "memory", "judge_last", "critics_after", "steps", "folder", "tools", "passages", "threshold"}
+        named |= {"human"}
         return self.model_dump(include=named, exclude_defaults=True)
 
 

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .asking import ask_person, can_ask
 from .live import LiveRun
 from .plain_text import one_line
 from .problems import ReaderGoneError, RunStoppedError, Stopping, bad_input, command
 from .wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from ..state import Thread
+    from ..state.stop_control import StopControl
     from .console import Screen
     from .recipe import Recipe
 
-__all__ = ["go_on", "outcome_data", "run_graph", "show_outcome"]
+    Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
+
+__all__ = ["go_on", "go_on_with_answer", "outcome_data", "run_asking", "run_graph", "show_outcome"]
 
 MODES = ("custom", "values")
+STOPPED_FROM_OUTSIDE = 143
+"""The exit code of a run that `redraft stop` ended: that of a SIGTERM, which asks for the same."""
 RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
 
 
 def run_graph(
     graph: Any,
-    given: Mapping[str, Any] | None,
+    given: Given,
     *,
     thread_id: str,
     recipe: Recipe,
@@ -36,7 +45,8 @@ def run_graph(
 
     Args:
         graph: A compiled graph with a checkpointer.
-        given: The task and limits of a new run, or what `Thread.ready` says to go on with.
+        given: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
+            question. A callable is asked for it once this process is the one that runs the thread.
         thread_id: The thread.
         recipe: Kept with the run.
         screen: Where progress goes.
@@ -44,9 +54,32 @@ def run_graph(
         watch: Prints what happens.
 
     Raises:
-        RunStoppedError: Before the first draft the model raised, the run was interrupted, or nobody reads what it
-            prints. The thread is kept.
+        BadInputError: Somebody else runs the thread right now, or `given` makes no sense.
+        RunStoppedError: Before the first draft the model raised, the run was interrupted, `redraft stop` asked it to
+            stop, or nobody reads what it prints. The thread is kept.
     """
+    from ..state import Thread
+
+    with ExitStack() as stack:
+        with bad_input():
+            control = stack.enter_context(Thread(graph, thread_id).stoppable())
+            begun = given() if callable(given) else given
+        return _followed(graph, begun, control, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=watch)
+
+
+def _followed(
+    graph: Any,
+    given: Any,
+    control: StopControl,
+    *,
+    thread_id: str,
+    recipe: Recipe,
+    screen: Screen,
+    db: str,
+    watch: type[LiveRun],
+) -> dict[str, Any]:
+    from langgraph.errors import GraphDrained
+
     config = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
     values: dict[str, Any] = {}
     try:
@@ -56,9 +89,11 @@ def run_graph(
             async def follow() -> dict[str, Any]:
                 found: dict[str, Any] = {}
                 # One stream of two kinds: progress to show, and the state, of which the last one is the result.
-                async for mode, item in graph.astream(given, config, stream_mode=list(MODES), durability="sync"):
+                async for mode, item in graph.astream(
+                    given, config, stream_mode=list(MODES), durability="sync", control=control
+                ):
                     if mode == "values":
-                        found = item
+                        found = {name: value for name, value in item.items() if name != "__interrupt__"}
                         live.check_reader()
                     else:
                         live.item(item)
@@ -68,9 +103,10 @@ def run_graph(
             values = asyncio.run(follow())
     except KeyboardInterrupt:
         kept = graph.checkpointer.get_tuple(config) is not None
-        raise RunStoppedError(
-            f"interrupted; {_how_to_resume(thread_id, db, kept=kept)}", exit_code=Stopping.exit_code()
-        ) from None
+        raise interrupted(thread_id, db, kept=kept) from None
+    except GraphDrained as drained:
+        hint = _how_to_resume(thread_id, db, kept=True)
+        raise RunStoppedError(f"{drained.reason}; {hint}", exit_code=STOPPED_FROM_OUTSIDE) from None
     except ReaderGoneError as gone:
         if not graph.get_state(config).next:
             raise  # it had come to its end
@@ -82,21 +118,79 @@ def run_graph(
     return values or dict(graph.get_state(config).values)
 
 
-def go_on(saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str) -> dict[str, Any]:
-    """Resume a thread with the graph of its recipe, and return the values of its state.
+def run_asking(
+    graph: Any, given: Given, *, thread_id: str, recipe: Recipe, screen: Screen, db: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Run a thread, asking who sits at the terminal wherever it waits for a person.
+
+    Returns:
+        The values of its state, and the question that it waits with: nobody is at a terminal, or whoever is leaves the
+        answer for later.
 
     Raises:
-        BadInputError: The thread has no recipe, or its recipe can't be built here.
+        BadInputError: As `run_graph`; or the question was answered elsewhere before it was answered here.
         RunStoppedError: As `run_graph`.
     """
+    from ..state import Thread
+
+    thread = Thread(graph, thread_id)
+    shown: set[int] = set()
+
+    class Watch(LiveRun):
+        def item(self, item: Mapping[str, Any]) -> None:
+            super().item(item)
+            if item.get("kind") in {"draft", "revision"}:
+                shown.add(item["round"])
+
+    while True:
+        values = run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=Watch)
+        question = thread.question()
+        if question is None or not can_ask(screen):
+            return values, question
+        try:
+            reply = ask_person(screen, question, shown=question["round"] in shown)
+        except KeyboardInterrupt:
+            raise interrupted(thread_id, db, kept=True) from None
+        if reply is None:
+            return values, question
+        given = partial(thread.ready_answer, reply, at=question["round"])
+
+
+def go_on(
+    saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Resume a thread with the graph of its recipe, and return what `run_asking` returns.
+
+    Raises:
+        BadInputError: The thread has no recipe, its recipe can't be built here, or somebody else runs it right now.
+        RunStoppedError: As `run_graph`.
+    """
+    thread, recipe = _rebuilt(saver, thread_id)
+    given = partial(thread.ready, limits or None)
+    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+
+
+def go_on_with_answer(
+    saver: Any, thread_id: str, reply: Mapping[str, Any], *, at: int | None, screen: Screen, db: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Answer the question that a thread waits with, run it on, and return what `run_asking` returns.
+
+    Raises:
+        BadInputError: As `go_on`; or the thread waits for nobody, or not with the draft of round `at`.
+        RunStoppedError: As `run_graph`.
+    """
+    thread, recipe = _rebuilt(saver, thread_id)
+    given = partial(thread.ready_answer, reply, at=at)
+    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+
+
+def _rebuilt(saver: Any, thread_id: str) -> tuple[Thread, Recipe]:
     from ..state import Thread
     from .recipe import Recipe
 
     recipe = Recipe.of_thread(saver, thread_id)
     with bad_input():
-        graph = recipe.build(saver)
-        given = Thread(graph, thread_id).ready(limits or None)
-    return run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+        return Thread(recipe.build(saver), thread_id), recipe
 
 
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
@@ -131,6 +225,11 @@ def _why(values: Mapping[str, Any]) -> str:
         return ""
     text: str = events[-1]["text"].rstrip(".")
     return text[:1].lower() + text[1:]
+
+
+def interrupted(thread_id: str, db: str, *, kept: bool) -> RunStoppedError:
+    """Return the error that ends a command on Ctrl-C or SIGTERM."""
+    return RunStoppedError(f"interrupted; {_how_to_resume(thread_id, db, kept=kept)}", exit_code=Stopping.exit_code())
 
 
 def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:

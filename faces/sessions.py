@@ -68,7 +68,11 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
 
     if saver.runs.get(thread_id) is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
         raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
-    return Recipe.reader(saver)
+    try:
+        human = Recipe.of_thread(saver, thread_id).human
+    except BadInputError:  # built in Python, or by a version that knows other recipes: it is read all the same
+        human = False
+    return Recipe.reader(saver, human=human)
 
 
 def model_or_default(spec: str | None) -> tuple[str, str | None]:

@@ -22,6 +22,7 @@ __all__ = [
     "math",
     "reasoning",
     "refine",
+    "refine_with_a_person",
     "retrieval",
     "rubric",
     "travel",
@@ -33,6 +34,11 @@ __all__ = [
 def refine() -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the general loop, in which the model judges itself."""
     return _served("refine")
+
+
+def refine_with_a_person() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the general loop, which pauses after the model has judged and asks whoever watches."""
+    return _served("refine", critics=("self",), human=True)
 
 
 def math() -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_core.runnables import Runnable
+
 from ..nodes.arithmetic import arithmetic_holds
 from ..nodes.critics import model_critic
 from ..nodes.evidence_writer import EvidenceWriter
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
     from ..nodes.prompts import Prompts
     from ..nodes.sandbox import Sandbox
+    from ..state.critique import Critic
     from .loop import RefineGraph
 
-    MathCritic = Literal["program", "self"] | BaseChatModel
+    MathCritic = Literal["program", "self"] | BaseChatModel | Critic
 
 __all__ = [
     "FEW_SHOT_PROMPT",
@@ -55,7 +58,7 @@ def build_math_graph(
         model: Writes solutions and programs.
         critic: `"program"`: an independently written program must agree. `"self"`: the model judges itself and replies
             SOLUTION_IS_CORRECT or names the errors, as the published method does. A model: that one judges in this way.
-            Several: all are asked, and all must accept.
+            Any other critic, `human_critic()` say: itself. Several: all are asked, and all must accept.
         critics: Your own critics in their place.
         sandbox: Runs the programs; default: `Sandbox()`.
         critic_prompt: Of `"self"` or the model that judges; default: `MATH_CRITIC_PROMPT`.
@@ -124,9 +127,14 @@ def _critic(model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, p
         from ..nodes.sandbox import Sandbox
 
         return program_critic(model, sandbox or Sandbox(), steps=arithmetic_holds(required=False))
-    if critic is None or (isinstance(critic, str) and critic != "self"):
-        raise ValueError(f"critic must be 'program', 'self' or a chat model, not {critic!r}")
-    judge = model if isinstance(critic, str) else critic
+    if critic == "self":
+        judge = model
+    elif isinstance(critic, Runnable):
+        judge = critic
+    elif callable(critic):
+        return critic
+    else:
+        raise ValueError(f"critic must be 'program', 'self', a chat model or a critic, not {critic!r}")
     return model_critic(judge, prompt=prompt, stop_phrase="SOLUTION_IS_CORRECT", structured=False)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
-from ..nodes.critics import VerifierCritic, verifier_critic
+from ..nodes.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.named import wanted
 from ..nodes.sampling import sampled
 from ..nodes.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
@@ -84,7 +84,8 @@ def build_writing_graph(
         "name": "writing",
     }
     asked = None if critics is None and not checks else [*checks, *(critics or [])]
-    if words and len(checks) == 1 and not critics and clause_prompt is not None and not options.get("refine"):
+    people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
+    if words and len(checks) == 1 and people_only and clause_prompt is not None and not options.get("refine"):
         seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
         prompt = options.pop("refine_prompt", defaults["refine_prompt"])
         # Sampled, since a model that is sure of itself writes the same again.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..state.critique import Critique, Verifier
-from ..state.folds import latest_draft
+from .human import HumanCritic, human_critic
 from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic, Structured
 
 if TYPE_CHECKING:
@@ -104,57 +104,6 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
 
 
 @dataclass(frozen=True)
-class HumanCritic:
-    """A person, asked through LangGraph's `interrupt`; see `human_critic`."""
-
-    name: str = "human"
-
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Pause the run until someone answers; an answer that can't be read is asked for again, with the reason."""
-        from langgraph.types import interrupt
-
-        attempt = latest_draft(history)
-        before = attempt.critiques if attempt else ()
-        said = [{key: one.get(key) for key in ("by", "text", "accepted", "score")} for one in before]
-        question = {"ask": "review", "task": task, "draft": draft, "critiques": said, "replies": list(HUMAN_REPLIES)}
-        reply = interrupt(question)
-        while True:
-            try:
-                return read_human_reply(reply, name=self.name)
-            except ValueError as error:
-                reply = interrupt({**question, "error": str(error)})
-
-
-def human_critic(*, name: str = "human") -> HumanCritic:
-    """Return a critic that pauses the run and asks a person.
-
-    A person has the last word: what the critics before said is in the question, and in `critiques` of the interrupt.
-    Resume with `Command(resume=reply)`, where the reply is `"accept"`, `"stop"`, any other text as feedback, or a
-    mapping: `{"action": "accept" | "stop" | "feedback", "text": …, "score": 0–1}`. Needs a checkpointer.
-    """
-    return HumanCritic(name)
-
-
-HUMAN_REPLIES = ("accept", "stop", "feedback")
-
-
-def read_human_reply(reply: Any, *, name: str) -> Critique:
-    """Return what a person said as a critique.
-
-    Raises:
-        ValueError: The reply is neither text nor a mapping with a known action.
-    """
-    if isinstance(reply, str) and reply.strip():
-        word = reply.strip().casefold()
-        reply = {"action": word} if word in {"accept", "stop"} else {"action": "feedback", "text": reply}
-    action = reply.get("action") if isinstance(reply, dict) else None
-    if action not in HUMAN_REPLIES:
-        raise ValueError(f"reply with text, or with a mapping whose action is one of {HUMAN_REPLIES}, not {reply!r}")
-    text, score = str(reply.get("text") or ""), reply.get("score")
-    return Critique(text, accepted=action == "accept", score=score, by=name, stop=action == "stop")
-
-
-@dataclass(frozen=True)
 class NamedCritic:
     """A critic with what the loop needs to know about it."""
 
@@ -163,6 +112,8 @@ class NamedCritic:
     rank: int
     takes_state: bool = False
     """It stands in for the whole feedback node: called with the state, it may return several critiques."""
+    checks: tuple[NamedCritic, ...] = ()
+    """Of a person: the verifiers, which check what the person writes."""
 
     @property
     def verifier(self) -> bool:
@@ -204,7 +155,8 @@ def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list
         name = "self" if rank == SELF and not critic.given_name else _name(critic)
         taken[name] = taken.get(name, 0) + 1
         named.append(NamedCritic(name if taken[name] == 1 else f"{name}-{taken[name]}", critic, rank))
-    return named
+    checks = tuple(one for one in named if one.verifier)
+    return [replace(one, checks=checks) if one.human else one for one in named]
 
 
 def read_critiques(result: Any, *, by: str) -> list[Critique]:

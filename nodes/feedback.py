@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..state.critique import Critique
 from ..state.events import Event, failure, record
 from ..state.folds import Attempt, latest_draft, rounds
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.usage import NO_USAGE
 from .critics import NamedCritic, in_order, read_critiques
+from .human import PersonalCritique, edited_draft
 from .meter import spent_in
-from .step import Outcome, Step, Steps, ask, emit
+from .step import Call, Outcome, Step, Steps, ask, emit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
-    from ..state.critique import Critique
     from .meter import Prices
 
 __all__ = ["CriticsAfter", "feedback"]
@@ -39,7 +41,8 @@ def feedback(
     Verifiers decide where there are any: all run, all must pass, and no other critic is asked; one that can't tell
     returns `None`, and is as if it were not there. A critic that has already answered for this draft is not asked
     again, so neither a resumed run nor a rejected revision pays twice. Once a budget is spent no further critic is
-    asked, verifiers excepted.
+    asked, verifiers excepted. A draft that a person edits is the next revision: verifiers check it, that person accepts
+    it, and who is asked after them is asked about it.
 
     Args:
         critics: Asked in the order of their rank.
@@ -78,6 +81,8 @@ def feedback(
                 critic.call, *question, config=config, prices=prices, state={**state, "events": events}
             )
             news, failed = _news(critic, attempt.round, outcome, node=name)
+            if not failed and (edit := _edit_in(outcome.result)):
+                news = yield from _edited(critic, edit, attempt, {**state, "events": events}, config)
             if not news:
                 continue
             update = record({"head": head}, *news)
@@ -89,6 +94,7 @@ def feedback(
             if failed:
                 break
             decided = decided or critic.verifier
+            attempt = latest_draft(events) or attempt
         return {"events": fresh, "head": head} if fresh else {}
 
     return Step(name, logic)
@@ -97,6 +103,33 @@ def feedback(
 def _answered_by_a_person(attempt: Attempt) -> bool:
     """Whether a person has judged the draft already, after the other critics or, in a fork, in their place."""
     return any(critique["kind"] == "human" for critique in attempt.critiques)
+
+
+def _edit_in(result: Any) -> PersonalCritique | None:
+    """Return what a person said who wrote the draft anew, or `None`."""
+    return result if isinstance(result, PersonalCritique) and result.draft else None
+
+
+def _edited(
+    person: NamedCritic, edit: PersonalCritique, attempt: Attempt, state: Mapping[str, Any], config: RunnableConfig
+) -> Generator[Call, Any, list[dict[str, Any]]]:
+    """Return the events of an edit: the new draft, what the verifiers found, and that the person accepts it.
+
+    A verifier that raises has no readable opinion; it does not undo what a person wrote.
+    """
+    number = rounds(state["events"]) + 1
+    by = edit.by or person.name
+    news = edited_draft(edit, base=attempt.round, number=number, by=by)
+    for check in person.checks:
+        question = (state["task"], edit.draft, tuple(state["events"]))
+        outcome = yield from ask(check.call, *question, config=config, prices=None)
+        found, failed = _news(check, number, outcome, node="human")
+        if failed:
+            said = f"{found[0]['error']}: {found[0]['text']}"
+            unread = Critique(said, accepted=None, usage=outcome.usage)
+            found = [_event(unread, check, number, outcome.usage)]
+        news += found
+    return [*news, _event(replace(edit, text="", accepted=True), person, number, NO_USAGE)]
 
 
 def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> tuple[list[dict[str, Any]], bool]:

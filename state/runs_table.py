@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from .runs import KEPT, Position, RunRow, Runs
+from .under_way import SET_UP_UNDER_WAY, UnderWayTable
 
 __all__ = ["DELETE_RUNS", "SET_UP_RUNS", "UPSERT_RUN", "Query", "RunsTable", "parameters"]
 
@@ -37,6 +38,7 @@ SET_UP_RUNS = (
     "CREATE INDEX IF NOT EXISTS runs_newest ON runs (created_at, thread_id)",
     """CREATE INDEX IF NOT EXISTS runs_children ON runs (parent_thread_id, created_at, thread_id)
         WHERE parent_thread_id IS NOT NULL""",
+    SET_UP_UNDER_WAY,
 )
 """`{bytewise}` is what makes the database order text as Python does."""
 
@@ -73,6 +75,7 @@ class RunsTable:
 
     def __init__(self, query: Query) -> None:
         self._query = query
+        self.under_way = UnderWayTable(query)
 
     def get(self, thread_id: str) -> RunRow | None:
         rows = self._rows(f"{SELECT_RUNS} WHERE thread_id = %(thread_id)s", {"thread_id": thread_id})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .diffs import Diff, diff_words
 from .folds import attempts, best_draft, run_options
@@ -12,34 +12,32 @@ from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, r
 from .pipeline_resuming import PIPELINE, next_pipeline_step, restart_pipeline
 from .replay import Replay, replay_record
 from .resuming import begun, killed_in_mid_step, next_step, restart, task_again, values_of_last_run
+from .steering import SteeredThread, UnknownThreadError
+from .under_way import BusyThreadError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
 
     from .runs import RunRow
     from .schema import RefineOutput
 
-__all__ = ["Thread", "UnknownThreadError"]
+__all__ = ["BusyThreadError", "Thread", "UnknownThreadError"]
 
 LOOP = {"prepare", "generate", "feedback", "check", "refine"}
 """The nodes by which a graph of ours is known."""
 
 
-class UnknownThreadError(LookupError):
-    """No checkpoint of this thread is stored where the graph's checkpointer looks."""
-
-
-class Thread:
+class Thread(SteeredThread):
     """One thread of a compiled graph with a checkpointer.
 
     `history`, `tree` and `resume` work on any graph; `fork`, `replay`, `rerun`, `diff` and other limits need one of
     ours. A pipeline's thread is forked with `build_reasoning_graph`, on the same checkpointer. Each method that touches
-    the store has an async twin: `aresume`, `aready`, `ahistory`, `areplay`, `adiff`, `atree`, `afork`, `arerun`.
+    the store has an async twin: `aresume`, `aready`, `aanswer`, `aquestion`, `astop`, `ahistory`, `areplay`, `adiff`,
+    `atree`, `afork`, `arerun`.
 
     Args:
         graph: A compiled graph. Forking to another model means a Thread on a graph built with that model.
@@ -48,27 +46,6 @@ class Thread:
     Raises:
         ValueError: The graph has no checkpointer.
     """
-
-    def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any], thread_id: str) -> None:
-        if not graph.checkpointer or isinstance(graph.checkpointer, bool):
-            raise ValueError(
-                "the graph has no checkpointer, so it keeps no threads; build it inside "
-                "`with open_checkpointer(…) as saver:` with checkpointer=saver"
-            )
-        self.graph = graph
-        self.thread_id = str(thread_id)
-
-    def __repr__(self) -> str:
-        return f"Thread({self.graph.get_name()!r}, {self.thread_id!r})"
-
-    @property
-    def config(self) -> RunnableConfig:
-        """The config that runs and reads this thread."""
-        return {"configurable": {"thread_id": self.thread_id}}
-
-    @property
-    def saver(self) -> BaseCheckpointSaver[Any]:
-        return cast("BaseCheckpointSaver[Any]", self.graph.checkpointer)
 
     # resume
 
@@ -85,14 +62,18 @@ class Thread:
         Raises:
             UnknownThreadError: There is no such thread.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
+            BusyThreadError: It is being run right now, by `redraft run`, `resume` or a Thread.
+            GraphDrained: LangGraph's own: someone asked it to `stop`. Resumed again, it goes on.
         """
-        given = self.ready(limits)
-        return cast("RefineOutput", self.graph.invoke(given, self.config, durability="sync"))
+        with self.stoppable() as control:
+            given = self.ready(limits)
+            return self._invoke(given, control)
 
     async def aresume(self, limits: Mapping[str, Any] | None = None) -> RefineOutput:
         """Async twin of `resume`."""
-        given = await self.aready(limits)
-        return cast("RefineOutput", await self.graph.ainvoke(given, self.config, durability="sync"))
+        with self.stoppable() as control:
+            given = await self.aready(limits)
+            return await self._ainvoke(given, control)
 
     def ready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Write what `resume` writes before it runs, and return what to invoke or stream the graph with.
@@ -264,14 +245,16 @@ class Thread:
         """
         snapshot, branch = self._snapshot(), self._branch(thread_id)
         self._check_new("rerun()", branch, self.saver.get_tuple(branch.config))
-        self.graph.invoke(task_again(snapshot), branch.config, durability="sync")
+        with branch.stoppable() as control:
+            branch._invoke(task_again(snapshot), control)
         return branch
 
     async def arerun(self, *, thread_id: str | None = None) -> Thread:
         """Async twin of `rerun`."""
         snapshot, branch = await self._asnapshot(), self._branch(thread_id)
         self._check_new("rerun()", branch, await self.saver.aget_tuple(branch.config))
-        await self.graph.ainvoke(task_again(snapshot), branch.config, durability="sync")
+        with branch.stoppable() as control:
+            await branch._ainvoke(task_again(snapshot), control)
         return branch
 
     def _branch(self, thread_id: str | None) -> Thread:
@@ -342,16 +325,6 @@ class Thread:
     @property
     def _is_pipeline(self) -> bool:
         return self.graph.nodes.keys() >= PIPELINE and "at" in self.graph.channels
-
-    def _stored(self) -> CheckpointTuple:
-        if (stored := self.saver.get_tuple(self.config)) is None:
-            raise UnknownThreadError(f"there is no thread {self.thread_id!r}")
-        return stored
-
-    async def _astored(self) -> CheckpointTuple:
-        if (stored := await self.saver.aget_tuple(self.config)) is None:
-            raise UnknownThreadError(f"there is no thread {self.thread_id!r}")
-        return stored
 
     def _snapshot(self) -> StateSnapshot:
         self._stored()

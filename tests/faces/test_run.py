@@ -306,7 +306,8 @@ def test_recipes_hold_what_rebuilds_a_graph_and_no_secret(shell: Any, scripted: 
 def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
     """`--graph` picks a preset or a baseline, its critic is picked with `--critic`, and `resume` knows both again."""
     problem = "Ann has 2 bags of 3 nuts. How many nuts?"
-    replies = ["2 * 3 = 7\n#### 7", "```python\nprint(2 * 3)\n```", "2 * 3 = 6\n#### 6", "```python\nprint(6)\n```"]
+    program = "```python\nprint(2 * 3)\n```"
+    replies = ["2 * 3 = 7\n#### 7", program, program, "2 * 3 = 6\n#### 6"]
     shown = shell("run", problem, "--graph", "math", "--model", scripted(*replies), "--json", "--thread", "m")
     assert (shown.json["answer"], shown.json["accepted_by"]) == ("2 * 3 = 6\n#### 6", "program")
     judged = scripted("2 * 3 = 6\n#### 6", "SOLUTION_IS_CORRECT")

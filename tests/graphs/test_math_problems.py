@@ -125,7 +125,7 @@ def test_what_makes_no_sense_is_refused_at_build() -> None:
         build_math_graph(ScriptedModel([]), critic_prompt="{draft}?")
     with pytest.raises(ValueError, match="not None"):
         build_math_graph(ScriptedModel([]), critic=None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="critic must be 'program', 'self' or a chat model, not 'oracle'"):
+    with pytest.raises(ValueError, match="critic must be 'program', 'self', a chat model or a critic, not 'oracle'"):
         build_math_graph(ScriptedModel([]), critic="oracle")  # type: ignore[arg-type]
 
 

@@ -1,0 +1,107 @@
+"""A person as critic: the run pauses until someone accepts the draft, edits it, says what to change, or stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..state.answers import Answer, question_about, read_answer
+from ..state.critique import Critique
+from ..state.folds import latest_draft
+from ..state.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..state.events import Event
+
+__all__ = ["HumanCritic", "PersonalCritique", "edited_draft", "human_critic"]
+
+
+@dataclass(frozen=True)
+class PersonalCritique(Critique):
+    """What a person said about a draft; see `Critique`.
+
+    Args:
+        draft: The text that the person put in its place; empty where the draft stays as it is.
+    """
+
+    draft: str = ""
+
+
+@dataclass(frozen=True)
+class HumanCritic:
+    """A person, asked through LangGraph's `interrupt`; see `human_critic`."""
+
+    name: str = "human"
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Pause the run until someone answers; an answer that can't be read is asked for again, with the reason."""
+        from langgraph.types import interrupt
+
+        question = question_about(task, draft, latest_draft(history), by=self.name)
+        reply = interrupt(question)
+        while True:
+            try:
+                return _critique(read_answer(reply, draft=draft), by=self.name)
+            except ValueError as error:
+                reply = interrupt({**question, "error": str(error)})
+
+
+def human_critic(*, name: str = "human") -> HumanCritic:
+    """Return a critic that pauses the run and asks a person, after all other critics. Needs a checkpointer.
+
+    The value of the interrupt shows `task`, `round`, `draft`, `score`, what the other critics said in `critiques`, and
+    in `replies` what can be answered. A person has the last word. Resume with `Thread.answer(…)`, or with
+    `Command(resume=reply)`, where the reply is
+
+    - `"accept"`, or `{"action": "accept"}`;
+    - `{"action": "edit", "draft": …}`: that text is the next revision, by the person, and is accepted; verifiers check
+      it, and what they find is in the record;
+    - any other text as feedback, or `{"action": "feedback", "text": …}`;
+    - `"stop"`, or `{"action": "stop"}`: the run ends as `human`.
+
+    A mapping may hold a `score` (0–1), and a `text` that says why. Any other reply is refused: the pause stays, and its
+    value says in `error` what was wrong.
+
+    Args:
+        name: How events name the person.
+    """
+    return HumanCritic(name)
+
+
+def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list[dict[str, Any]]:
+    """Return the events of an edit: the draft is turned down, and the person's text is the next revision.
+
+    Args:
+        critique: What the person said.
+        base: Round of the draft that was edited.
+        number: Round of the new one.
+        by: Name of the person.
+    """
+    said = {"kind": "human", "round": base, "by": by, "text": critique.text or EDITED, "accepted": False, "score": None}
+    text = critique.draft if isinstance(critique, PersonalCritique) else ""
+    revision = {
+        "kind": "revision",
+        "round": number,
+        "by": by,
+        "text": text,
+        "usage": NO_USAGE,
+        "base": base,
+        "rejected": "",
+    }
+    return [said, revision]
+
+
+EDITED = "A person wrote it anew."
+
+
+def _critique(answer: Answer, *, by: str) -> PersonalCritique:
+    return PersonalCritique(
+        answer.text,
+        accepted=answer.action in {"accept", "edit"},
+        score=answer.score,
+        by=by,
+        stop=answer.action == "stop",
+        draft=answer.draft,
+    )
