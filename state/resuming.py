@@ -69,6 +69,8 @@ def next_step(snapshot: StateSnapshot, limits: Mapping[str, Any] | None, nodes: 
         if not changed:
             return None
         return ForkPoint(changed, fork_at_checkpoint(values, snapshot.next, limits=limits, nodes=nodes).as_node)
+    if not values.get("stop_reason") and (cut_off := _last_writer(values["events"], nodes)):
+        return ForkPoint({"stop_reason": None, **changed}, cut_off)
     reopened = {"stop_reason": None, "answer": "", **changed}
     again = values.get("stop_reason") == "failed" or (changed and values.get("stop_reason") != "accepted")
     if again and _unfinished(values["events"]):
@@ -92,6 +94,24 @@ def _before_failure(values: Mapping[str, Any], earlier_limits: Mapping[str, Any]
     if failed == "check":
         return before_check(nodes)
     return "generate" if all(event["kind"] != "revision" for event in run) else "refine"
+
+
+def _last_writer(events: Sequence[Event], nodes: Container[str]) -> str | None:
+    """Return the node that wrote last in a run that has no next one and no end: an async task that was cancelled after
+    its result was stored leaves such a thread."""
+    last = events[-1]
+    node = last.get("node") if last["kind"] == "failure" else WRITERS.get(last["kind"])
+    return node if node in nodes else None
+
+
+WRITERS = {
+    "task": "prepare",
+    "draft": "generate",
+    "critique": "feedback",
+    "human": "human",
+    "verdict": "check",
+    "revision": "refine",
+}
 
 
 def _unfinished(events: Sequence[Event]) -> bool:

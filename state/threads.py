@@ -308,6 +308,11 @@ class Thread(SteeredThread):
         return restart(stored, snapshot, limits)
 
     def _check_ours(self, what: str) -> None:
+        if self.graph.nodes.keys() >= {"prepare", "branch", "select"}:
+            raise ValueError(
+                f"{what} is not for a search, but for its paths: "
+                f"Thread(build_refine_graph(model, checkpointer=saver), '{self.thread_id}/b0.1')"
+            )
         if self._is_pipeline and what == "fork()":
             raise ValueError(
                 "a pipeline's thread is forked with another graph, which then drafts, criticises and improves in turn: "

@@ -278,6 +278,18 @@ def test_the_draft_that_a_person_spoke_about_is_revised(saver: Any, do: Any) -> 
     assert next(event["base"] for event in output["events"] if event["round"] == 2 and event["kind"] == "revision") == 1
 
 
+@pytest.mark.parametrize("node", ["generate", "feedback", "check", "refine"])
+def test_a_thread_that_was_cut_off_before_its_next_step_goes_on(node: str, saver: Any, do: Any) -> None:
+    """A cancelled run can leave a thread without a next step and without an end; resuming asks for nothing twice."""
+    graph, model = graph_of(["a river", "a river, a lamp"], saver)
+    thread = Thread(graph, "demo-1")
+    do(graph, "invoke", {"task": TASK}, {**thread.config}, interrupt_after=[node])
+    do(graph, "update_state", thread.config, None, as_node="__end__")
+    output = do(thread, "resume")
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == ("a river, a lamp", "accepted", 2)
+    assert thread.replay().matches
+
+
 def test_a_resumed_thread_can_be_watched(saver: Any) -> None:
     """What `ready` returns streams the rest of the run."""
     graph, _ = graph_of(["a river", RuntimeError("down"), "a river, a lamp"], saver)
