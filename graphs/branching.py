@@ -1,0 +1,215 @@
+"""`branching`: several paths of refinement side by side, of which the best go on.
+
+START → prepare ──→ branch (one a path, at once) ──→ select ──┬─ stop_reason set ──→ END
+                      ↑                                       └─ else, the next level ─┐
+                      └────────────────────────────────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.graph import START, StateGraph
+from langgraph.types import Send
+
+from ..nodes.branches.branch import StopWhen, branch
+from ..nodes.branches.ledger import Ledgers
+from ..nodes.branches.opening import prepare_search
+from ..nodes.branches.pairwise import PAIRWISE_PROMPT, PairwiseJudge
+from ..nodes.branches.path_run import PathRun
+from ..nodes.branches.schema import BranchingOutput, BranchingState
+from ..nodes.branches.selection import select
+from ..nodes.branches.variations import Variation, check_critics, varied_options
+from ..nodes.critics import model_critic
+from ..nodes.given_model import require_model
+from ..state.limits import Limits, merged_limits
+from ..state.schema import RefineInput
+from ..state.usage import add_usage
+from .loop import build_refine_graph, default_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+
+    from ..nodes.meter import Prices
+    from ..nodes.prompts import Prompt, Prompts
+
+    BranchingGraph = CompiledStateGraph[BranchingState, None, RefineInput, BranchingOutput]
+
+__all__ = ["PAIRWISE_PROMPT", "Variation", "build_branching_graph"]
+
+
+def build_branching_graph(
+    model: BaseChatModel,
+    *,
+    critics: Sequence[Any] | None = None,
+    branching_factor: int = 3,
+    depth: int = 2,
+    beam_width: int = 1,
+    vary: Sequence[Variation] = (),
+    judge: BaseChatModel | Callable[..., Any] | PairwiseJudge | None = None,
+    judge_prompt: Prompt | None = None,
+    stop_when: StopWhen = "accepted",
+    max_concurrency: int = 4,
+    critic_prompt: Prompts | None = None,
+    limits: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    name: str = "branching",
+    **options: Any,
+) -> BranchingGraph:
+    """Return a search over drafts and revisions as an ordinary compiled graph; the answer is the best draft it found.
+
+    It begins with `branching_factor` drafts. At each level the best `beam_width` paths go on, and each is revised
+    `branching_factor` times. `depth=0` is best-of-N, and `branching_factor=1` the plain loop with `max_rounds=depth`.
+
+    With a checkpointer each path is a thread of its own, `<thread>/b<level>.<number>`, with its parent recorded:
+    `Thread(graph, thread).tree()` shows them, and each is resumed or forked with a `build_refine_graph` of the same
+    critics. A search that was killed goes on with `invoke(None, config)`; it pays for nothing that a path has finished.
+
+    Args:
+        model: Writes drafts and revisions, and judges them where no critic is given.
+        critics: Judge every draft, as in `build_refine_graph`; people can't be asked. Default: the model itself.
+        branching_factor: How many drafts there are, and how often one is revised; 1 up.
+        depth: How many levels of revisions there are; 0 up.
+        beam_width: How many paths go on from a level; 1 up.
+        vary: What differs between siblings, taken in turn. Default: nothing, but they are sampled at temperature 0.7
+            where the model was built with a lower one.
+        judge: Compares two drafts where acceptance and the scores of programs don't tell them apart, in place of the
+            scores of other critics: a model, or a function `(task, first, second) -> "first" | "second" | "neither"`.
+            It is asked in both orders; answers that contradict each other are a tie, which the score decides.
+        judge_prompt: Template over `task`, `first` and `second`; default: `PAIRWISE_PROMPT`.
+        stop_when: `"accepted"`: with the level in which a draft was accepted, of which no further path begins then.
+            `"exhausted"`: an accepted path ends, the others go on, and the best accepted draft is the answer.
+        max_concurrency: How many paths run at once; a lower `max_concurrency` of the caller's config holds too.
+        critic_prompt: Of the default critic.
+        limits: Hold for all paths together: tokens, dollars, seconds in model calls; `max_rounds` is the most
+            revisions, by default as many as the search can make. `patience` holds within a path. A plain dict leaves
+            the others as they are; a `Limits` sets them all, `max_rounds=3` too.
+        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        checkpointer: As in `StateGraph.compile`.
+        name: Name of the graph.
+        options: Everything else that `build_refine_graph` takes, but for `check`, `judge_last` and `input_schema`.
+
+    Raises:
+        ValueError: At build: a number or choice makes no sense, an option would be without effect, a critic is a
+            person, or as in `build_refine_graph`. At run: the task is empty, or a limit makes no sense.
+        TypeError: At build: the model, a critic, the judge or a variation is not one.
+    """
+    require_model(model)
+    _check(branching_factor=(branching_factor, 1), depth=(depth, 0), beam_width=(beam_width, 1))
+    _check(max_concurrency=(max_concurrency, 1))
+    if stop_when not in ("accepted", "exhausted"):
+        raise ValueError(f"stop_when must be 'accepted' or 'exhausted', not {stop_when!r}")
+    for option, why in OURS.items():
+        if option in options:
+            raise ValueError(f"{option}= {why}")
+    if wrong := [one for one in vary if not isinstance(one, Variation)]:
+        raise TypeError(f"vary is a list of Variation(…), and {wrong[0]!r} is none")
+    if critics and options.get("feedback") is not None:
+        raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
+    if critic_prompt is not None and (critics is not None or options.get("feedback") is not None):
+        raise ValueError("critic_prompt= is for the default critic; give your critic its prompt")
+    if judge_prompt is not None and (judge is None or isinstance(judge, PairwiseJudge)):
+        raise ValueError("judge_prompt= is for a model given as judge=; nothing here would read it")
+    check_critics(critics or ())
+    if critics is None and options.get("feedback") is None:
+        # One for all, on the writer of most: scores of different judges can't be compared.
+        critics = [model_critic(model, prompt=critic_prompt)]
+    compare = judge if judge is None or isinstance(judge, PairwiseJudge) else PairwiseJudge(judge, prompt=judge_prompt)
+    prices = prices if prices is not None else default_prices()
+    keep = options.get("keep", "best")
+    several = list(vary) or [Variation()]
+    names = [one.name or str(number) for number, one in enumerate(several, start=1)]
+    shared = {**options, "critics": critics, "prices": prices}
+    loops = [
+        build_refine_graph(**varied_options(one, model, shared, siblings=branching_factor > 1), name="path")
+        for one in several
+    ]
+    runs = [PathRun(loop, called) for loop, called in zip(loops, names, strict=True)]
+    most = _most_revisions(branching_factor, depth, beam_width)
+    first = limits if isinstance(limits, Limits) else merged_limits({"max_rounds": most}, limits)
+    ledgers = Ledgers(prices, most=max_concurrency)
+    opening = prepare_search(
+        ledgers, limits=first, keep=keep, branching_factor=branching_factor, variations=len(several)
+    )
+    explore = branch(runs, ledgers, keep=keep, stop_when=stop_when)
+    choose = select(
+        ledgers,
+        judge=compare,
+        branching_factor=branching_factor,
+        depth=depth,
+        beam_width=beam_width,
+        stop_when=stop_when,
+        variations=names,
+        keep=keep,
+        prices=prices,
+    )
+
+    graph = StateGraph(BranchingState, input_schema=RefineInput, output_schema=BranchingOutput)
+    graph.add_node("prepare", opening)
+    graph.add_node("branch", _drawn(explore, loops[0]))
+    graph.add_node("select", choose)
+    graph.add_edge(START, "prepare")
+    graph.add_conditional_edges("prepare", dispatch, ["branch"])
+    graph.add_edge("branch", "select")
+    graph.add_conditional_edges("select", route, ["branch", "__end__"])
+    return graph.compile(checkpointer=checkpointer, store=options.get("store"), name=name)
+
+
+def dispatch(state: BranchingState) -> list[Send]:
+    """Send each plan to a branch of its own."""
+    mine = [path for path in state.get("paths", []) if path["search"] == state["search"] and "values" in path]
+    values = {path["name"]: path["values"] for path in mine}
+    sent = {
+        "task": state["task"],
+        "limits": state["limits"],
+        "spent": add_usage([*(path["usage"] for path in mine), state["judging"]]),
+        "siblings": state["plans"],
+        "search": state["search"],
+        "root": state["root"],
+    }
+    return [Send("branch", {**plan, **sent, "values": values.get(plan["parent"])}) for plan in state["plans"]]
+
+
+def route(state: BranchingState) -> list[Send] | Literal["__end__"]:
+    """End where there is a reason to stop, else explore the next level."""
+    return "__end__" if state.get("stop_reason") else dispatch(state)
+
+
+def _drawn(step: Any, loop: Any) -> RunnableLambda[Any, Any]:
+    """Return a node as a function that names the loop it runs, which is how LangGraph finds it for a drawing."""
+
+    def explore(plan: Any, config: RunnableConfig) -> Any:
+        _ = loop
+        return step.invoke(plan, config)
+
+    async def aexplore(plan: Any, config: RunnableConfig) -> Any:
+        return await step.ainvoke(plan, config)
+
+    return RunnableLambda(explore, aexplore, name="branch")
+
+
+def _most_revisions(factor: int, depth: int, beam: int) -> int:
+    found, total = factor, 0
+    for _ in range(depth):
+        found = min(found, beam) * factor
+        total += found
+    return total
+
+
+def _check(**numbers: tuple[Any, int]) -> None:
+    for name, (value, least) in numbers.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
+
+
+OURS = {
+    "input_schema": "is not for a search, which takes a task and limits",
+    "check": "is not for a search, which stops by itself: see stop_when= and limits=",
+    "judge_last": "is not for a search: every draft is judged, or none could be chosen",
+}

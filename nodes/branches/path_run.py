@@ -1,0 +1,174 @@
+"""Running one path: the loop on a thread of the path's own, begun, or resumed where an earlier call left it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from ...state.forks import before_check
+from ...state.memory_saver import IndexedMemorySaver
+from ..step import emitter
+from .paths import forked_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.types import StateSnapshot
+
+    from .ledger import Ledger
+
+    Sent = tuple[Mapping[str, Any], Ledger, bool]
+    """A plan, what it shares with its siblings, and whether it begins though another path was accepted."""
+
+__all__ = ["PathRun", "saver_of"]
+
+SAVER = "__pregel_checkpointer"
+"""Where LangGraph's config holds the saver in force: the graph's own, or that of the graph that it is a node of."""
+
+STEPS = 25
+"""A path takes at most seven."""
+
+
+def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
+    """Return the saver that the running graph uses, or `None` where nothing is kept."""
+    found: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)
+    return found
+
+
+class PathRun(Runnable[Any, "StateSnapshot | str"]):
+    """Runs a plan with `task`, `limits` and the parent's `values` when it is its turn, and returns where its thread
+    stands at the end; or why it did not begin.
+
+    With a saver, the thread is a real one, its parent recorded, and what it has finished is not done again. Without
+    one it lives as long as the run. Progress is passed on with the `branch` and its `thread_id`.
+
+    Args:
+        graph: The loop.
+        variation: Its name in progress.
+    """
+
+    def __init__(self, graph: Any, variation: str) -> None:
+        self.name = "path"
+        self.graph = graph
+        self.variation = variation
+
+    def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> StateSnapshot | str:  # noqa: A002
+        plan, ledger, accepting = input
+        with ledger.turns.turn():
+            if stopped := ledger.closed_to(plan["name"], accepting=accepting):
+                return stopped
+            thread, tell = self._thread(plan, config or {}), self._teller(plan)
+            saver, given = thread["configurable"][SAVER], None
+            if saver.get_tuple(thread) is None:
+                given = self._given(plan)
+                if given is None:
+                    values, node = self._forked(plan)
+                    self.graph.update_state(thread, values, as_node=node)
+            for item in self.graph.stream(given, thread, stream_mode="custom", durability="sync"):
+                tell(item)
+            snapshot: StateSnapshot = self.graph.get_state(thread)
+            if last := _cut_off_after(snapshot):
+                self.graph.update_state(thread, {"stop_reason": None}, as_node=last)
+                for item in self.graph.stream(None, thread, stream_mode="custom", durability="sync"):
+                    tell(item)
+                snapshot = self.graph.get_state(thread)
+            _check_ended(snapshot)
+            ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
+            return snapshot
+
+    async def ainvoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> StateSnapshot | str:  # noqa: A002
+        plan, ledger, accepting = input
+        async with ledger.turns.aturn():
+            if stopped := ledger.closed_to(plan["name"], accepting=accepting):
+                return stopped
+            thread, tell = self._thread(plan, config or {}), self._teller(plan)
+            saver, given = thread["configurable"][SAVER], None
+            if await saver.aget_tuple(thread) is None:
+                given = self._given(plan)
+                if given is None:
+                    values, node = self._forked(plan)
+                    await self.graph.aupdate_state(thread, values, as_node=node)
+            async for item in self.graph.astream(given, thread, stream_mode="custom", durability="sync"):
+                tell(item)
+            snapshot: StateSnapshot = await self.graph.aget_state(thread)
+            if last := _cut_off_after(snapshot):
+                await self.graph.aupdate_state(thread, {"stop_reason": None}, as_node=last)
+                async for item in self.graph.astream(None, thread, stream_mode="custom", durability="sync"):
+                    tell(item)
+                snapshot = await self.graph.aget_state(thread)
+            _check_ended(snapshot)
+            ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
+            return snapshot
+
+    def _given(self, plan: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the input of a first draft; a revision begins in the middle of its parent's run."""
+        return {"task": plan["task"], "limits": self._limits(plan)} if plan["values"] is None else None
+
+    def _forked(self, plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        return forked_values(plan["values"], self._limits(plan)), before_check(self.graph.nodes)
+
+    def _limits(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        return {**plan["limits"], "max_rounds": plan["level"]}
+
+    def _thread(self, plan: Mapping[str, Any], config: RunnableConfig) -> Any:
+        """Return the config of the path's own thread: what else the caller configured, and who its parent is."""
+        known = config.get("configurable", {})
+        own = {key: value for key, value in known.items() if not key.startswith("__") and key not in PLACE}
+        parent = {
+            "redraft_parent_thread": plan["parent_thread"] or plan["root"],
+            "redraft_parent_checkpoint": plan["parent_checkpoint"],
+            "redraft_fork_at": plan["level"] - 1 if plan["parent"] else None,
+            # Those of the search don't rebuild a path.
+            "redraft_preset": None,
+            "redraft_recipe": None,
+        }
+        saver = saver_of(config) or IndexedMemorySaver()
+        return {
+            "configurable": {**own, "thread_id": plan["thread_id"] or plan["name"], SAVER: saver},
+            "metadata": parent,
+            "recursion_limit": max(STEPS, config.get("recursion_limit", STEPS)),
+            # See `Turns`: a caller's bound of 1 is for paths.
+            "max_concurrency": max(2, config.get("max_concurrency") or 2),
+        }
+
+    def _teller(self, plan: Mapping[str, Any]) -> Any:
+        send, of = emitter(), {"branch": plan["name"], "thread_id": plan["thread_id"], "variation": self.variation}
+
+        send(kind="start", node="branch", round=plan["level"], **of)
+
+        def tell(item: Any) -> None:
+            told = item if isinstance(item, dict) else {"value": item}
+            send(**{**told, **of})
+
+        return tell
+
+
+def _cut_off_after(snapshot: StateSnapshot) -> str | None:
+    """Return the node after which a thread has no next one and yet no reason to stop, or `None`.
+
+    A task that is cancelled between writing its result and naming the next node leaves it so.
+    """
+    if snapshot.next or snapshot.values.get("stop_reason"):
+        return None
+    return NODE_OF.get(snapshot.values["events"][-1]["kind"]) if snapshot.values.get("events") else None
+
+
+def _check_ended(snapshot: StateSnapshot) -> None:
+    """Return where a thread has run to its end.
+
+    Raises:
+        RuntimeError: It stops before: a node of the caller's interrupts the run.
+    """
+    if snapshot.next:
+        raise RuntimeError(
+            f"the path {snapshot.config['configurable']['thread_id']!r} waits before {snapshot.next[0]!r}: "
+            "a search can't be interrupted inside a path, so leave out what interrupts"
+        )
+
+
+NODE_OF = {"task": "prepare", "draft": "generate", "critique": "feedback", "verdict": "check", "revision": "refine"}
+"""The node that writes an event of each kind."""
+
+PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}

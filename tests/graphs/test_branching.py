@@ -1,0 +1,587 @@
+"""Branch search: which paths are explored and paid for, which is the answer, and that each is a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from redraft.graphs.branching import Variation, build_branching_graph
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.nodes.branches.pairwise import PairwiseJudge
+from redraft.nodes.critics import human_critic, model_critic, verifier_critic
+from redraft.state import Critique, Limits, Thread, open_checkpointer
+from redraft.state.replay import replay_record
+
+TASK = {"task": "Find the gem."}
+CONFIG: Any = {"configurable": {"thread_id": "s"}}
+
+# What "left" and "right" make of a draft: the way to the gem begins with the worse one.
+TREE = {
+    "": ("stone", "mud"),
+    "stone": ("stone, cut", "stone, wet"),
+    "mud": ("mud, dried", "ore"),
+    "stone, cut": ("stone, set", "stone, cut twice"),
+    "ore": ("slag", "gem"),
+}
+SCORES = {"stone": 0.5, "mud": 0.4, "stone, cut": 0.55, "stone, wet": 0.3, "mud, dried": 0.2, "ore": 0.52, "gem": 1.0}
+SIDES = [
+    Variation("left", generate_prompt="left||{task}", refine_prompt="left|{draft}|{feedback}"),
+    Variation("right", generate_prompt="right||{task}", refine_prompt="right|{draft}|{feedback}"),
+]
+
+
+def grow(messages: list[Any]) -> str:
+    """Reply by what is asked, whatever the order of the calls."""
+    side, draft, _ = messages[-1].text.split("|", 2)
+    return TREE.get(draft, (f"{draft}!", f"{draft}?"))[side == "right"]
+
+
+def assay(task: str, draft: str) -> Critique:
+    return Critique(f"{draft} is no gem", accepted=draft == "gem", score=SCORES.get(draft, 0.1))
+
+
+def search(model: Any, **options: Any) -> Any:
+    given = {"critics": [verifier_critic(assay)], "vary": SIDES, "branching_factor": 2, "depth": 2, **options}
+    return build_branching_graph(model, **given)
+
+
+def names(output: Any) -> list[str]:
+    return [path["name"] for path in output["branches"]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kept(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
+    """A saver of each kind that needs no server."""
+    with open_checkpointer("memory" if request.param == "memory" else str(tmp_path / "runs.sqlite")) as saver:
+        yield saver
+
+
+@pytest.mark.parametrize(
+    ("beam_width", "answer", "calls"), [(1, "stone, cut", 2 + 2 + 2), (2, "gem", 2 + 4 + 4), (9, "gem", 2 + 4 + 8)]
+)
+def test_a_wider_beam_finds_what_the_greedy_path_misses(run: Any, beam_width: int, answer: str, calls: int) -> None:
+    """Where the best draft comes of the second best one, two paths find it, and one alone does not."""
+    model = ScriptedModel([grow] * 20)
+    output = run(search(model, beam_width=beam_width), TASK)
+
+    assert (output["answer"], len(model.calls), output["usage"]["calls"]) == (answer, calls, calls)
+    assert output["stop_reason"] == ("accepted" if answer == "gem" else "max_rounds")
+    assert output["score"] == SCORES[answer]
+    assert output["accepted_by"] == ("assay" if answer == "gem" else None)
+    assert output["rounds"] == 2
+    assert len(output["branches"]) == calls
+    assert {path["thread_id"] for path in output["branches"]} == {None}
+
+
+def test_without_levels_it_is_best_of_n(run: Any) -> None:
+    """`depth=0` writes that many drafts and answers with the best, and nothing is revised."""
+    texts = ["mud", "stone", "clay"]
+    model = ScriptedModel(texts)
+    output = run(search(model, vary=(), branching_factor=3, depth=0), TASK)
+
+    assert (output["answer"], output["stop_reason"], output["rounds"]) == ("stone", "max_rounds", 0)
+    assert [call[0].text for call in model.calls] == [TASK["task"]] * 3
+    assert sorted(path["answer"] for path in output["branches"]) == sorted(texts)
+
+
+@pytest.mark.parametrize(
+    ("replies", "limits"),
+    [
+        (["one", "too short", "one two", "no issues"], {}),
+        (["one", "bad", "two", "bad", "three", "bad", "four", "bad"], {}),
+        (["one", "bad", "No changes needed.", "three", "bad", "four", "bad"], {}),
+        (["one", "bad", "one"], {}),
+        (["one", "bad", "two"], {"max_tokens": 40}),
+        (["one", "bad", RuntimeError("down")], {}),
+        (["one", "bad", "two", "bad", "three", "bad"], {"patience": 2}),
+        (["one", "bad"], {"max_rounds": 0}),
+    ],
+    ids=["accepted", "max_rounds", "meta", "repeat", "tokens", "failed", "patience", "none"],
+)
+def test_one_path_is_the_plain_loop(run: Any, replies: list[Any], limits: dict[str, Any]) -> None:
+    """`branching_factor=1` makes the same calls as the loop with that many rounds, and has the same result."""
+    plain, single = ScriptedModel(replies), ScriptedModel(replies)
+    loop = run(build_refine_graph(plain, limits={"max_rounds": 3, **limits}), TASK)
+    path = run(build_branching_graph(single, branching_factor=1, depth=3, limits=limits), TASK)
+
+    assert single.calls == plain.calls
+    for key in ("answer", "stop_reason", "rounds", "score", "accepted_by"):
+        assert path[key] == loop[key], key
+    assert path["usage"]["total_tokens"] == loop["usage"]["total_tokens"]
+    assert [event["kind"] for event in path["events"]] == [*(event["kind"] for event in loop["events"]), "verdict"]
+
+
+def test_each_path_is_a_thread_with_its_parent_and_checkpoints(run: Any, kept: Any) -> None:
+    """`tree` shows every path with score and stop reason, each replays, and each can be resumed or forked further."""
+    model = ScriptedModel([grow] * 10)
+    graph = search(model, beam_width=2, checkpointer=kept)
+    output = run(graph, TASK, CONFIG)
+
+    tree = Thread(graph, "s").tree()
+    assert (tree.thread_id, tree.row.score, tree.row.stop_reason) == ("s", 1.0, "accepted")  # type: ignore[union-attr]
+    assert {child.thread_id for child in tree.children} == {"s/b0.1", "s/b0.2"}
+    second = next(child for child in tree.children if child.thread_id == "s/b0.2")
+    assert {child.row.score for child in second.children} == {0.4, 0.52}  # type: ignore[union-attr]
+    winner = next(path for path in output["branches"] if path["answer"] == "gem")
+    ore = next(path for path in output["branches"] if path["answer"] == "ore")
+    assert (winner["parent"], ore["parent"]) == (ore["thread_id"], "s/b0.2")
+    assert winner["variation"] == "right"
+
+    loop = build_refine_graph(ScriptedModel(["a new stone"]), critics=[verifier_critic(assay)], checkpointer=kept)
+    for path in output["branches"]:
+        thread = Thread(loop, path["thread_id"])
+        assert thread.replay().matches, thread.replay().differences
+        assert thread.replay().output["answer"] == path["answer"]
+        assert len(thread.history()) >= 3
+        assert kept.runs.get(path["thread_id"]).stop_reason == path["stop_reason"]
+    fork = Thread(loop, "s/b0.1").fork(at=0, feedback="Another.", limits={"max_rounds": 1}, thread_id="other")
+    assert fork.resume()["answer"] == "a new stone"
+    assert [event["text"] for event in fork.replay().output["events"] if event["kind"] == "revision"] == ["a new stone"]
+    assert kept.runs.get("other").parent_thread_id == "s/b0.1"
+    assert Thread(loop, ore["thread_id"]).resume({"max_rounds": 1})["answer"] == "ore"
+
+
+def test_the_record_of_the_best_path_is_the_record_of_the_search(run: Any, kept: Any) -> None:
+    """The events are linked and replay to the output, with the cost of all paths, also for a second task."""
+    graph = search(ScriptedModel([grow] * 20), beam_width=2, checkpointer=kept)
+    for number in (1, 2):
+        output = run(graph, TASK, CONFIG)
+        replay = Thread(graph, "s").replay()
+        assert replay.matches, replay.differences
+        assert replay.output["usage"]["calls"] == 10
+        values = graph.get_state(CONFIG).values
+        assert replay_record(values).matches
+        events = output["events"][-11:]
+        texts = [event["text"] for event in events if event["kind"] in ("task", "draft", "revision")]
+        assert texts == [TASK["task"], "mud", "ore", "gem"]
+        assert events[-1]["by"] == "select"
+        assert events[-1]["branch"] == next(path["name"] for path in output["branches"] if path["answer"] == "gem")
+        assert output["branches"][0]["thread_id"] == ("s/b0.1" if number == 1 else "s/2/b0.1")
+        assert len(output["branches"]) == 10
+
+
+class DownOnce:
+    """Replies, but raises once when a draft is asked for."""
+
+    def __init__(self, asked: str) -> None:
+        self.asked, self.down = asked, True
+
+    def __call__(self, messages: list[Any]) -> str:
+        if self.down and messages[-1].text.startswith(self.asked):
+            self.down = False
+            raise RuntimeError("down")
+        return grow(messages)
+
+
+class Killed(BaseException):
+    """Not caught by anything, as a kill is not."""
+
+
+def killed_at(draft_in_hand: str) -> Any:
+    """A verifier in the middle of which the process is killed, once."""
+    alive = True
+
+    def assay_once(task: str, draft: str) -> Critique:
+        nonlocal alive
+        if alive and draft == draft_in_hand:
+            alive = False
+            raise Killed
+        return assay(task, draft)
+
+    return verifier_critic(assay_once)
+
+
+def check_going_on(run: Any, saver: Any, broken: str, again: str, *, at_once: int) -> None:
+    """Break a search off once, and let it go on with the same graph or with one of another process."""
+    down = broken.endswith("||")
+    model = ScriptedModel([DownOnce(broken)] * 40)
+    critics = [killed_at(broken)]
+    made: Any = {"beam_width": 2, "stop_when": "exhausted", "max_concurrency": at_once, "critics": critics}
+    graphs = [search(model, checkpointer=saver, **made) for _ in range(2)]
+    with pytest.raises(RuntimeError if down else Killed):
+        run(graphs[0], TASK, CONFIG)
+    graph = graphs[again == "new"]
+    output = run(graph, None, CONFIG)
+
+    assert (output["answer"], output["stop_reason"]) == ("gem", "accepted")
+    answered = len(model.calls) - down
+    assert (answered, output["usage"]["calls"]) == (10, 10)
+    assert run(graph, None, CONFIG)["answer"] == "gem"
+    assert len(model.calls) == answered + down
+
+
+BROKEN = [("right||", "same"), ("mud", "new"), ("ore", "same"), ("slag", "new"), ("right||", "new")]
+
+
+@pytest.mark.parametrize(("broken", "again"), BROKEN)
+def test_a_search_that_broke_off_goes_on(run: Any, kept: Any, broken: str, again: str) -> None:
+    """Invoked with `None`, in this process or another, it makes the calls that are missing and no other."""
+    check_going_on(run, kept, broken, again, at_once=1)
+
+
+@pytest.mark.parametrize(("broken", "again"), BROKEN)
+def test_what_was_under_way_beside_it_is_not_paid_twice(kept: Any, broken: str, again: str) -> None:
+    """Paths that ran while another broke off have kept what they finished."""
+    check_going_on(lambda graph, given, config: graph.invoke(given, config), kept, broken, again, at_once=4)
+
+
+def test_a_thread_resumes_a_search(kept: Any) -> None:
+    """`Thread.resume` works on a search as on any graph."""
+    graph = search(ScriptedModel([DownOnce("right||")] * 40), beam_width=2, checkpointer=kept)
+    with pytest.raises(RuntimeError, match="down"):
+        graph.invoke(TASK, CONFIG)
+    assert Thread(graph, "s").resume()["answer"] == "gem"
+
+
+def priced(text: str, tokens: int = 100) -> dict[str, Any]:
+    return {"text": text, "input_tokens": tokens - 1, "output_tokens": 1}
+
+
+@pytest.mark.parametrize(("max_tokens", "calls"), [(100, 1), (200, 2), (250, 3), (300, 3), (600, 6)])
+def test_one_token_budget_holds_for_all_paths(run: Any, max_tokens: int, calls: int) -> None:
+    """No call begins once all paths together have spent it, and the best draft so far is the answer."""
+    model = ScriptedModel([priced(text) for text in ("mud", "stone", "clay", "sand", "salt", "lime", "tar")])
+    graph = search(model, vary=(), branching_factor=2, depth=3, max_concurrency=1, limits={"max_tokens": max_tokens})
+    output = run(graph, TASK)
+
+    assert (len(model.calls), output["stop_reason"]) == (calls, "token_budget")
+    assert output["answer"] == ("mud" if calls == 1 else "stone")
+    assert output["usage"]["total_tokens"] == 100 * calls
+    assert len(output["branches"]) == calls
+
+
+def test_a_budget_holds_inside_a_path_too(run: Any) -> None:
+    """What siblings spent counts before a path asks its critic."""
+    judge = ScriptedModel([priced("bad")] * 9)
+    model = ScriptedModel([priced("mud"), priced("stone")])
+    graph = search(model, critics=[model_critic(judge)], vary=(), max_concurrency=1, limits={"max_tokens": 300})
+    output = run(graph, TASK)
+
+    assert (len(model.calls), len(judge.calls), output["stop_reason"]) == (2, 1, "token_budget")
+    assert [path["stop_reason"] for path in output["branches"]] == ["max_rounds", "token_budget"]
+
+
+def test_a_budget_outlasts_a_crash(run: Any, kept: Any) -> None:
+    """What was paid before another process took over still counts."""
+    replies = [priced("mud"), RuntimeError("down"), priced("stone"), priced("clay")]
+    model = ScriptedModel(replies)
+    made: Any = {"vary": (), "depth": 2, "max_concurrency": 1, "limits": {"max_tokens": 200}, "checkpointer": kept}
+    with pytest.raises(RuntimeError, match="down"):
+        run(search(model, branching_factor=3, **made), TASK, CONFIG)
+    output = run(search(model, branching_factor=3, **made), None, CONFIG)
+
+    assert (len(model.calls), output["stop_reason"], output["usage"]["total_tokens"]) == (3, "token_budget", 200)
+    assert output["answer"] == "stone"
+
+
+@pytest.mark.parametrize(
+    ("limits", "revisions"), [({"max_rounds": 0}, 0), ({"max_rounds": 3}, 3), (Limits(), 3), ({"max_rounds": 99}, 8)]
+)
+def test_rounds_are_counted_over_all_paths(run: Any, limits: Any, revisions: int) -> None:
+    """`max_rounds` is the most revisions of the whole search; by default it makes all that its levels need."""
+    model = ScriptedModel([f"clay {number}" for number in range(20)])
+    output = run(search(model, vary=(), beam_width=2), {**TASK, "limits": limits})
+
+    assert (len(model.calls), output["stop_reason"]) == (2 + revisions, "max_rounds")
+
+
+def test_other_budgets_stop_the_search_too(run: Any) -> None:
+    """Dollars where no price is known, and seconds in calls, end it after the first draft."""
+    for limit, reason in (("max_cost_usd", "cost_budget"), ("max_seconds", "time_budget")):
+        model = ScriptedModel(["mud", "stone"])
+        output = run(search(model, vary=(), max_concurrency=1), {**TASK, "limits": {limit: 0.0000001}})
+        assert (len(model.calls), output["stop_reason"], output["answer"]) == (1, reason, "mud")
+
+
+def test_one_path_at_a_time_is_streamed() -> None:
+    """The narrowest bound holds where a search is streamed too, which LangGraph alone can't do synchronously."""
+    graph = search(ScriptedModel([grow] * 10), beam_width=2, max_concurrency=1)
+    items = list(graph.stream(TASK, stream_mode="custom"))
+    begun = [item["branch"] for item in items if item["kind"] in ("start", "verdict") and "branch" in item]
+    assert begun == sorted(begun)
+
+
+@pytest.mark.parametrize(
+    ("stop_when", "answers"), [("accepted", ["mud", "gem"]), ("exhausted", ["mud", "gem", "stone", "clay", "sand"])]
+)
+def test_an_accepted_path_ends_and_frees_its_budget(run: Any, stop_when: Any, answers: list[str]) -> None:
+    """By default no further path begins once a draft is accepted; else the others go on, but that one does not."""
+    model = ScriptedModel(["mud", "gem", "stone", "clay", "sand"])
+    options: Any = {"vary": (), "branching_factor": 3, "depth": 1, "max_concurrency": 1, "limits": {"max_rounds": 2}}
+    output = run(search(model, stop_when=stop_when, **options), TASK)
+
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == ("gem", "accepted", len(answers))
+    assert all("Current draft:\ngem" not in call[0].text for call in model.calls)
+    assert len(output["branches"]) == len(answers)
+    assert {path["parent"] for path in output["branches"]} == {None}
+
+
+def test_paths_run_at_once_but_not_too_many(run: Any) -> None:
+    """The builder's bound holds, and so does a lower one of the caller's."""
+    active, most, lock = 0, 0, threading.Lock()
+
+    def reply(messages: list[Any]) -> str:
+        nonlocal active, most
+        with lock:
+            active += 1
+            most = max(most, active)
+            number = len(model.calls)
+        time.sleep(0.02)  # long enough for the others to begin
+        with lock:
+            active -= 1
+        return f"clay {number}"
+
+    for options, config, expected in (
+        ({"max_concurrency": 2}, None, 2),
+        ({"max_concurrency": 6}, {"max_concurrency": 3}, 3),
+    ):
+        most = 0
+        model = ScriptedModel([reply] * 6)
+        run(search(model, vary=(), branching_factor=6, depth=0, **options), TASK, config)
+        assert 1 < most <= expected
+
+
+PREFERENCE = '{{"reason": "why", "better": "{}"}}'
+
+
+def prefers(text: str) -> Any:
+    """A judge that prefers one draft in whichever place it stands."""
+
+    def reply(messages: list[Any]) -> str:
+        first = messages[0].text.split("First draft:\n")[1].startswith(text)
+        return PREFERENCE.format("first" if first else "second")
+
+    return reply
+
+
+def opinion(task: str, draft: str, history: Any) -> Critique:
+    return Critique("so so", accepted=False, score={"mud": 0.5, "stone": 0.5, "clay": 0.4}.get(draft, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("replies", "answer", "winners"),
+    [
+        ([prefers("clay")] * 4, "clay", [None, "b0.3"]),
+        ([prefers("stone")] * 4, "stone", ["b0.2", "b0.2"]),
+        ([PREFERENCE.format("second")] * 4, "mud", [None, None]),  # in both orders, so that the scores decide
+        ([PREFERENCE.format("neither")] * 2, "mud", [None, None]),
+        (["The second is better."] * 2, "mud", [None, None]),
+        ([RuntimeError("down")] * 2, "mud", [None, None]),
+    ],
+    ids=["least-scored", "second", "contradiction", "neither", "unreadable", "down"],
+)
+def test_a_judge_is_asked_in_both_orders(run: Any, replies: list[Any], answer: str, winners: list[Any]) -> None:
+    """Only who wins in both has won; answers that contradict each other, or can't be read, are a tie."""
+    model, judge = ScriptedModel(["mud", "stone", "clay"]), ScriptedModel(replies, model_name="judge")
+    graph = build_branching_graph(model, critics=[opinion], branching_factor=3, depth=0, judge=judge, max_concurrency=1)
+    output = run(graph, TASK)
+
+    assert (output["answer"], len(judge.calls)) == (answer, len(replies))
+    assert output["usage"]["calls"] == 3 + sum(not isinstance(reply, Exception) for reply in replies)
+    told = output["events"][-1]["evidence"]["comparisons"]
+    assert [one["winner"] for one in told] == winners
+    assert {len(one.get("reasons", [])) for one in told} == {len(replies) // 2 if "error" not in told[0] else 0}
+    if len(replies) == 4:
+        texts = [call[0].text for call in judge.calls[:2]]
+        assert [text.index("mud") < text.index("stone") for text in texts] == [True, False]
+
+
+def test_programs_are_not_overruled_by_a_judge(run: Any) -> None:
+    """Where verifiers scored the drafts differently nobody is asked, and an accepted draft leads."""
+    judge = ScriptedModel([])
+    output = run(search(ScriptedModel([grow] * 10), beam_width=2, judge=judge), TASK)
+    assert (output["answer"], judge.calls) == ("gem", [])
+
+
+def test_a_function_judges_too_and_budgets_hold_for_the_judge(run: Any) -> None:
+    """A judge can be a plain or async function; a model that judges costs what the search has."""
+
+    async def longest(task: str, first: str, second: str) -> str:
+        return "neither" if len(first) == len(second) else "first" if len(first) > len(second) else "second"
+
+    model = ScriptedModel(["mud", "stone", "clay"])
+    given: Any = {"critics": [opinion], "branching_factor": 3, "depth": 0, "max_concurrency": 1}
+    assert run(build_branching_graph(model, judge=longest, **given), TASK)["answer"] == "stone"
+
+    judge = ScriptedModel([priced(PREFERENCE.format("neither"))] * 4)
+    model = ScriptedModel([priced("mud"), priced("stone"), priced("clay")])
+    output = run(build_branching_graph(model, judge=judge, limits={"max_tokens": 310}, **given), TASK)
+    assert (len(judge.calls), output["usage"]["total_tokens"]) == (1, 400)
+
+
+def test_siblings_differ_in_what_varies(run: Any) -> None:
+    """Variations are taken in turn: their models, prompts and critics write and judge."""
+    base, other = ScriptedModel(["mud", "stone, cut"]), ScriptedModel(["stone", "mud!"], model_name="other")
+    strict = verifier_critic(lambda task, draft: Critique("no", False, 0.9), name="strict")
+    vary = [Variation(), Variation("other", model=other, critic=strict, refine_prompt="Polish {draft}")]
+    output = run(search(base, vary=vary, depth=1, max_concurrency=1), TASK)
+
+    assert [path["variation"] for path in output["branches"]] == ["1", "other", "1", "other"]
+    assert [path["score"] for path in output["branches"]][:2] == [0.4, 0.9]
+    assert [len(base.calls), len(other.calls)] == [2, 2]
+    assert other.calls[1][0].text == "Polish stone"
+
+
+class Tempered(ScriptedModel):
+    """A scripted model that was built with a temperature, and notes the one it is asked with."""
+
+    temperature: float | None = 0.0
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        ASKED.append(kwargs.get("temperature", self.temperature))
+        return super()._generate(messages, stop, run_manager, **kwargs)
+
+
+ASKED: list[Any] = []
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, [0.7, 0.7]),
+        ({"branching_factor": 1}, [0.0]),
+        ({"vary": [Variation(temperature=0.2), Variation(temperature=1)]}, [0.2, 1]),
+    ],
+)
+def test_siblings_are_sampled(run: Any, options: Any, asked: list[float]) -> None:
+    """A model built at temperature 0 would write the same twice, so that siblings are sampled, unless told how."""
+    ASKED.clear()
+    model = Tempered(["mud", "stone"])
+    run(search(model, **{"vary": (), "depth": 0, "max_concurrency": 1, **options}), TASK)
+    assert asked == ASKED
+
+
+def test_an_error_ends_one_path_and_the_others_go_on(run: Any) -> None:
+    """Its best draft stays in the running; only where all paths failed has the search failed."""
+    model = ScriptedModel(["mud", "stone", RuntimeError("down"), "ore", "clay", "gem"])
+    output = run(search(model, vary=(), max_concurrency=1), TASK)
+    assert (output["answer"], output["stop_reason"]) == ("gem", "accepted")
+    assert sorted(path["stop_reason"] for path in output["branches"])[:2] == ["accepted", "failed"]
+
+    model = ScriptedModel(["mud", "stone", RuntimeError("down"), RuntimeError("down")])
+    output = run(search(model, vary=(), max_concurrency=1), TASK)
+    assert (output["answer"], output["stop_reason"]) == ("stone", "failed")
+    assert [event["text"] for event in output["events"] if event["kind"] == "failure"] == ["down"]
+
+
+def test_progress_names_the_branch() -> None:
+    """Who streams a search sees which path each item comes from, and tokens of all of them."""
+    graph = search(ScriptedModel([grow] * 10), beam_width=2)
+    items = list(graph.stream(TASK, stream_mode="custom"))
+    of = [(item["branch"], item["variation"]) for item in items if item["kind"] == "draft"]
+    assert sorted(of) == [("b0.1", "left"), ("b0.2", "right")]
+    assert {item["role"] for item in items if item["kind"] in ("draft", "critique", "revision")} == {
+        "base",
+        "critic",
+        "refiner",
+    }
+    assert next(item["going"] for item in items if item["kind"] == "level") == ["b0.1", "b0.2"]
+    assert items[-1]["by"] == "select"
+
+    async def collect() -> list[Any]:
+        graph = search(ScriptedModel([grow] * 10), beam_width=2)
+        return [item async for item in graph.astream(TASK, stream_mode=["custom", "messages"], subgraphs=True)]
+
+    found = asyncio.run(collect())
+    tokens = [item[0].text for _, mode, item in found if mode == "messages"]
+    assert {"mud", "stone"} <= set(tokens)
+    assert sum(mode == "custom" and item["kind"] == "draft" for _, mode, item in found) == 2
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_it_is_a_node_of_a_bigger_graph(run: Any, keeps: bool) -> None:
+    """Inside another graph the paths are kept where that graph keeps its own, and two searches don't mix."""
+    with open_checkpointer("memory") as saver:
+        outer: Any = StateGraph(Outer)
+        outer.add_node("one", search(ScriptedModel([grow] * 10), beam_width=2))
+        outer.add_node("two", search(ScriptedModel([grow] * 10), beam_width=1, name="second"))
+        outer.add_edge(START, "one")
+        outer.add_edge("one", "two")
+        graph = outer.compile(checkpointer=saver if keeps else None)
+        output = run(graph, {**TASK, "messages": []}, CONFIG)
+        assert output["answer"] == "stone, cut"
+        children = [row.thread_id for row in saver.runs.children("s")]
+        assert len(children) == (4 if keeps else 0)
+        assert len({name.rpartition("/")[0] for name in children}) == (2 if keeps else 0)
+
+
+class Outer(MessagesState):
+    task: str
+    answer: str
+
+
+def test_it_draws_itself() -> None:
+    """The drawing shows the level, and with xray the loop inside a branch."""
+    graph = search(ScriptedModel([]))
+    assert {"prepare", "branch", "select"} <= graph.get_graph().nodes.keys()
+    assert {"branch:generate", "branch:feedback", "branch:refine"} <= graph.get_graph(xray=True).nodes.keys()
+
+
+def test_a_small_recursion_limit_ends_it_in_good_order(run: Any) -> None:
+    """LangGraph's limit of steps is no error: the best so far is the answer, and the record says what to raise."""
+    model = ScriptedModel([grow] * 20)
+    output = run(search(model, beam_width=2, depth=30), TASK, {"recursion_limit": 6})
+    assert output["stop_reason"] == "max_rounds"
+    assert "recursion_limit" in output["events"][-1]["text"]
+    assert output["answer"] == "stone, cut"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"branching_factor": 0}, "branching_factor must be a whole number from 1 up, not 0"),
+        ({"depth": -1}, "depth must be a whole number from 0 up, not -1"),
+        ({"beam_width": True}, "beam_width must be a whole number from 1 up, not True"),
+        ({"max_concurrency": 0}, "max_concurrency must be"),
+        ({"stop_when": "never"}, "stop_when must be 'accepted' or 'exhausted', not 'never'"),
+        ({"check": lambda state: None}, "check= is not for a search"),
+        ({"judge_last": False}, "judge_last= is not for a search"),
+        ({"critics": [human_critic()]}, "a search asks no person"),
+        ({"judge_prompt": "{first} {second}"}, "nothing here would read it"),
+        ({"judge": ScriptedModel([]), "judge_prompt": "{first}"}, "it has no second"),
+        ({"limits": {"max_rouds": 1}}, "'max_rouds' is not a limit"),
+        ({"critic_prompt": "{draft}"}, "critic_prompt= is for the default critic"),
+        ({"generate": lambda state: "x"}, "has no effect beside generate="),
+    ],
+)
+def test_what_makes_no_sense_is_refused_when_the_graph_is_built(options: Any, says: str) -> None:
+    """A mistake shows at once, with the argument's name and what would be right."""
+    with pytest.raises(ValueError, match=says):
+        search(ScriptedModel([]), **options)
+
+
+def test_what_is_of_the_wrong_kind_is_refused_too() -> None:
+    """So do a judge, a variation or a model that is none."""
+    for options, says in (
+        ({"judge": 7}, "a judge is a chat model or a function"),
+        ({"vary": ["left"]}, "'left' is none"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            search(ScriptedModel([]), **options)
+    with pytest.raises(TypeError, match="a chat model"):
+        build_branching_graph("openai:gpt-5-mini")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="temperature must be a number"):
+        Variation(temperature="hot")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="temperature must be"):
+        Variation(temperature=-1)
+    with pytest.raises(ValueError, match="a function reads none"):
+        PairwiseJudge(lambda task, first, second: "first", prompt="{first} {second}")
+
+
+def test_the_terminal_shows_the_tree_of_a_search(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`redraft tree` and `redraft show` read a search as they read any thread."""
+    from redraft.faces.cli import main
+
+    database = str(tmp_path / "runs.sqlite")
+    with open_checkpointer(database) as saver:
+        search(ScriptedModel([grow] * 10), beam_width=2, checkpointer=saver).invoke(TASK, CONFIG)
+    for words, shown in ((["tree", "s"], "s/b2."), (["show", "s/b0.1"], "stone"), (["history", "s"], "prepare")):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--db", database])
+        assert not ended.value.code, capsys.readouterr()
+        assert shown in capsys.readouterr().out
