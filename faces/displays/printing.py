@@ -26,7 +26,14 @@ def printed(*what: RenderableType, width: int | None = None) -> str:
     columns = width or terminal_width()
     stream = StringIO()
     console = Console(
-        file=stream, width=columns, color_system=None, force_terminal=False, highlight=False, markup=False, emoji=False
+        file=stream,
+        width=columns,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook rich would show the text there and then, beside the view it is meant for
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     for one in what:
         console.print(one)

@@ -435,23 +435,32 @@ def test_any_graph_is_followed(follow: Callable[..., Any], capsys: pytest.Captur
 CELL = """
 import os
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
-from redraft.faces.notebook import alive, live, show
+from redraft.faces.notebook import alive, live, scores, show, timeline, tree
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics import verifier_critic
 from redraft.nodes.verifiers import uses_words
+from redraft.state import Thread, open_checkpointer
 
-def build():
+def build(**options):
     return build_refine_graph(
-        ScriptedModel(["A <b>lamp</b>.", "A river."]), critics=[verifier_critic(uses_words("river"))]
+        ScriptedModel(["A <b>lamp</b>.", "A river."]), critics=[verifier_critic(uses_words("river"))], **options
     )
+
+def kept():
+    thread = Thread(build(checkpointer=open_checkpointer("memory").open()), "t")
+    thread.graph.invoke({"task": "x"}, thread.config)
+    return thread
 """
 
 
 def test_a_notebook_shows_one_view_that_is_renewed(tmp_path: Path) -> None:
     """In a real kernel a run is one output, which ends as the whole run; `show` is HTML with its text beside it."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    cells = [CELL, "show(build())", "out = live(build(), {'task': 'x'})", "out = await alive(build(), {'task': 'x'})"]
+    cells = [
+        *(CELL, "show(build())", "out = live(build(), {'task': 'x'})", "out = await alive(build(), {'task': 'x'})"),
+        *("tree(kept())", "timeline(kept())", "scores(kept())"),
+    ]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbclient.NotebookClient(
         book, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
@@ -459,7 +468,10 @@ def test_a_notebook_shows_one_view_that_is_renewed(tmp_path: Path) -> None:
     (shown,) = book.cells[1].outputs
     assert drawing(shown.data["text/html"]) is not None
     assert "| generate |" in shown.data["text/plain"]
-    for cell in book.cells[2:]:
+    for cell in book.cells[4:]:
+        (output,) = cell.outputs
+        assert "thread" in output.data["text/plain"]
+    for cell in book.cells[2:4]:
         (output,) = cell.outputs
         assert "A &lt;b&gt;lamp&lt;/b&gt;." in output.data["text/html"]
         assert "refine: accepted" in output.data["text/plain"]
