@@ -156,18 +156,24 @@ class Recipe(BaseModel):
         return graph
 
     @staticmethod
-    def reader(checkpointer: Any, *, human: bool = False) -> CompiledStateGraph[Any, Any, Any, Any]:
+    def reader(
+        checkpointer: Any, *, human: bool = False, search: bool = False
+    ) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return a graph that reads and forks threads of every preset, and has no model to run them with.
 
         Args:
             checkpointer: Where the threads are.
             human: Whether a person is asked in them: a fork must not go past their node.
+            search: Whether they are of `build_branching_graph`.
         """
         from langchain_core.language_models import FakeListChatModel
 
+        from ..graphs.branching import build_branching_graph
         from ..graphs.loop import build_refine_graph
         from ..nodes.critics import human_critic
 
+        if search:
+            return build_branching_graph(FakeListChatModel(responses=[]), checkpointer=checkpointer)
         people = [human_critic()] if human else []
         return build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)
 

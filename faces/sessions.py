@@ -72,7 +72,8 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
         human = Recipe.of_thread(saver, thread_id).human
     except BadInputError:  # built in Python, or by a version that knows other recipes: it is read all the same
         human = False
-    return Recipe.reader(saver, human=human)
+    search = any(child.thread_id == f"{thread_id}/b0.1" for child in saver.runs.children(thread_id))
+    return Recipe.reader(saver, human=human, search=search)
 
 
 def model_or_default(spec: str | None) -> tuple[str, str | None]:

@@ -573,6 +573,15 @@ def test_what_is_of_the_wrong_kind_is_refused_too() -> None:
         PairwiseJudge(lambda task, first, second: "first", prompt="{first} {second}")
 
 
+def test_a_search_is_not_forked_but_its_paths_are() -> None:
+    """Who forks the search itself is told which thread to fork."""
+    with open_checkpointer("memory") as saver:
+        graph = search(ScriptedModel([grow] * 10), beam_width=2, checkpointer=saver)
+        graph.invoke(TASK, CONFIG)
+        with pytest.raises(ValueError, match=r"fork\(\) is not for a search, but for its paths: .*'s/b0.1'"):
+            Thread(graph, "s").fork(at=0)
+
+
 def test_the_terminal_shows_the_tree_of_a_search(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """`redraft tree` and `redraft show` read a search as they read any thread."""
     from redraft.faces.cli import main
@@ -580,8 +589,9 @@ def test_the_terminal_shows_the_tree_of_a_search(tmp_path: Any, capsys: pytest.C
     database = str(tmp_path / "runs.sqlite")
     with open_checkpointer(database) as saver:
         search(ScriptedModel([grow] * 10), beam_width=2, checkpointer=saver).invoke(TASK, CONFIG)
-    for words, shown in ((["tree", "s"], "s/b2."), (["show", "s/b0.1"], "stone"), (["history", "s"], "prepare")):
+    for words, shown in ((["tree", "s"], "s/b2."), (["show", "s/b0.1"], "stone"), (["history", "s"], "select")):
         with pytest.raises(SystemExit) as ended:
             main([*words, "--db", database])
-        assert not ended.value.code, capsys.readouterr()
-        assert shown in capsys.readouterr().out
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0, printed.err) == (0, "")
+        assert shown in printed.out
