@@ -112,7 +112,9 @@ class RecordingModel(Taped):
         params = self._get_ls_params()
         found = {
             "temperature": params.get("ls_temperature"),
-            "max_output_tokens": params.get("ls_max_tokens"),
+            # servers that speak OpenAI's protocol are sent it in the body
+            "max_output_tokens": params.get("ls_max_tokens")
+            or (getattr(self.inner, "extra_body", None) or {}).get("max_tokens"),
             "seed": getattr(self.inner, "seed", None),
         }
         return {name: value for name, value in found.items() if value is not None}

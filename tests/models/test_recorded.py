@@ -131,6 +131,17 @@ def test_several_models_in_one_file(tmp_path: Path) -> None:
         ReplayModel(path, model="other")
 
 
+def test_the_options_of_the_model_are_kept(serve: Callable[..., Any], tmp_path: Path) -> None:
+    """What was recorded with some options is replayed with the same ones, and not with others."""
+    path = tmp_path / "calls.sqlite"
+    options: dict[str, Any] = {"temperature": 0.5, "max_output_tokens": 30, "seed": 4}
+    chat_model(serve(["hello"]).spec, record=path, **options).invoke("x")
+    assert chat_model(f"replay:{path}", **options).invoke("x").text == "hello"
+    for name, value in (("temperature", 0.6), ("max_output_tokens", 31), ("seed", 5)):
+        with pytest.raises(ValueError, match=f"'{name}': {value}"):
+            chat_model(f"replay:{path}", **{**options, name: value})
+
+
 def test_failed_calls_are_not_kept(tmp_path: Path) -> None:
     """A call that failed and was made again is replayed as the success it became."""
     path = tmp_path / "calls.sqlite"
