@@ -132,7 +132,8 @@ def build_refine_graph(
     graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
-    graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3))
+    asks = bool(named) and judge_last
+    graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3, asks=asks))
     graph.add_node("refine", refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices))
     graph.add_edge(START, "prepare")
     graph.add_edge("prepare", "generate")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,11 +72,7 @@ def _static() -> StaticEmbeddings:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "IProgress not found"
-            )  # in notebooks: its progress bar, which never shows
-            import wordllama
+        import wordllama
     except ImportError as error:
         raise ImportError(
             'static embeddings need an extra: pip install "redraft[retrieval]"; where it has no wheel for your Python, '

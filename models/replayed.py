@@ -108,6 +108,7 @@ class ReplayModel(Taped):
             raise ValueError(reply["unparseable"])
         (message,) = messages_from_dict([reply["message"]])
         assert isinstance(message, AIMessage)  # noqa: S101  # only replies are ever written
+        message.response_metadata.setdefault("model_name", found[0].model)  # so that records name who was asked then
         return message
 
     def _generate(

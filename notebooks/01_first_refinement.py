@@ -18,6 +18,7 @@ import os
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
+from redraft.faces.notebook import diff, show, timeline
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import chat_model
 from redraft.nodes.critics import verifier_critic
@@ -40,12 +41,13 @@ graph = build_refine_graph(
     refine_prompt="(Try {round}. {feedback})\n\n{task}",  # a model this small copies a draft that it is shown
     checkpointer=checkpointer,
 )
-print(graph.get_graph().draw_mermaid())
+show(graph)
 
 # %% [markdown]
 # ## Watching a run
 #
 # `stream_mode="custom"` gives every event as it is recorded: the draft, who judged it and what was said, the verdict.
+# `redraft.faces.notebook.live` shows the same as a view that is renewed while the run goes on.
 
 # %%
 config = {"configurable": {"thread_id": "first"}}
@@ -70,8 +72,7 @@ output = thread.resume()  # the run is finished, so this gives its output and pa
 # agree; a record that was edited anywhere is noticed.
 
 # %%
-for step in thread.history():
-    print(step.step, step.node, "→", ", ".join(step.next) or "end", [event["kind"] for event in step.events])
+timeline(thread)
 
 # %%
 replay = thread.replay()
@@ -83,6 +84,6 @@ replay.matches, replay.differences
 # A fork starts a new thread in the middle of this one, with other feedback. This one stays as it is.
 
 # %%
-branch = thread.fork(at=0, feedback="Make it about a dog, and use the words snow and bell.")
+branch = thread.fork(at=0, feedback="Make it about a dog, and use the words snow and bell.", thread_id="dog")
 print(branch.resume()["answer"])
-print(thread.diff(branch))
+diff(thread, other=branch)

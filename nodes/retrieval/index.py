@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -171,7 +172,9 @@ def _word_index(texts: list[str]) -> Any:
 
 def _tokens(texts: list[str]) -> Any:
     try:
-        import bm25s
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "IProgress not found")  # in notebooks: of a progress bar that never shows
+            import bm25s
         import Stemmer
     except ImportError as error:
         raise ImportError(f'a hybrid search needs an extra: pip install "redraft[retrieval]" ({error})') from None

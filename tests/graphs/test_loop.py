@@ -115,6 +115,14 @@ def test_a_spent_budget_stops_before_the_next_call(run: Any, limits: dict[str, A
     assert output["answer"] == "a river"
 
 
+def test_a_draft_that_nobody_could_judge_stands(run: Any) -> None:
+    """Where the only verifier can't tell, nothing is revised at random: the draft stands, and the run says why."""
+    model = ScriptedModel(["a lamp"])
+    output = run(build_refine_graph(model, critics=[verifier_critic(lambda task, draft: None)]), {"task": TASK})
+    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == ("a lamp", "no_progress", None)
+    assert output["events"][-1]["text"] == "No critic could tell anything about the draft, so it stands as it is."
+
+
 def test_an_unknown_price_spends_a_cost_budget(run: Any) -> None:
     """A cost budget that can't be kept, because no price is known, ends the run rather than being ignored."""
     model = ScriptedModel(["a river", "never asked"])

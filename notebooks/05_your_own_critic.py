@@ -1,0 +1,119 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Your own critic
+#
+# A critic is any callable `(task, draft, history) → Critique`, a verifier any callable `(task, draft) → Critique`. This
+# notebook writes one, tests it on labelled drafts before trusting it, and puts it to work beside a model.
+#
+# Replies are recorded, as in the notebook before; to use a model of yours, change the text in `chat_model`.
+
+# %%
+import os
+
+os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+
+import re
+
+from redraft.faces.notebook import diff, timeline
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import chat_model
+from redraft.nodes.critics import model_critic, verifier_critic
+from redraft.state import Critique, Thread, open_checkpointer
+
+model = chat_model("replay:replies.sqlite", max_output_tokens=300)  # or "openai:gpt-5-mini", …
+
+# %% [markdown]
+# ## A verifier
+#
+# Release notes should say what a user can do now: short bullet points that begin with a verb, and no word of praise.
+# The critique says what is wrong and where; the score, from 0 to 1, tells better drafts from worse ones, so that the
+# best is kept when none is accepted.
+
+# %%
+PRAISE = re.compile(r"\b(powerful|seamless(?:ly)?|exciting|robust|simply|effortless(?:ly)?|improved|enhanced)\b", re.I)
+
+
+def plain_release_notes(task: str, draft: str) -> Critique:
+    lines = [line.strip() for line in draft.splitlines() if line.strip()]
+    points = [line for line in lines if line.startswith("- ")]
+    faults = [f"{line!r} is no bullet point; begin it with '- '." for line in lines if line not in points]
+    faults += [f"{line!r} has more than 14 words." for line in points if len(line.split()) > 15]
+    faults += [f"{found.group()!r} is praise; say what a user can do." for found in PRAISE.finditer(draft)]
+    if not points:
+        faults.append("There are no bullet points.")
+    return Critique("\n".join(faults[:5]), accepted=not faults, score=1 / (1 + len(faults)))
+
+
+# %% [markdown]
+# ## Is it right?
+#
+# Before a critic decides anything, try it on drafts of which you know whether they are good. A critic that accepts bad
+# ones is worse than none: the loop stops there. `redraft report` measures the same on whole datasets.
+
+# %%
+LABELLED = [
+    (True, "- Export a report as PDF.\n- Undo the last five changes."),
+    (True, "- Search in attachments."),
+    (False, "We are excited to announce a powerful new export."),
+    (False, "- Enjoy the improved editor."),
+    (
+        False,
+        "- Export everything that you have ever written, drawn or recorded in one single file of any format at all.",
+    ),
+    (False, ""),
+]
+verdicts = [(good, plain_release_notes("", draft).accepted) for good, draft in LABELLED]
+print("accepts", sum(ok for good, ok in verdicts if not good), "of", sum(not good for good, _ in verdicts), "bad ones")
+print("rejects", sum(not ok for good, ok in verdicts if good), "of", sum(good for good, _ in verdicts), "good ones")
+
+# %% [markdown]
+# ## At work
+#
+# Verifiers are asked first, and while one objects no model is. Here a model judges as well, once the form is right
+# (`critics_after="always"` would ask it each time).
+
+# %%
+checkpointer = open_checkpointer("memory").open()
+graph = build_refine_graph(
+    model,
+    critics=[verifier_critic(plain_release_notes)],
+    refine_prompt="{task}\n\nAn earlier attempt was turned down:\n{feedback}\n\nWrite the notes anew: three lines that "
+    "begin with '- ', each of at most 14 words, and nothing else.",  # shown its draft, a small model copies it
+    limits={"max_rounds": 4},
+    checkpointer=checkpointer,
+)
+task = (
+    "Write exciting release notes. What is new: files can be shared by link, the editor saves while offline, search "
+    "finds words in pictures."
+)
+output = graph.invoke({"task": task}, {"configurable": {"thread_id": "notes"}})
+print(output["answer"])
+print("→", output["stop_reason"], output["accepted_by"])
+
+# %%
+timeline(Thread(graph, "notes"))
+
+# %%
+diff(Thread(graph, "notes"))
+
+# %% [markdown]
+# ## A model as critic
+#
+# With a prompt of your own. The reply must be the stop phrase and nothing else to accept: "No issues, but …" does not.
+
+# %%
+judge = model_critic(
+    model,
+    prompt="Could a user who reads this release note do something new with it?\n\n{draft}\n\n"
+    "If so, reply with exactly: no issues. If not, say in one sentence what is missing.",
+    structured=False,
+)
+opinion = judge(task, output["answer"], output["events"])
+print(opinion.accepted, "·", opinion.text)
