@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -155,8 +156,9 @@ def html(
     from .run_page import write_run_page
     from .sessions import opened
 
-    name = re.sub(r"[^\w.-]+", "-", thread_id).strip(".-") or "run"
-    page = out or Path(f"{name}.html")
+    page = out or Path(f"{_file_name(thread_id)}.html")
+    if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
+        raise BadInputError(f"{str(page)!r} is there already and is no page: it would be lost; name another with -o")
     with opened(db) as saver, bad_input():
         written = write_run_page(_drawable(saver, thread_id), page)
     data = {"thread_id": thread_id, "page": str(written)}
@@ -185,6 +187,15 @@ def _drawable(saver: Any, thread_id: str) -> Any:
     except (ProblemError, ValueError, TypeError, LookupError, OSError, ImportError, RuntimeError):
         pass  # an extra or a file of it is not here, say; the page names the steps that its drawing lacks
     return Thread(graph, thread_id)
+
+
+def _file_name(thread_id: str) -> str:
+    """Return a file's name for a thread: its id, where that can be one, else what is left of it and a hash."""
+    name = re.sub(r"[^\w.-]+", "-", thread_id).strip(".-")[:LONGEST_NAME]
+    return name if name == thread_id else f"{name or 'run'}-{hashlib.sha256(thread_id.encode()).hexdigest()[:8]}"
+
+
+LONGEST_NAME = 80
 
 
 def _parsed(recipe: str | None) -> Any:

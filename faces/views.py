@@ -65,9 +65,10 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
     Raises:
         ValueError: There is no such draft, or the thread holds no record of ours.
     """
+    from ..state.events import own_events
     from ..state.folds import attempts, best_draft, run_options
 
-    events = values.get("events") or []
+    events = own_events(values)
     if not events:
         raise ValueError("this thread holds no record of a refinement run; has it begun?")
     found = attempts(events)

@@ -93,18 +93,24 @@ def _missing_words(attempt: Attempt) -> list[str]:
 
 
 def _joined(draft: str, reply: AIMessage) -> AIMessage:
-    """Return the reply with the draft before it, as one sentence; or as it is where it is no clause."""
+    """Return the reply with the draft before it, as one sentence; or as it is where it is no clause.
+
+    A reply that begins with the draft is a whole new text already.
+    """
     clause = read_text(reply)
-    if rejection(clause, earlier=[], result=reply):
+    start, added = draft.rstrip().rstrip(ENDS), clause.strip(AROUND)
+    if rejection(clause, earlier=[], result=reply) or added.startswith(start.strip(AROUND)):
         return reply
-    start, clause = draft.rstrip().rstrip(".,;"), clause.strip(AROUND)
-    first = clause.partition(" ")[0]
-    clause = f"{first.lower()}{clause[len(first) :]}" if first in CONJUNCTIONS else clause
-    return reply.model_copy(update={"content": f"{start}, {clause}."})
+    if not added:
+        return reply.model_copy(update={"content": ""})
+    first = added.partition(" ")[0]
+    added = f"{first.lower()}{added[len(first) :]}" if first in CONJUNCTIONS else added
+    return reply.model_copy(update={"content": f"{start}, {added}."})
 
 
 CONJUNCTIONS = ("And", "While", "As", "Where", "But")
-AROUND = " \n`\"'“”….,"
+ENDS = ".,;!? "
+AROUND = " \n`\"'“”….,!?"
 
 CLAUSE_PROMPT = """\
 Write one short clause, of the form "and …" or "while …", with all of these words, each exactly as it stands: {words}

@@ -22,6 +22,7 @@ __all__ = [
     "broken_links",
     "digest",
     "failure",
+    "own_events",
     "record",
     "task_event",
 ]
@@ -110,6 +111,15 @@ def digest(event: Event) -> str:
 def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) -> list[Event]:
     """Return the record with all writes appended, in order: the reducer of the `events` channel."""
     return [*events, *(event for write in writes for event in write)]
+
+
+def own_events(values: Mapping[str, Any]) -> list[Event]:
+    """Return the record in a state's values, and nothing where its `events` are another graph's."""
+    events = values.get("events")
+    ours = (
+        "head" in values and isinstance(events, list) and all(isinstance(one, dict) and "kind" in one for one in events)
+    )
+    return list(events) if ours and events else []
 
 
 def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]:

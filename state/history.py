@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .events import own_events
 from .runs import row_from_checkpoint
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
     ran, known = "", 0
     for snapshot in reversed(list(snapshots)):
         values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
-        events = tuple(values.get("events") or ())
+        events = tuple(own_events(values))
         metadata = snapshot.metadata or {}
         source = metadata.get("source")
         node = {"input": "input", "update": "edit"}.get(str(source), ran)

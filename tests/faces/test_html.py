@@ -43,11 +43,11 @@ def test_a_page_is_written_from_the_shell(shell: Any, scripted: Any) -> None:
     model = scripted("A lamp.", "A lamp by the river.", "Ice on a river, a lamp.")
     assert shell("run", "Write one.", "--model", model, *VERIFY, "--thread", "first/b0.1").code == 0
     assert shell("fork", "first/b0.1", "--at", "0", "--feedback", "Winter.", "--as", "winter", "--run").code == 0
-    assert shell("html", "first/b0.1").out.strip() == "wrote first-b0.1.html"
+    assert shell("html", "first/b0.1").out.strip() == "wrote first-b0.1-c59c19ee.html"
     done = shell("html", "first/b0.1", "-o", "run.html", "--json")
     assert done.json == {"thread_id": "first/b0.1", "page": "run.html"}
     text = Path("run.html").read_text(encoding="utf-8")
-    assert text == Path("first-b0.1.html").read_text(encoding="utf-8")
+    assert text == Path("first-b0.1-c59c19ee.html").read_text(encoding="utf-8")
     assert re.findall(r'<section id="(\w+)"', text) == SECTIONS
     assert "<del>lamp</del><ins>lamp by the river</ins>" in text
     assert "These words are missing: river." in text
@@ -90,6 +90,9 @@ def test_what_can_not_be_written_is_named(shell: Any, scripted: Any) -> None:
     assert (unknown.code, "no thread 'nobody'" in unknown.err) == (2, True)
     nowhere = shell("html", "one", "-o", "missing/run.html")
     assert (nowhere.code, "missing/run.html" in nowhere.err) == (2, True)
+    lost = shell("html", "one", "-o", "runs.sqlite")
+    assert (lost.code, "is there already and is no page" in lost.err) == (2, True)
+    assert shell("show", "one").code == 0
 
 
 def test_a_thread_built_in_python_has_a_page(shell: Any) -> None:

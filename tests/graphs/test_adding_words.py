@@ -46,13 +46,23 @@ def test_five_words_are_asked_for_at_once(run: Any) -> None:
     assert output["answer"] == "Nothing yet, and w0 w1 w2 w3 w4, w5 w6 w7 w8 w9, w10 w11."
 
 
-@pytest.mark.parametrize("reply", ["I'm sorry, but I can't help with that.", "  ", "No changes needed."])
+@pytest.mark.parametrize("reply", ["I'm sorry, but I can't help with that.", "  ", "...", "“”", "No changes needed."])
 def test_what_is_no_clause_is_a_rejected_revision(run: Any, reply: str) -> None:
     """A refusal, nothing at all or talk about the task is never put to the end of a text."""
     model = ScriptedModel(["A lamp.", reply])
     output = run(build_writing_graph(model, words=WORDS, limits={"max_rounds": 1}), TASK)
-    assert (output["answer"], texts(output)) == ("A lamp.", ["A lamp.", reply])
+    assert (output["answer"], texts(output)[0]) == ("A lamp.", "A lamp.")
+    assert texts(output)[1] in (reply, "")
     assert [event["rejected"] for event in output["events"] if event["kind"] == "revision"] != [""]
+
+
+def test_a_reply_that_begins_with_the_draft_is_a_whole_text(run: Any) -> None:
+    """A model that repeats the draft before its clause does not double it, and no mark stands before a comma."""
+    whole = "A lamp! And a river, a goat, a drum, a kettle on the roof."
+    output = run(build_writing_graph(ScriptedModel(["A lamp!", whole]), words=WORDS), TASK)
+    assert (output["answer"], output["stop_reason"]) == (whole, "accepted")
+    model = ScriptedModel(["A lamp!", "river goat drum kettle roof?"])
+    assert run(build_writing_graph(model, words=WORDS), TASK)["answer"] == "A lamp, river goat drum kettle roof."
 
 
 def test_beside_other_constraints_or_without_a_prompt_a_text_is_always_rewritten(run: Any) -> None:
