@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from .console import Screen
 
-__all__ = ["ask_person", "can_ask", "how_to_answer", "show_waiting"]
+__all__ = ["ask_person", "can_ask", "how_to_answer", "keep_edit", "show_waiting"]
 
 CHOICES = {"a": "accept", "e": "edit", "f": "feedback", "s": "stop"}
+NOBODY = "human"
 PROMPT = "[a]ccept, [e]dit, give [f]eedback or [s]top; Ctrl-D leaves it for later: "
 
 
@@ -40,7 +41,8 @@ def ask_person(screen: Screen, question: Mapping[str, Any], *, shown: bool) -> d
         shown: Draft and critiques stand on the screen already.
     """
     screen.line("")
-    screen.line(("your turn", "bold magenta"), f" · round {question['round']}", (f" · score {_score(question)}", "dim"))
+    turn = f"{question['by']}, your turn" if _named(question) else "your turn"
+    screen.line((turn, "bold magenta"), f" · round {question['round']}", (f" · score {_score(question)}", "dim"))
     if not shown:
         _show(screen, question)
     if question.get("error"):
@@ -71,7 +73,8 @@ def show_waiting(screen: Screen, question: Mapping[str, Any], *, thread_id: str,
     """Print that a thread waits for a person, and the commands that answer."""
     screen.line("")
     screen.line(
-        ("waits for a person", "bold yellow"), f" · round {question['round']} · score {_score(question)} · thread ",
+        (f"waits for {question['by'] if _named(question) else 'a person'}", "bold yellow"),
+        f" · round {question['round']} · score {_score(question)} · thread ",
         thread_id,
     )  # fmt: skip
     for what, words in how_to_answer(question, thread_id=thread_id, db=db).items():
@@ -79,8 +82,10 @@ def show_waiting(screen: Screen, question: Mapping[str, Any], *, thread_id: str,
 
 
 def how_to_answer(question: Mapping[str, Any], *, thread_id: str, db: str) -> dict[str, str]:
-    """Return the commands that answer a question; they name its round, so that none answers a later question."""
-    answer = ("answer", thread_id, "--at", str(question["round"]))
+    """Return the commands that answer a question; they name its round, and the person where it is not the one there is
+    by default, so that none answers a later question."""
+    person = ("--as", str(question["by"])) if _named(question) else ()
+    answer = ("answer", thread_id, "--at", str(question["round"]), *person)
     return {
         "accept": command(*answer, "--accept", db=db),
         "edit": command(*answer, "--draft", "FILE", db=db),
@@ -88,6 +93,23 @@ def how_to_answer(question: Mapping[str, Any], *, thread_id: str, db: str) -> di
         "stop": command(*answer, "--stop", db=db),
         "be asked": command("resume", thread_id, db=db),
     }
+
+
+def keep_edit(reply: Mapping[str, Any]) -> str:
+    """Save the draft of a reply that nobody took, and return where, in words; nothing where it holds none."""
+    return f"; your text is kept in {_saved(reply['draft'])}" if reply.get("draft") else ""
+
+
+def _named(question: Mapping[str, Any]) -> bool:
+    """Whether the person has a name of their own: `human` is who is asked where nobody was named."""
+    return str(question.get("by", NOBODY)) != NOBODY
+
+
+def _saved(text: str) -> str:
+    handle, name = tempfile.mkstemp(prefix="redraft-draft-", suffix=".txt")
+    with open(handle, "w", encoding="utf-8", errors="surrogateescape") as file:  # each byte as it was
+        file.write(text)
+    return name
 
 
 def _show(screen: Screen, question: Mapping[str, Any]) -> None:
@@ -112,11 +134,13 @@ def _typed(screen: Screen, prompt: str) -> str | None:
 
 
 def _edited(screen: Screen, draft: str) -> dict[str, Any] | None:
+    from ..state.answers import same_draft
+
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     text = _in_editor(screen, editor, draft) if editor else None
     if text is None:
         text = _typed_lines(screen)
-    if text is None or not text.strip() or text.split() == draft.split():
+    if text is None or not text.strip() or same_draft(text, draft):
         screen.line(("nothing was changed", "dim"))
         return None
     return {"action": "edit", "draft": text}
@@ -134,8 +158,17 @@ def _in_editor(screen: Screen, editor: str, draft: str) -> str | None:
             trouble = f"it ended with {code}"
         except (OSError, ValueError) as error:
             trouble = str(error)
+        trouble += _kept_if_new(path, draft)
     screen.line((f"the editor {editor!r} can't be used: {trouble}", "yellow"))
     return None
+
+
+def _kept_if_new(path: Path, draft: str) -> str:
+    """Save what an editor wrote before it failed, and return where, in words; nothing where it wrote nothing new."""
+    from ..state.answers import same_draft
+
+    text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+    return "" if not text.strip() or same_draft(text, draft) else keep_edit({"draft": text})
 
 
 def _typed_lines(screen: Screen) -> str | None:

@@ -27,6 +27,9 @@ def answer(
     at: Annotated[
         int | None, typer.Option(metavar="ROUND", help="The draft that is meant; no other one is answered.")
     ] = None,
+    by: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who answers; no question to another person is answered.")
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +54,7 @@ def answer(
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
         reader_graph(saver, thread_id)
-        values, question = go_on_with_answer(saver, thread_id, reply, at=at, screen=screen, db=db)
+        values, question = go_on_with_answer(saver, thread_id, reply, at=at, by=by, screen=screen, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)
 
 

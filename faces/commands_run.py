@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,9 @@ from .options import (
 )
 from .presets import PRESETS
 from .problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["demo", "fork", "resume", "run"]
 
@@ -186,7 +189,7 @@ def resume(
         if reason in (None, "failed") or limits:
             values, question = go_on(saver, thread_id, limits, screen=screen, db=db)
         else:
-            say(f"thread {thread_id} is finished ({reason}); new limits, such as --max-rounds, give it more room")
+            say(f"thread {thread_id} is finished ({reason}); {_what_now(values, thread_id, db)}")
     finish(screen, values, question, thread_id=thread_id, db=db)
 
 
@@ -282,6 +285,19 @@ def finish(
     if values.get("stop_reason") == "failed":
         hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
         raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
+
+
+def _what_now(values: Mapping[str, Any], thread_id: str, db: str) -> str:
+    """Return what can be done with a thread that came to its end, in words."""
+    reason = str(values["stop_reason"])
+    if "at" in values and not reason.endswith("_budget"):
+        return "all its steps are done, and new limits change nothing"
+    if reason == "accepted":
+        going_on = command("fork", thread_id, "--at", "ROUND", "--feedback", "TEXT", "--run", db=db)
+        return f"an accepted answer stays, whatever the limits; a branch goes on from a draft: {going_on}"
+    if reason == "human":
+        return "new limits, such as --max-rounds, open it again"
+    return "new limits, such as --max-rounds, give it more room"
 
 
 def _config(thread_id: str) -> dict[str, Any]:

@@ -141,24 +141,38 @@ def live(graph: Any, input: Any = None, config: Mapping[str, Any] | None = None)
     """Run a graph, showing each step as it happens, and return its output, as `invoke` does.
 
     Args:
-        graph: A compiled graph, also one that is not ours; or a `Thread`, which is then resumed.
+        graph: A compiled graph, also one that is not ours; or a `Thread`, which is then resumed, as `resume` does it.
         input: As `invoke` takes it.
         config: As `invoke` takes it.
+
+    Raises:
+        BusyThreadError: The `Thread` is being run right now.
+        GraphDrained: LangGraph's own: someone asked the `Thread` to `stop`.
     """
-    given, config = (graph.ready(), graph.config) if isinstance(graph, Thread) else (input, config)
-    running: Any = graph.graph if isinstance(graph, Thread) else graph
-    with watching(running.get_name(), ours=_is_ours(running)) as watch:
-        for part in running.stream(given, config, **_options(running)):
-            watch.take(part)
-        return watch.output()
+    if isinstance(graph, Thread):
+        with graph.stoppable() as control:
+            return _followed(graph.graph, graph.ready(), graph.config, control=control)
+    return _followed(graph, input, config)
 
 
 async def alive(graph: Any, input: Any = None, config: Mapping[str, Any] | None = None) -> Any:  # noqa: A002
     """Async twin of `live`."""
-    given, config = (await graph.aready(), graph.config) if isinstance(graph, Thread) else (input, config)
-    running: Any = graph.graph if isinstance(graph, Thread) else graph
+    if isinstance(graph, Thread):
+        with graph.stoppable() as control:
+            return await _afollowed(graph.graph, await graph.aready(), graph.config, control=control)
+    return await _afollowed(graph, input, config)
+
+
+def _followed(running: Any, given: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
     with watching(running.get_name(), ours=_is_ours(running)) as watch:
-        async for part in running.astream(given, config, **_options(running)):
+        for part in running.stream(given, config, **_options(running), **control):
+            watch.take(part)
+        return watch.output()
+
+
+async def _afollowed(running: Any, given: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
+    with watching(running.get_name(), ours=_is_ours(running)) as watch:
+        async for part in running.astream(given, config, **_options(running), **control):
             watch.take(part)
         return watch.output()
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .asking import ask_person, can_ask
+from .asking import ask_person, can_ask, keep_edit
 from .live import LiveRun
 from .plain_text import one_line
-from .problems import ReaderGoneError, RunStoppedError, Stopping, bad_input, command
+from .problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
 from .wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ def run_asking(
         answer for later.
 
     Raises:
-        BadInputError: As `run_graph`; or the question was answered elsewhere before it was answered here.
+        BadInputError: As `run_graph`; or the question was answered elsewhere before it was answered here. It says where
+            a draft that was edited for it is kept.
         RunStoppedError: As `run_graph`.
     """
     from ..state import Thread
@@ -142,8 +143,12 @@ def run_asking(
             if item.get("kind") in {"draft", "revision"}:
                 shown.add(item["round"])
 
+    reply: dict[str, Any] | None = None
     while True:
-        values = run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=Watch)
+        try:
+            values = run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=Watch)
+        except BadInputError as refused:
+            raise BadInputError(f"{refused}{keep_edit(reply or {})}", details=refused.details) from refused
         question = thread.question()
         if question is None or not can_ask(screen):
             return values, question
@@ -153,7 +158,7 @@ def run_asking(
             raise interrupted(thread_id, db, kept=True) from None
         if reply is None:
             return values, question
-        given = partial(thread.ready_answer, reply, at=question["round"])
+        given = partial(thread.ready_answer, reply, at=question["round"], by=question["by"])
 
 
 def go_on(
@@ -171,16 +176,17 @@ def go_on(
 
 
 def go_on_with_answer(
-    saver: Any, thread_id: str, reply: Mapping[str, Any], *, at: int | None, screen: Screen, db: str
+    saver: Any, thread_id: str, reply: Mapping[str, Any], *, at: int | None, by: str | None, screen: Screen, db: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Answer the question that a thread waits with, run it on, and return what `run_asking` returns.
 
     Raises:
-        BadInputError: As `go_on`; or the thread waits for nobody, or not with the draft of round `at`.
+        BadInputError: As `go_on`; or the thread waits for nobody, not with the draft of round `at`, or for another
+            person than `by`.
         RunStoppedError: As `run_graph`.
     """
     thread, recipe = _rebuilt(saver, thread_id)
-    given = partial(thread.ready_answer, reply, at=at)
+    given = partial(thread.ready_answer, reply, at=at, by=by)
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 

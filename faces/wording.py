@@ -106,6 +106,8 @@ def mark(accepted: bool | None) -> tuple[str, str]:
 
 def said_nothing(event: Mapping[str, Any]) -> str:
     """Return the word that stands for a critique without a text."""
+    if event.get("stop"):
+        return "stopped the run"
     return {True: "accepts it", False: "rejects it", None: "gave no readable verdict"}[event.get("accepted")]
 
 

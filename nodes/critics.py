@@ -154,7 +154,10 @@ def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list
         rank = _rank(critic, model)
         name = "self" if rank == SELF and not critic.given_name else _name(critic)
         taken[name] = taken.get(name, 0) + 1
-        named.append(NamedCritic(name if taken[name] == 1 else f"{name}-{taken[name]}", critic, rank))
+        name = name if taken[name] == 1 else f"{name}-{taken[name]}"
+        # A question names who is asked: of two people with one name, an answer would be taken for either's.
+        call = replace(critic, name=name) if rank == HUMAN and critic.name != name else critic
+        named.append(NamedCritic(name, call, rank))
     checks = tuple(one for one in named if one.verifier)
     return [replace(one, checks=checks) if one.human else one for one in named]
 

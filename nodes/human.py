@@ -35,6 +35,10 @@ class HumanCritic:
 
     name: str = "human"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"name must be a person's name, not {self.name!r}")
+
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Pause the run until someone answers; an answer that can't be read is asked for again, with the reason."""
         from langgraph.types import interrupt
@@ -66,6 +70,9 @@ def human_critic(*, name: str = "human") -> HumanCritic:
 
     Args:
         name: How events name the person.
+
+    Raises:
+        ValueError: At build: the name is empty, or no text.
     """
     return HumanCritic(name)
 

@@ -6,6 +6,7 @@ the solution goes wrong in other places than prose does, so where the two agree 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -45,8 +46,7 @@ class ProgramCritic:
         temperature: float,
         name: str,
     ) -> None:
-        if programs < 1:
-            raise ValueError(f"programs must be 1 or more, not {programs!r}")
+        _check(model, sandbox, programs, temperature)
         self.name = name
         self.sandbox = sandbox
         self.programs = programs
@@ -173,7 +173,9 @@ def program_critic(
         name: How events name it.
 
     Raises:
-        ValueError: At build: a prompt uses unknown variables, or `programs` is below 1.
+        TypeError: At build: `model` or `sandbox` is none.
+        ValueError: At build: a prompt uses unknown variables, `programs` is no whole number of 1 or more, or
+            `temperature` is below 0 or no number.
     """
     prompts = PROGRAM_PROMPTS if prompts is None else prompts
     return ProgramCritic(
@@ -202,6 +204,17 @@ class Computed:
         lines = [line for line in ran.stdout.splitlines() if line.strip()]
         number = extract_number(lines[-1]) if ran.ok and lines else None
         return cls(program, number, "" if number is not None else ran.error or "it printed no number")
+
+
+def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
+    if not hasattr(model, "invoke"):
+        raise TypeError(f"model must be a chat model, such as chat_model(…) gives, not {model!r}")
+    if not hasattr(sandbox, "run"):
+        raise TypeError(f"sandbox must be a Sandbox, not {sandbox!r}")
+    if isinstance(programs, bool) or not isinstance(programs, int) or programs < 1:
+        raise ValueError(f"programs must be a whole number, 1 or more, not {programs!r}")
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a number, 0 or more, not {temperature!r}")
 
 
 def _accepts(prose: Decimal | None, known: Sequence[Computed], written: Sequence[Computed]) -> bool:

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langgraph.checkpoint.base import CheckpointTuple
+    from langgraph.types import Interrupt
 
     from .folds import Attempt
 
-__all__ = ["REPLIES", "Answer", "answer_of", "pending_values", "question_about", "read_answer"]
+__all__ = ["REPLIES", "Answer", "answer_of", "pending_interrupts", "question_about", "read_answer", "same_draft"]
 
 ASK = "review"
 """`ask` of our questions; an `interrupt` of somebody else's node asks something else."""
@@ -77,12 +78,12 @@ def read_answer(reply: Any, *, draft: str) -> Answer:
     if isinstance(reply, str) and reply.strip():
         word = reply.strip().casefold()
         reply = {"action": word} if word in REPLIES else {"action": "feedback", "text": reply}
-    if not isinstance(reply, Mapping) or reply.get("action") not in REPLIES:
+    action = reply.get("action") if isinstance(reply, Mapping) else None
+    if not isinstance(reply, Mapping) or not isinstance(action, str) or action not in REPLIES:
         raise _unusable(reply)
     if unknown := sorted(str(key) for key in reply if key not in KEYS):
         raise ValueError(f"a reply holds {', '.join(KEYS)}, not {', '.join(map(repr, unknown))}")
     text, score, edited = reply.get("text") or "", _score(reply.get("score")), reply.get("draft")
-    action = str(reply["action"])
     if not isinstance(text, str):
         raise ValueError(f"text must be a text, not {text!r}")  # noqa: TRY004  as any other bad reply
     if action == "feedback" and not text.strip() and score is None:
@@ -93,9 +94,14 @@ def read_answer(reply: Any, *, draft: str) -> Answer:
         return Answer(action, text, score)
     if not isinstance(edited, str) or not edited.strip():
         raise ValueError(f"an edit needs the whole new text as its draft. {REPLIES['edit']}")
-    if edited.split() == draft.split():
+    if same_draft(edited, draft):
         raise ValueError(f"the edited draft is the same as the one asked about. {REPLIES['accept']}")
     return Answer(action, text, score, edited)
+
+
+def same_draft(one: str, other: str) -> bool:
+    """Return whether two drafts are the same but for blank lines around them and how their lines end."""
+    return _lines(one) == _lines(other)
 
 
 def answer_of(
@@ -125,15 +131,26 @@ def answer_of(
     return reply if score is None else {**reply, "score": score}
 
 
-def pending_values(stored: CheckpointTuple | None) -> Sequence[Any]:
-    """Return the values of the interrupts that a thread waits at, ours and those of other nodes, newest last.
+def pending_interrupts(stored: CheckpointTuple | None) -> Sequence[Interrupt]:
+    """Return the interrupts that a thread waits at, ours and those of other nodes, newest last.
 
-    Read off the saved writes, so that no graph is needed, and one without the node that asks shows them too.
+    Read off the saved writes, so that no graph is needed, and one without the node that asks shows them too. A node
+    that was answered while one beside it still waits has written more than its interrupt, and waits no longer.
     """
     writes = stored.pending_writes or [] if stored else []
-    found = [value for _, channel, value in writes if channel == "__interrupt__"]
-    each = [one for value in found for one in (value if isinstance(value, list | tuple) else [value])]
-    return [getattr(one, "value", one) for one in each]
+    done = {task for task, channel, _ in writes if channel not in WAITING}
+    found = [value for task, channel, value in writes if channel == "__interrupt__" and task not in done]
+    return [one for value in found for one in (value if isinstance(value, list | tuple) else [value])]
+
+
+WAITING = {"__interrupt__", "__resume__", "__error__"}
+"""What LangGraph saves of a node that has not come to its end."""
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.splitlines()
+    written = [number for number, line in enumerate(lines) if line.strip()]
+    return lines[written[0] : written[-1] + 1] if written else []
 
 
 def _score(value: Any) -> float | None:

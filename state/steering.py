@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from .answers import ASK, answer_of, pending_values, read_answer
+from .answers import ASK, answer_of, pending_interrupts, read_answer
 from .under_way import alive, begin, under_way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.graph.state import CompiledStateGraph
-    from langgraph.types import Command
+    from langgraph.types import Command, Interrupt
 
     from .schema import RefineOutput
     from .stop_control import StopControl
@@ -75,6 +75,7 @@ class SteeredThread:
         stop: bool = False,
         score: float | None = None,
         at: int | None = None,
+        by: str | None = None,
     ) -> RefineOutput:
         """Answer the question that the thread waits with, run on, and return the output.
 
@@ -87,18 +88,19 @@ class SteeredThread:
             stop: The run ends here, as `human`.
             score: How good the draft is, 0–1, beside one of these.
             at: Round of the draft that is meant; an answer to a question about another one is refused.
+            by: Name of the person who answers; where several are asked, an answer to another's question is refused.
 
         Raises:
             UnknownThreadError: There is no such thread: it never began.
             ValueError: The thread waits for nobody, since it is finished, stands in the middle of a run, or was
-                answered already; or it asks about another draft than `at`; or not exactly one answer is given, or one
-                that can't be read. Nothing has changed then.
+                answered already; or it asks about another draft than `at`, or another person than `by`; or not exactly
+                one answer is given, or one that can't be read. Nothing has changed then.
             BusyThreadError: As in `resume`.
             GraphDrained: As in `resume`.
         """
         reply = answer_of(accept=accept, feedback=feedback, draft=draft, stop=stop, score=score)
         with self.stoppable() as control:
-            return self._invoke(self.ready_answer(reply, at=at), control)
+            return self._invoke(self.ready_answer(reply, at=at, by=by), control)
 
     async def aanswer(
         self,
@@ -109,13 +111,14 @@ class SteeredThread:
         stop: bool = False,
         score: float | None = None,
         at: int | None = None,
+        by: str | None = None,
     ) -> RefineOutput:
         """Async twin of `answer`."""
         reply = answer_of(accept=accept, feedback=feedback, draft=draft, stop=stop, score=score)
         with self.stoppable() as control:
-            return await self._ainvoke(await self.aready_answer(reply, at=at), control)
+            return await self._ainvoke(await self.aready_answer(reply, at=at, by=by), control)
 
-    def ready_answer(self, reply: Any, *, at: int | None = None) -> Command[Any]:
+    def ready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
         """Return what to invoke or stream the graph with to give a reply, having checked it. Writes nothing.
 
         For who wants to watch, within `stoppable`; `answer` does both.
@@ -123,16 +126,17 @@ class SteeredThread:
         Args:
             reply: As `human_critic` takes it.
             at: As in `answer`.
+            by: As in `answer`.
 
         Raises:
             UnknownThreadError: As in `answer`.
             ValueError: As in `answer`.
         """
-        return self._answered(self._stored(), reply, at)
+        return self._answered(self._stored(), reply, at, by)
 
-    async def aready_answer(self, reply: Any, *, at: int | None = None) -> Command[Any]:
+    async def aready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
         """Async twin of `ready_answer`."""
-        return self._answered(await self._astored(), reply, at)
+        return self._answered(await self._astored(), reply, at, by)
 
     # stop
 
@@ -188,24 +192,31 @@ class SteeredThread:
     async def _ainvoke(self, given: Any, control: StopControl) -> RefineOutput:
         return cast("RefineOutput", await self.graph.ainvoke(given, self.config, durability="sync", control=control))
 
-    def _answered(self, stored: CheckpointTuple, reply: Any, at: int | None) -> Command[Any]:
+    def _answered(self, stored: CheckpointTuple, reply: Any, at: int | None, by: str | None) -> Command[Any]:
         from langgraph.types import Command
 
-        question = _question(stored)
-        if question is None and pending_values(stored):
+        pending = pending_interrupts(stored)
+        asked = _ours(pending)
+        if pending and not asked:
             raise ValueError(
                 f"the thread {self.thread_id!r} waits at an interrupt of another node, which asks for something else: "
                 "answer with graph.invoke(Command(resume=…), config)"
             )
-        if question is None:
+        if not asked:
             raise ValueError(f"the thread {self.thread_id!r} {_standing(stored)}: there is no question to answer")
-        if at is not None and at != question["round"]:
+        meant = [one for one in asked if at in (None, one.value["round"]) and by in (None, one.value["by"])]
+        if not meant:
+            question = asked[-1].value
+            whose = "" if by is None else f" to {by!r}"
+            waits = f"the draft of round {question['round']}" + ("" if by is None else f" for {question['by']!r}")
+            about = "" if at is None else f" about round {at!r}"
             raise ValueError(
-                f"the question about round {at!r} of thread {self.thread_id!r} is answered or never was asked; "
-                f"it waits with the draft of round {question['round']}"
+                f"the question{whose}{about} of thread {self.thread_id!r} is answered or never was asked; "
+                f"it waits with {waits}"
             )
-        read_answer(reply, draft=question["draft"])
-        return Command(resume=reply)
+        read_answer(reply, draft=meant[-1].value["draft"])
+        # Where graphs run side by side, LangGraph wants to know whose question this answers.
+        return Command(resume={meant[-1].id: reply} if len(pending) > 1 else reply)
 
     def _stored(self) -> CheckpointTuple:
         if (stored := self.saver.get_tuple(self.config)) is None:
@@ -219,14 +230,18 @@ class SteeredThread:
 
 
 def _question(stored: CheckpointTuple) -> dict[str, Any] | None:
-    asked = [value for value in pending_values(stored) if isinstance(value, dict) and value.get("ask") == ASK]
-    return dict(asked[-1]) if asked else None
+    asked = _ours(pending_interrupts(stored))
+    return dict(asked[-1].value) if asked else None
+
+
+def _ours(pending: Sequence[Interrupt]) -> list[Interrupt]:
+    return [one for one in pending if isinstance(one.value, dict) and one.value.get("ask") == ASK]
 
 
 def _standing(stored: CheckpointTuple) -> str:
     """Return where a thread stands that nobody runs, in words that follow its name."""
     values = stored.checkpoint["channel_values"]
-    if pending_values(stored):
+    if pending_interrupts(stored):
         return "waits for a person, whose answer may end it"
     waits = {"__start__", "branch:to:prepare"} & set(values)
     if values.get("stop_reason") and not waits:

@@ -73,7 +73,7 @@ class Watch:
 
     def broken(self, error: BaseException) -> None:
         """Say in the view that the run did not come to its end."""
-        stopped = isinstance(error, KeyboardInterrupt) or type(error).__name__ == "CancelledError"
+        stopped = isinstance(error, KeyboardInterrupt) or type(error).__name__ in {"CancelledError", "GraphDrained"}
         self.doing, self.style = ("stopped", "open") if stopped else (f"failed: {type(error).__name__}", "bad")
         self._renew(self, "end", None)
 

@@ -16,6 +16,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from redraft.faces import studio
+from redraft.faces.asking import how_to_answer
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
@@ -256,6 +257,56 @@ def test_a_fork_asks_the_person_too(shell: Any, serve: Any) -> None:
     assert len(server.requests) == 2
 
 
+EDITORS = {
+    "answered elsewhere": EDITOR,
+    "broken off": f"{EDITOR}; sys.exit(1)",
+    "not UTF-8": "import sys; open(sys.argv[1], 'wb').write(b'A l\\xe4mp.')",
+}
+
+
+@pytest.mark.parametrize("how", EDITORS)
+def test_an_edited_text_that_is_refused_is_kept(
+    how: str, terminal: Any, scripted: Any, shell: Any, tmp_path: Path
+) -> None:
+    """What a person wrote for a question that is past, or in an editor that failed, is in a file that is named."""
+    Path(tmp_path, "edit.py").write_text(EDITORS[how])
+    words = ("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", "t")
+    seen = terminal(*words, VISUAL=f"{sys.executable} {tmp_path / 'edit.py'}", TMPDIR=str(tmp_path), COLUMNS="400")
+    seen.until(PROMPT)
+    if how == "answered elsewhere":
+        assert shell("answer", "t", "--stop").code == 0
+    seen.type("e\n")
+    if how != "answered elsewhere":
+        assert "your text is kept in" in seen.until("ends it")
+        seen.type("\x04")
+        seen.until(PROMPT)
+        seen.type("\x04")
+    code, rest = seen.ended()
+    assert (code, "your text is kept in" in rest) == ((2, True) if how == "answered elsewhere" else (0, False))
+    (kept,) = tmp_path.glob("redraft-draft-*.txt")
+    assert kept.read_bytes().rstrip() == (b"A l\xe4mp." if how == "not UTF-8" else b"A lamp.\nBy the river.")
+
+
+def test_commands_that_answer_name_the_person() -> None:
+    """Where people have names, the printed commands carry them, so that none answers for somebody else."""
+    question = {"round": 1, "by": "ann o'hara"}
+    told = how_to_answer(question, thread_id="t", db="runs.sqlite")
+    assert told["accept"] == """redraft answer t --at 1 --as 'ann o'"'"'hara' --accept"""
+    assert "--as" not in how_to_answer({**question, "by": "human"}, thread_id="t", db="runs.sqlite")["accept"]
+
+
+def test_a_finished_thread_says_what_can_be_done_with_it(shell: Any, scripted: Any) -> None:
+    """`resume` promises more room only where new limits give some: an accepted answer goes on in a branch."""
+    for end, says in (
+        ("--accept", "is finished (accepted); an accepted answer stays, whatever the limits; a branch goes on"),
+        ("--stop", "is finished (human); new limits, such as --max-rounds, open it again"),
+    ):
+        shell("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", end[2:])
+        shell("answer", end[2:], end)
+        shown = shell("resume", end[2:])
+        assert (shown.code, says in shown.err) == (0, True), shown.err
+
+
 WRONG: dict[tuple[str, ...], str] = {
     ("answer", "t"): "answer with one of --accept, --feedback TEXT, --draft FILE, --stop",
     ("answer", "t", "--accept", "--stop"): "answer with one of --accept",
@@ -263,6 +314,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("answer", "t", "--feedback", " "): "feedback needs a text",
     ("answer", "t", "--draft", "same.txt"): "the same as the one asked about",
     ("answer", "t", "--accept", "--score", "9"): "score must be a number between 0 and 1",
+    ("answer", "t", "--accept", "--as", "ann"): "the question to 'ann' of thread 't' is answered or never was asked",
     ("answer", "nobody", "--accept"): "there is no thread 'nobody'",
     ("answer", "done", "--accept"): "is finished (human): there is no question to answer",
     ("answer", "done", "--accept", "--db", "none.sqlite"): "there is no database 'none.sqlite'",
@@ -276,7 +328,7 @@ WRONG: dict[tuple[str, ...], str] = {
 
 def test_what_can_not_be_answered_or_stopped_is_named(shell: Any, scripted: Any) -> None:
     """A wrong answer, or one to a thread that asks nothing, ends with 2 and one line; the question stays."""
-    Path("same.txt").write_text("A  lamp.\n")
+    Path("same.txt").write_text("\nA lamp.\n\n")
     for thread in ("t", "done"):
         shell("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", thread)
     shell("answer", "done", "--stop")

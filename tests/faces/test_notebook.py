@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send
 from redraft.faces import notebook
 from redraft.faces.displays.documents import LONGEST_COMPARED, LONGEST_SHOWN, macros
 from redraft.faces.notebook import alive, diff, live, scores, show, timeline, tree
+from redraft.faces.run_page import run_page
+from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics import human_critic, model_critic, verifier_critic
 from redraft.nodes.verifiers import uses_words
-from redraft.state import Thread, open_checkpointer
-from redraft.state.threads import UnknownThreadError
+from redraft.state import Critique, Thread, open_checkpointer
+from redraft.state.threads import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
@@ -63,6 +66,10 @@ def winter(mill: Thread) -> Thread:
     fork = mill.fork(at=0, feedback="Make it about winter.", thread_id="winter")
     fork.resume()
     return fork
+
+
+class Visits(TypedDict):
+    events: list[Any]
 
 
 class Given(TypedDict, total=False):
@@ -415,6 +422,30 @@ def test_a_thread_that_stopped_is_followed_on(follow: Callable[..., Any], capsys
         assert follow(fork)["__interrupt__"]
 
 
+def test_a_thread_that_is_followed_is_run_by_nobody_else(
+    follow: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`live(thread)` refuses a thread that is being run, and is itself stopped between two steps, as `resume` is."""
+    told: list[str] = []
+
+    def stopping(task: str, draft: str, history: Any, /) -> Critique:
+        if not told:
+            told.append(Thread(graph, "1").stop())
+        return Critique("", accepted=True)
+
+    with open_checkpointer("memory") as saver:
+        graph = refining(saver, FIRST, critics=[stopping])
+        thread = Thread(graph, "1")
+        graph.invoke({"task": TASK}, thread.config, interrupt_before=["feedback"])
+        with thread.stoppable(), pytest.raises(BusyThreadError, match="is being run right now"):
+            follow(thread)
+        with pytest.raises(GraphDrained, match="stopped on request"):
+            follow(thread)
+        assert follow(thread)["stop_reason"] == "accepted"
+    assert len(told) == 1
+    assert "accepted" in capsys.readouterr().out
+
+
 def test_a_run_that_breaks_off_says_so(follow: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     """An error reaches the caller, and the view says what it was."""
     graph = build_refine_graph(
@@ -423,6 +454,46 @@ def test_a_run_that_breaks_off_says_so(follow: Callable[..., Any], capsys: pytes
     with pytest.raises(RuntimeError, match="no connection"):
         follow(graph, {"task": TASK})
     assert "failed: RuntimeError" in capsys.readouterr().out
+
+
+def test_events_of_another_graph_are_not_taken_for_a_record() -> None:
+    """A graph of the user's own may keep `events` of any kind: its steps are shown, and it has no drafts."""
+    for events in ([{"name": "signup"}], ["a", "b"]):
+        builder = StateGraph(Visits)
+        builder.add_node("visit", lambda state, events=events: {"events": events})
+        builder.add_edge(START, "visit")
+        thread = Thread(builder.compile(checkpointer=InMemorySaver()), "t")
+        thread.graph.invoke({"events": []}, thread.config)
+        assert "visit" in str(timeline(thread))
+        assert "visit" in run_page(thread)
+        for view in (scores, diff):
+            with pytest.raises(ValueError, match="'t'"):
+                view(thread)
+
+
+def test_a_search_is_followed(follow: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every draft stands below the name of its path; what a judge said, who goes on and who is left out is told."""
+    drafts = [{"text": f"Lamp {number}.", "input_tokens": 90, "output_tokens": 10} for number in range(4)]
+
+    def judge(task: str, first: str, second: str) -> str:
+        return "first" if first < second else "second"
+
+    graph = build_branching_graph(
+        ScriptedModel(drafts),
+        critics=[lambda task, draft, history: Critique("dim", accepted=False, score=0.5)],
+        judge=judge,
+        branching_factor=2,
+        depth=1,
+        max_concurrency=1,
+        limits={"max_tokens": 300},
+    )
+    output = follow(graph, {"task": TASK})
+    printed = capsys.readouterr().out
+    assert output["stop_reason"] == "token_budget"
+    for words in ("round 0 · path b0.1\n", "round 0 · path b0.2\n", "round 1 · path b1.1\n", "b0.1 and b0.2: b0.1 is"):
+        assert printed.count(words) == 1
+    assert "Going on: b0.1." in printed
+    assert "path b1.2 left out: the token budget is spent" in printed
 
 
 def test_any_graph_is_followed(follow: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphDrained
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
@@ -20,6 +21,7 @@ from redraft.nodes.verifiers import uses_words
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.threads import BusyThreadError, UnknownThreadError
 from redraft.state.under_way import Runner, under_way
+from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +152,8 @@ BAD_REPLIES: list[tuple[Any, str]] = [
     ("edit", "an edit needs the whole new text"),
     ("Feedback", "feedback needs a text"),
     ({"action": "edit", "draft": " "}, "an edit needs the whole new text"),
-    ({"action": "edit", "draft": "A  lamp.\n"}, "the same as the one asked about"),
+    ({"action": "edit", "draft": "\nA lamp.\r\n \n"}, "the same as the one asked about"),
+    ({"action": ["accept"]}, "is no reply. accept: "),
     ({"action": "accept", "draft": "mine"}, "a draft comes with the action 'edit'"),
     ({"action": "accept", "score": 7}, "score must be a number between 0 and 1, not 7"),
     ({"action": "accept", "comment": "x"}, "not 'comment'"),
@@ -172,6 +175,66 @@ def test_a_reply_that_is_none_is_refused_and_the_pause_stays(reply: Any, says: s
     assert says in str(refused.value)
     assert thread.answer(accept=True)["accepted_by"] == "human"
     assert len(model.calls) == 1
+
+
+def test_an_edit_may_change_nothing_but_white_space(call: Any, saver: Any) -> None:
+    """Indenting code, or breaking a line, is an edit as any other."""
+    graph, _ = graph_of("def one():\nreturn 1", saver=saver, critics=[])
+    graph.invoke({"task": TASK}, CONFIG)
+    output = call(Thread(graph, "t"), "answer", draft="def one():\n    return 1")
+    assert (output["answer"], output["accepted_by"]) == ("def one():\n    return 1", "human")
+
+
+@pytest.mark.parametrize("people", [("ann", "bob"), ("human", "human")], ids=["named", "unnamed"])
+def test_an_answer_is_for_the_person_it_names(people: Any, call: Any, saver: Any) -> None:
+    """Of several people each answers for themselves: an answer sent twice does not land on who is asked next."""
+    graph, model = graph_of("one", saver=saver, critics=[], people=people)
+    graph.invoke({"task": TASK}, CONFIG)
+    thread = Thread(graph, "t")
+    first = call(thread, "question")["by"]
+    second = waiting(call(thread, "answer", accept=True, at=0, by=first))["by"]
+    assert first != second
+    with pytest.raises(ValueError, match=f"question to '{first}' about round 0 .* round 0 for '{second}'"):
+        call(thread, "answer", accept=True, at=0, by=first)
+    assert call(thread, "answer", accept=True, at=0, by=second)["stop_reason"] == "accepted"
+    assert len(model.calls) == 1
+
+
+class SideBySide(TypedDict, total=False):
+    """What two graphs wrote about one task."""
+
+    task: str
+    left: str
+    right: str
+
+
+@pytest.mark.parametrize("by", [None, "ann", "bob"])
+def test_two_questions_at_once_are_answered_one_by_one(by: str | None, call: Any, saver: Any) -> None:
+    """Where graphs run side by side, an answer is for the question shown, or for the one to the person it names."""
+    ann, model = graph_of("A lamp.", people=("ann",))
+    bob, _ = graph_of("A river.", people=("bob",))
+    builder = StateGraph(SideBySide)
+    for name, graph in (("left", ann), ("right", bob)):
+        alone = graph.copy({"checkpointer": None})
+        builder.add_node(name, lambda state, alone=alone, name=name: {name: alone.invoke(state)["answer"]})
+        builder.add_edge(START, name)
+    both = builder.compile(checkpointer=saver)
+    thread = Thread(both, "t")
+    assert len(both.invoke({"task": TASK}, CONFIG)["__interrupt__"]) == 2
+    shown = call(thread, "question")["by"]
+    left = waiting(call(thread, "answer", accept=True, by=by))
+    assert call(thread, "question") == left
+    assert left["by"] == ({"ann", "bob"} - {by or shown}).pop()
+    output = call(thread, "answer", accept=True)
+    assert (output["left"], output["right"], call(thread, "question")) == ("A lamp.", "A river.", None)
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize("name", ["", "  ", 3, None])
+def test_a_person_has_a_name(name: Any) -> None:
+    """Without a name nobody could tell who is asked: refused at build."""
+    with pytest.raises(ValueError, match=f"name must be a person's name, not {name!r}"):
+        human_critic(name=name)
 
 
 def test_a_thread_is_answered_by_name(call: Any, saver: Any) -> None:

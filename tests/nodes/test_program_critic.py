@@ -130,11 +130,27 @@ def test_a_number_copied_from_the_only_program_accepts_nothing(sandbox: Sandbox)
     assert judge(sandbox, RIGHT, "print(5)", programs=1, history=history)[0].accepted is True
 
 
-@pytest.mark.parametrize("bad", [0, -1])
-def test_no_programs_at_all_are_refused_at_build(sandbox: Sandbox, bad: int) -> None:
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "3"])
+def test_no_programs_at_all_are_refused_at_build(sandbox: Sandbox, bad: Any) -> None:
     """A critic that may write no program could accept nothing, and is refused."""
-    with pytest.raises(ValueError, match="programs must be 1 or more"):
+    with pytest.raises(ValueError, match=f"programs must be a whole number, 1 or more, not {bad!r}"):
         program_critic(ScriptedModel([]), sandbox, programs=bad)
+
+
+WRONG_PARTS: list[tuple[dict[str, Any], str]] = [
+    ({"model": None}, "model must be a chat model, .* not None"),
+    ({"sandbox": None}, "sandbox must be a Sandbox, not None"),
+    ({"temperature": -1}, "temperature must be a number, 0 or more, not -1"),
+    ({"temperature": float("nan")}, "temperature must be a number, 0 or more, not nan"),
+    ({"temperature": "0.7"}, "temperature must be a number, 0 or more, not '0.7'"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "says"), WRONG_PARTS, ids=[str(wrong) for wrong, _ in WRONG_PARTS])
+def test_what_a_critic_can_not_be_made_of_is_refused_at_build(wrong: Any, says: str) -> None:
+    """No run begins, and no draft is paid, with a judge that could only fail."""
+    with pytest.raises((TypeError, ValueError), match=says):
+        program_critic(**{"model": ScriptedModel([]), "sandbox": Sandbox(), **wrong})
 
 
 def test_programs_are_read_out_of_replies() -> None:
