@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .displays.timeline import left_out
 from .plain_text import shortened
 from .problems import ReaderGoneError
 from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, reason_style, said_nothing, score_of, usage_words
@@ -23,6 +24,8 @@ _DOING = {
     "retrieve": "looking up passages",
     "UseDir": "reading the folder",
     "human": "asking a person",
+    "branch": "beginning",
+    "select": "comparing",
 }
 
 
@@ -37,7 +40,8 @@ class LiveRun:
     def __init__(self, screen: Screen, thinking: Callable[[str], None]) -> None:
         self._screen = screen
         self._thinking = thinking
-        self._round: int | None = None
+        self._place: tuple[int, str] | None = None
+        """Of the last heading: the round, and the path where it is one of a search."""
         self._gone: ReaderGoneError | None = None
 
     def item(self, item: Mapping[str, Any]) -> None:
@@ -64,12 +68,20 @@ class LiveRun:
             self._thinking("")
             _step(self._screen, item)
         elif isinstance(kind, str) and "round" in item:
-            late = kind == "verdict" and self._round is not None  # it may be on the draft before a failed revision
-            if item["round"] != self._round and not late:
-                self._round = item["round"]
-                self._screen.line((f"round {self._round}", "bold"))
+            self._head(item)
             self._thinking("")
             show_event(self._screen, item)
+
+    def _head(self, item: Mapping[str, Any]) -> None:
+        """Print the round, and whose it is, where it is another than that of the line before."""
+        if item.get("node") in BETWEEN_PATHS or item.get("by") in BETWEEN_PATHS:
+            self._place = None
+            return
+        place = (item["round"], str(item.get("branch") or ""))
+        late = item["kind"] == "verdict"  # it may be on the draft before a failed revision
+        if place != self._place and not (late and self._place is not None and place[1] == self._place[1]):
+            self._place = place
+            self._screen.line((f"round {place[0]}{_path(item)}", "bold"))
 
 
 def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT) -> None:
@@ -83,6 +95,8 @@ def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT
         "failure": _failure,
         "retrieval": _retrieval,
         "skipped": _skipped,
+        "level": _level,
+        "comparison": _comparison,
     }.get(event["kind"], _other)
     show(screen, event, indent)
 
@@ -90,12 +104,16 @@ def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT
 def _doing(item: Mapping[str, Any]) -> str:
     node = str(item.get("node"))
     if node == "feedback":
-        return f"{item.get('by')} is judging the draft of round {item.get('round')} …"
-    return f"{_DOING.get(node, node)}, round {item.get('round')} …"
+        return f"{item.get('by')} is judging the draft of round {item.get('round')}{_path(item)} …"
+    return f"{_DOING.get(node, node)}, round {item.get('round')}{_path(item)} …"
+
+
+def _path(item: Mapping[str, Any]) -> str:
+    return f" · path {item['branch']}" if item.get("branch") else ""
 
 
 def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
-    parts = [part for part in (str(event["by"]), *more, *usage_words(event.get("usage") or {})) if part]
+    parts = [part for part in (str(event.get("by") or ""), *more, *usage_words(event.get("usage") or {})) if part]
     return " · ".join(parts), "dim"
 
 
@@ -131,7 +149,8 @@ def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     if event.get("budget"):
         screen.line((f"stopped in {event.get('node')}: {event['text']}", "yellow"), indent=indent)
         return
-    screen.line((f"failed in {event.get('node')}: {event.get('error')}", "red"), indent=indent)
+    where = event.get("branch") if event.get("node") == "branch" else event.get("node")
+    screen.line((f"failed in {where}: {event.get('error')}", "red"), indent=indent)
     screen.block(event["text"], indent=indent + INDENT)
 
 
@@ -155,10 +174,29 @@ def _step(screen: Screen, item: Mapping[str, Any]) -> None:
 
 
 def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
-    screen.line((f"{item.get('node')} changed nothing: {item.get('text')}", "yellow"), indent=indent)
+    told = f"{item.get('node')} changed nothing: {item.get('text')}"
+    screen.line((left_out(item) if item.get("node") == "branch" else told, "yellow"), indent=indent)
+
+
+def _level(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    screen.line((str(item.get("text") or ""), "dim"), indent=indent)
+
+
+def _comparison(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    """Show what a judge said of two paths of a search."""
+    told = f"{item['winner']} is better" if item.get("winner") else "a tie"
+    pair = f"{item.get('first')} and {item.get('second')}"
+    screen.line(("comparison", "cyan"), " · ", (f"{item.get('judge')} · {pair}: {told}", "dim"), indent=indent)
+    for said in (*(item.get("reasons") or ()), item.get("error")):
+        if said:
+            screen.block(str(said), indent=indent + INDENT)
 
 
 def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     screen.line((str(event["kind"]), "cyan"), " · ", _details(event), indent=indent)
     if event.get("text"):
         screen.block(str(event["text"]), indent=indent + INDENT)
+
+
+BETWEEN_PATHS = ("branch", "select")
+"""The nodes of a search that speak of several paths, or of one that never began."""

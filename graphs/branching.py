@@ -20,7 +20,7 @@ from ..nodes.branches.pairwise import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.branches.path_run import PathRun
 from ..nodes.branches.schema import BranchingOutput, BranchingState
 from ..nodes.branches.selection import select
-from ..nodes.branches.variations import Variation, check_critics, varied_options
+from ..nodes.branches.variations import Variation, check_critics, names_of, varied_options
 from ..nodes.critics import model_critic
 from ..nodes.given_model import require_model
 from ..state.limits import Limits, merged_limits
@@ -70,6 +70,8 @@ def build_branching_graph(
     With a checkpointer each path is a thread of its own, `<thread>/b<level>.<number>`, with its parent recorded:
     `Thread(graph, thread).tree()` shows them, and each is resumed or forked with a `build_refine_graph` of the same
     critics. A search that was killed goes on with `invoke(None, config)`; it pays for nothing that a path has finished.
+    `Thread(graph, thread).stop()` reaches into its paths. A name that another thread has already is not used: the path
+    gets one with a number behind.
 
     Args:
         model: Writes drafts and revisions, and judges them where no critic is given.
@@ -85,7 +87,8 @@ def build_branching_graph(
         judge_prompt: Template over `task`, `first` and `second`; default: `PAIRWISE_PROMPT`.
         stop_when: `"accepted"`: with the level in which a draft was accepted, of which no further path begins then.
             `"exhausted"`: an accepted path ends, the others go on, and the best accepted draft is the answer.
-        max_concurrency: How many paths run at once; a lower `max_concurrency` of the caller's config holds too.
+        max_concurrency: How many paths run at once; a lower `max_concurrency` of the caller's config holds too. For one
+            at a time set it here: with 1 in the config LangGraph itself hangs in a synchronous `stream`.
         critic_prompt: Of the default critic.
         limits: Hold for all paths together: tokens, dollars, seconds in model calls; `max_rounds` is the most
             revisions, by default as many as the search can make. `patience` holds within a path. A plain dict leaves
@@ -99,6 +102,7 @@ def build_branching_graph(
         ValueError: At build: a number or choice makes no sense, an option would be without effect, a critic is a
             person, or as in `build_refine_graph`. At run: the task is empty, or a limit makes no sense.
         TypeError: At build: the model, a critic, the judge or a variation is not one.
+        Exception: At run: the error of a first draft, where no path has one; the search is resumed with those paths.
     """
     require_model(model)
     _check(branching_factor=(branching_factor, 1), depth=(depth, 0), beam_width=(beam_width, 1))
@@ -124,7 +128,7 @@ def build_branching_graph(
     prices = prices if prices is not None else default_prices()
     keep = options.get("keep", "best")
     several = list(vary) or [Variation()]
-    names = [one.name or str(number) for number, one in enumerate(several, start=1)]
+    names = names_of(several)
     shared = {**options, "critics": critics, "prices": prices}
     loops = [
         build_refine_graph(**varied_options(one, model, shared, siblings=branching_factor > 1), name="path")
@@ -163,8 +167,8 @@ def build_branching_graph(
 
 def dispatch(state: BranchingState) -> list[Send]:
     """Send each plan to a branch of its own."""
-    mine = [path for path in state.get("paths", []) if path["search"] == state["search"] and "values" in path]
-    values = {path["name"]: path["values"] for path in mine}
+    mine = [path for path in state.get("paths", []) if path["search"] == state["search"]]
+    values = {path["name"]: path.get("values") for path in mine}
     sent = {
         "task": state["task"],
         "limits": state["limits"],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...state.history import HistoryStep
 
-__all__ = ["ROUND_BEGINS", "event_row", "timeline_facts", "timeline_text", "totals", "verdict_of"]
+__all__ = ["ROUND_BEGINS", "event_row", "left_out", "timeline_facts", "timeline_text", "totals", "verdict_of"]
 
 EXCERPT = 160
 ROUND_BEGINS = ("task", "revision")
@@ -47,6 +47,8 @@ def event_row(event: Mapping[str, Any], *, step: int | None = None, node: str = 
     silent = kind in ("critique", "human") and not text.strip()
     if silent:
         text = said_nothing(event)
+    if kind == "skipped" and event.get("node") == "branch":
+        text = left_out(event)
     return {
         "step": step,
         "node": node,
@@ -87,8 +89,15 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
         budget = event.get("budget")
         return (f"stopped: {budget}", "open") if budget else (f"✗ {event.get('error')}", "bad")
     if kind == "skipped":
-        return "changed nothing", "open"
+        return ("left out" if event.get("node") == "branch" else "changed nothing"), "open"
     return "", ""
+
+
+def left_out(event: Mapping[str, Any]) -> str:
+    """Return which path of a search never began, and why."""
+    reason = str(event.get("text"))
+    why = "another path was accepted" if reason == "accepted" else STOP_WORDS.get(reason, reason)
+    return f"path {event.get('branch')} left out: {why}"
 
 
 def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

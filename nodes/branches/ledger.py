@@ -46,6 +46,8 @@ class Ledger(Meter):
         """Whether a path was accepted, so that no further one need begin."""
         self.begun: set[str] = set()
         """Names of the paths that began."""
+        self.error: Exception | None = None
+        """Of a first draft that could not be written."""
         self._spent = spent
         self._limits = limits
         self._started: dict[UUID, float] = {}

@@ -46,7 +46,7 @@ def prepare_search(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from begin.logic(state, config)
-        base = yield Call(_FreeName(config), (), config, Meter(None))
+        base = yield Call(_FreeName(config, branching_factor), (), config, Meter(None))
         search = uuid.uuid4().hex
         ledgers.begin(search, 0, NO_USAGE, update["limits"])
         return {
@@ -67,25 +67,27 @@ def prepare_search(
 class _FreeName:
     """Returns what the thread ids of a search begin with: that of its own thread, and a number from its second task on.
 
-    A search inside another graph has its node's name and a part of the task's id behind, since several may run at once.
+    A name is free where none of the drafts' threads exists. A search inside another graph has its node's name and a
+    part of the task's id behind, since several may run at once.
     """
 
-    def __init__(self, config: RunnableConfig) -> None:
+    def __init__(self, config: RunnableConfig, drafts: int) -> None:
         known = config.get("configurable", {})
         outside = str(known.get("checkpoint_ns") or "").split("|")[:-1]
         node, _, task = outside[-1].partition(":") if outside else ("", "", "")
         self._base = f"{known.get('thread_id')}/{node}-{task[:8]}" if node else str(known.get("thread_id"))
         self._saver = saver_of(config)
+        self._drafts = drafts
 
     def __call__(self) -> str:
         for name in self._names():
-            if self._saver is None or self._saver.get_tuple(self._first(name)) is None:
+            if self._saver is None or not any(self._saver.get_tuple(one) for one in self._threads(name)):
                 return name
         raise AssertionError("unreachable: names don't end")
 
     async def acall(self) -> str:
         for name in self._names():
-            if self._saver is None or await self._saver.aget_tuple(self._first(name)) is None:
+            if self._saver is None or not [one for one in self._threads(name) if await self._saver.aget_tuple(one)]:
                 return name
         raise AssertionError("unreachable: names don't end")
 
@@ -94,5 +96,6 @@ class _FreeName:
             return iter([""])
         return (self._base if number == 1 else f"{self._base}/{number}" for number in count(1))
 
-    def _first(self, name: str) -> Any:
-        return {"configurable": {"thread_id": f"{name}/b0.1", "checkpoint_ns": "", SAVER: self._saver}}
+    def _threads(self, name: str) -> Iterator[Any]:
+        for number in range(1, self._drafts + 1):
+            yield {"configurable": {"thread_id": f"{name}/b0.{number}", "checkpoint_ns": "", SAVER: self._saver}}

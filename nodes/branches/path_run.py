@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tracers.context import register_configure_hook
+from langgraph.errors import GraphBubbleUp
 
 from ...state.forks import before_check
 from ...state.memory_saver import IndexedMemorySaver
+from ..meter import Meter
 from ..step import emitter
+from .own_threads import SEARCH, OwnThread
+from .path_control import check_stop, control_of, running_path
 from .paths import forked_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
+    from ...state.usage import Usage
+    from ..meter import Prices
     from .ledger import Ledger
 
     Sent = tuple[Mapping[str, Any], Ledger, bool]
     """A plan, what it shares with its siblings, and whether it begins though another path was accepted."""
+    Outcome: TypeAlias = "StateSnapshot | LostDraft | str"
 
-__all__ = ["PathRun", "saver_of"]
+__all__ = ["LostDraft", "PathRun", "saver_of"]
 
 SAVER = "__pregel_checkpointer"
 """Where LangGraph's config holds the saver in force: the graph's own, or that of the graph that it is a node of."""
@@ -37,9 +49,19 @@ def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
     return found
 
 
-class PathRun(Runnable[Any, "StateSnapshot | str"]):
+@dataclass(frozen=True)
+class LostDraft:
+    """A first draft that could not be written."""
+
+    thread_id: str | None
+    error: Exception
+    usage: Usage
+    """What was paid for it; no event says so."""
+
+
+class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
     """Runs a plan with `task`, `limits` and the parent's `values` when it is its turn, and returns where its thread
-    stands at the end; or why it did not begin.
+    stands at the end; or why it did not begin, or why it has no draft.
 
     With a saver, the thread is a real one, its parent recorded, and what it has finished is not done again. Without
     one it lives as long as the run. Progress is passed on with the `branch` and its `thread_id`.
@@ -54,53 +76,91 @@ class PathRun(Runnable[Any, "StateSnapshot | str"]):
         self.graph = graph
         self.variation = variation
 
-    def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> StateSnapshot | str:  # noqa: A002
+    def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
         plan, ledger, accepting = input
+        control = control_of(config or {})
         with ledger.turns.turn():
+            check_stop(control)
             if stopped := ledger.closed_to(plan["name"], accepting=accepting):
                 return stopped
-            thread, tell = self._thread(plan, config or {}), self._teller(plan)
-            saver, given = thread["configurable"][SAVER], None
-            if saver.get_tuple(thread) is None:
-                given = self._given(plan)
-                if given is None:
-                    values, node = self._forked(plan)
-                    self.graph.update_state(thread, values, as_node=node)
-            for item in self.graph.stream(given, thread, stream_mode="custom", durability="sync"):
-                tell(item)
-            snapshot: StateSnapshot = self.graph.get_state(thread)
-            if last := _cut_off_after(snapshot):
-                self.graph.update_state(thread, {"stop_reason": None}, as_node=last)
-                for item in self.graph.stream(None, thread, stream_mode="custom", durability="sync"):
-                    tell(item)
-                snapshot = self.graph.get_state(thread)
+            own = OwnThread(saver_of(config or {}), plan["search"])
+            plan = {**plan, "thread_id": own(plan)}
+            thread, meter = self._thread(plan, config or {}), _metered(ledger)
+            saver, name = thread["configurable"][SAVER], thread["configurable"]["thread_id"]
+            with running_path(saver, name, control) as mine:
+                try:
+                    snapshot = self._run(plan, thread, mine)
+                except GraphBubbleUp:
+                    raise
+                except Exception as error:
+                    if plan["parent"] is not None:
+                        raise
+                    return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
             _check_ended(snapshot)
             ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
             return snapshot
 
-    async def ainvoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> StateSnapshot | str:  # noqa: A002
+    async def ainvoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
         plan, ledger, accepting = input
+        control = control_of(config or {})
         async with ledger.turns.aturn():
+            check_stop(control)
             if stopped := ledger.closed_to(plan["name"], accepting=accepting):
                 return stopped
-            thread, tell = self._thread(plan, config or {}), self._teller(plan)
-            saver, given = thread["configurable"][SAVER], None
-            if await saver.aget_tuple(thread) is None:
-                given = self._given(plan)
-                if given is None:
-                    values, node = self._forked(plan)
-                    await self.graph.aupdate_state(thread, values, as_node=node)
-            async for item in self.graph.astream(given, thread, stream_mode="custom", durability="sync"):
-                tell(item)
-            snapshot: StateSnapshot = await self.graph.aget_state(thread)
-            if last := _cut_off_after(snapshot):
-                await self.graph.aupdate_state(thread, {"stop_reason": None}, as_node=last)
-                async for item in self.graph.astream(None, thread, stream_mode="custom", durability="sync"):
-                    tell(item)
-                snapshot = await self.graph.aget_state(thread)
+            own = OwnThread(saver_of(config or {}), plan["search"])
+            plan = {**plan, "thread_id": await own.acall(plan)}
+            thread, meter = self._thread(plan, config or {}), _metered(ledger)
+            saver, name = thread["configurable"][SAVER], thread["configurable"]["thread_id"]
+            with running_path(saver, name, control) as mine:
+                try:
+                    snapshot = await self._arun(plan, thread, mine)
+                except GraphBubbleUp:
+                    raise
+                except Exception as error:
+                    if plan["parent"] is not None:
+                        raise
+                    return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
             _check_ended(snapshot)
             ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
             return snapshot
+
+    def _run(self, plan: Mapping[str, Any], thread: Any, control: RunControl) -> StateSnapshot:
+        """Run a path's thread to its end, from its beginning where it has none."""
+        tell, given = self._teller(plan), None
+        how: Any = {"stream_mode": "custom", "durability": "sync", "control": control}
+        if thread["configurable"][SAVER].get_tuple(thread) is None:
+            given = self._given(plan)
+            if given is None:
+                values, node = self._forked(plan)
+                self.graph.update_state(thread, values, as_node=node)
+        for item in self.graph.stream(given, thread, **how):
+            tell(item)
+        snapshot: StateSnapshot = self.graph.get_state(thread)
+        if last := _cut_off_after(snapshot):
+            self.graph.update_state(thread, {"stop_reason": None}, as_node=last)
+            for item in self.graph.stream(None, thread, **how):
+                tell(item)
+            snapshot = self.graph.get_state(thread)
+        return snapshot
+
+    async def _arun(self, plan: Mapping[str, Any], thread: Any, control: RunControl) -> StateSnapshot:
+        """Async twin of `_run`."""
+        tell, given = self._teller(plan), None
+        how: Any = {"stream_mode": "custom", "durability": "sync", "control": control}
+        if await thread["configurable"][SAVER].aget_tuple(thread) is None:
+            given = self._given(plan)
+            if given is None:
+                values, node = self._forked(plan)
+                await self.graph.aupdate_state(thread, values, as_node=node)
+        async for item in self.graph.astream(given, thread, **how):
+            tell(item)
+        snapshot: StateSnapshot = await self.graph.aget_state(thread)
+        if last := _cut_off_after(snapshot):
+            await self.graph.aupdate_state(thread, {"stop_reason": None}, as_node=last)
+            async for item in self.graph.astream(None, thread, **how):
+                tell(item)
+            snapshot = await self.graph.aget_state(thread)
+        return snapshot
 
     def _given(self, plan: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the input of a first draft; a revision begins in the middle of its parent's run."""
@@ -120,6 +180,7 @@ class PathRun(Runnable[Any, "StateSnapshot | str"]):
             "redraft_parent_thread": plan["parent_thread"] or plan["root"],
             "redraft_parent_checkpoint": plan["parent_checkpoint"],
             "redraft_fork_at": plan["level"] - 1 if plan["parent"] else None,
+            SEARCH: plan["search"],
             # Those of the search don't rebuild a path.
             "redraft_preset": None,
             "redraft_recipe": None,
@@ -143,6 +204,21 @@ class PathRun(Runnable[Any, "StateSnapshot | str"]):
             send(**{**told, **of})
 
         return tell
+
+
+class _PathMeter(Meter):
+    """Counts the calls of one path, beside the ledger that counts those of all."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        super().__init__(prices)
+        self.began = perf_counter()
+
+
+def _metered(ledger: Ledger) -> _PathMeter:
+    """Return what counts from here on. Each call of a node has a context of its own, so it ends with that."""
+    meter = _PathMeter(ledger.prices)
+    PATH_METER.set(meter)
+    return meter
 
 
 def _cut_off_after(snapshot: StateSnapshot) -> str | None:
@@ -172,3 +248,6 @@ NODE_OF = {"task": "prepare", "draft": "generate", "critique": "feedback", "verd
 """The node that writes an event of each kind."""
 
 PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
+
+PATH_METER: ContextVar[Meter | None] = ContextVar("redraft_path_meter", default=None)
+register_configure_hook(PATH_METER, inheritable=True)

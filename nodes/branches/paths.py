@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...state.events import digest
-from ...state.folds import accepted_by, best_draft, current_run, oracle_touched, rounds, usage_total
+from ...state.folds import accepted_by, best_draft, oracle_touched, rounds, usage_total
 from ...state.usage import Usage, add_usage
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "explored",
     "forked_values",
     "lineage",
+    "lost",
     "order",
     "outranks",
     "own_usage",
@@ -118,6 +119,33 @@ def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_i
     }
 
 
+def lost(plan: Path, failure: Mapping[str, Any], *, search: str) -> Path:
+    """Return what came of a plan of whose first draft an error came instead.
+
+    Args:
+        plan: The plan.
+        failure: What its event would say: the error, and what was paid.
+        search: Token of the search.
+    """
+    return {
+        **plan,
+        "search": search,
+        "checkpoint_id": None,
+        "values": None,
+        "stop_reason": "failed",
+        "answer": "",
+        "best": -1,
+        "score": None,
+        "verified": False,
+        "accepted": False,
+        "accepted_by": None,
+        "oracle": False,
+        "rounds": 0,
+        "usage": failure["usage"],
+        "lost": f"{failure['error']}: {failure['text']}",
+    }
+
+
 def own_usage(plan: Path, events: Sequence[Event]) -> Usage:
     """Return what a path cost by itself, without what it has of its parent."""
     if plan["parent"] is None:
@@ -154,8 +182,6 @@ def lineage(path: Path, paths: Sequence[Path]) -> set[str]:
 
 def told(path: Path, root: str | None, variations: Sequence[str]) -> dict[str, Any]:
     """Return what the output says of a path."""
-    run = current_run(path["values"]["events"])
-    assert run  # noqa: S101  # a path that began has a task
     return {
         "name": path["name"],
         "thread_id": path["thread_id"],

@@ -49,5 +49,6 @@ class BranchingOutput(RefineOutput):
     branches: list[dict[str, Any]]
     """Every path in the order of its name: `name`, `thread_id` and `parent` (a thread id; both `None` where nothing is
     kept), `variation`, `score`, `accepted_by`, `stop_reason`, `rounds`, `answer`, and `usage`, what it cost by itself.
+    A path whose first draft an error prevented is `failed`, with an empty answer; the last event has the error.
     The `stop_reason` of a path says why its own thread stands: `max_rounds` where it was revised in other paths, lost,
     or no level was left."""

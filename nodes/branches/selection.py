@@ -61,12 +61,15 @@ def select(
         prices: Of the judge's model.
 
     Reads: paths, plans, going, limits, remaining_steps. Writes: plans and going; at the end everything that comes back.
+
+    Raises:
+        Exception: At run: the error of a first draft, where no path has one. Run again, those paths are.
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         level = _survey(state)
         limits, search = state["limits"], state["search"]
-        explored = add_usage(path["usage"] for path in level.begun)
+        explored = add_usage(path["usage"] for path in [*level.begun, *level.before])
         ranking = Ranking(judge, prices, state, config, explored)
         room = rounds_allowed(limits) - sum(path["level"] > 0 for path in level.begun)
         out_of_steps = state.get("remaining_steps", STEPS_A_LEVEL + 1) <= STEPS_A_LEVEL
@@ -79,7 +82,13 @@ def select(
             reason = _ended(level.running)
         elif level.number >= depth or room <= 0 or out_of_steps:
             reason = "max_rounds"
+        ledger = ledgers.find(search, level.number)
         ledgers.end(search, level.number)
+        if reason == "failed" and (again := [path["name"] for path in level.lost_drafts]):
+            if ledger is not None and ledger.error is not None:
+                raise ledger.error
+            ledgers.begin(search, level.number, ranking.spent, limits)  # resumed after that error
+            return {"plans": [plan for plan in state["plans"] if plan["name"] in again]}
         if reason is None:
             beam = yield from ranking.top(level.open, beam_width)
             ledgers.begin(search, level.number + 1, ranking.spent, limits)
@@ -118,6 +127,8 @@ class _Level:
     all: list[Path]
     """Every path of the search, in the order of its plans, those that were left out too."""
     begun: list[Path]
+    before: list[Path]
+    """What became of a path of these in earlier attempts at its draft."""
     running: list[Path]
     """Those that are neither lost nor revised in other paths."""
     open: list[Path]
@@ -127,17 +138,25 @@ class _Level:
     def accepted(self) -> bool:
         return any(path["accepted"] for path in self.running)
 
+    @property
+    def lost_drafts(self) -> list[Path]:
+        """The paths whose first draft an error prevented, where no path has one."""
+        lost = [path for path in self.begun if path.get("lost")]
+        return [] if any(path["best"] >= 0 for path in self.begun) else lost
+
 
 def _survey(state: Mapping[str, Any]) -> _Level:
     number: int = state["plans"][0]["level"]
-    every = [path for path in state["paths"] if path["search"] == state["search"]]
+    attempts = [path for path in state["paths"] if path["search"] == state["search"]]
+    every = list({path["name"]: path for path in attempts}.values())
+    before = [path for path in attempts if path not in every]
     every.sort(key=lambda path: (path["level"], len(path["name"]), path["name"]))
     begun = [path for path in every if not path.get("skipped")]
     parents = {path["parent"] for path in begun}
     leaves = [path for path in begun if path["name"] not in parents]
     running = [path for path in leaves if path["level"] == number or path["name"] in state["going"]]
     going_on = [path for path in running if path["stop_reason"] == "max_rounds" and path["best"] >= 0]
-    return _Level(number, every, begun, running, going_on)
+    return _Level(number, every, begun, before, running, going_on)
 
 
 def _refused(paths: Sequence[Path]) -> StopReason | None:
@@ -160,6 +179,7 @@ def _record(
     family = lineage(winner, level.begun) if winner else set()
     run = current_run(winner["values"]["events"]) if winner else []
     others = [path["usage"] for path in level.begun if path["name"] not in family]
+    others += [path["usage"] for path in level.before]
     best = best_draft(run, keep=keep)
     chosen = f"{winner['name']} is the best of {len(level.begun)} paths." if winner else "There is no draft."
     verdict: dict[str, Any] = {
@@ -179,8 +199,9 @@ def _record(
         verdict["branch"] = winner["name"]
     if any(path["oracle"] for path in level.begun):
         verdict["oracle"] = True
-    if ranking.compared:
-        verdict["evidence"] = {"comparisons": ranking.compared}
+    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
+    if evidence := {name: said for name, said in (("comparisons", ranking.compared), ("lost", lost)) if said}:
+        verdict["evidence"] = evidence
     return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..critics import HumanCritic
 from ..generate import GENERATE_PROMPT
+from ..given_model import require_model
 from ..prompts import PromptedModel
 from ..refine import REFINE_PROMPT
 from ..sampling import sampled
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..prompts import Prompts
 
-__all__ = ["Variation", "check_critics", "varied_options"]
+__all__ = ["Variation", "check_critics", "names_of", "varied_options"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Variation:
             other, which is fair only where they mean the same: programs, or beside a `judge`.
 
     Raises:
-        TypeError: The temperature is no number, or a critic can't be called.
-        ValueError: The temperature is below 0, or the critic is a person.
+        TypeError: The name is no text, the model is none, the temperature is no number, or a critic can't be called.
+        ValueError: The temperature is below 0, the critic is a person, or there is none in `critic=[]`.
     """
 
     name: str = ""
@@ -48,6 +49,12 @@ class Variation:
     critic: Any = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of a Variation is a text, not {self.name!r}")
+        if self.model is not None:
+            require_model(self.model, what="the model of a Variation")
+        if self.critics == []:
+            raise ValueError(f"critic={self.critic!r} names no critic; leave it out for the critics of all")
         value: object = self.temperature
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise TypeError(f"temperature must be a number from 0 up, or None, not {value!r}")
@@ -61,6 +68,18 @@ class Variation:
         if self.critic is None:
             return None
         return list(self.critic) if isinstance(self.critic, list | tuple) else [self.critic]
+
+
+def names_of(variations: Sequence[Variation]) -> list[str]:
+    """Return what `branches` and progress call each.
+
+    Raises:
+        ValueError: Two have the same name.
+    """
+    names = [one.name or str(number) for number, one in enumerate(variations, start=1)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two variations are called {twice[0]!r}; give each a name of its own")
+    return names
 
 
 def check_critics(critics: Sequence[Any]) -> None:

@@ -8,6 +8,8 @@ import time
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphDrained
 from langgraph.graph import START, MessagesState, StateGraph
 from redraft.graphs.branching import Variation, build_branching_graph
 from redraft.graphs.loop import build_refine_graph
@@ -16,6 +18,7 @@ from redraft.nodes.branches.pairwise import PairwiseJudge
 from redraft.nodes.critics import human_critic, model_critic, verifier_critic
 from redraft.state import Critique, Limits, Thread, open_checkpointer
 from redraft.state.replay import replay_record
+from redraft.state.threads import BusyThreadError
 
 TASK = {"task": "Find the gem."}
 CONFIG: Any = {"configurable": {"thread_id": "s"}}
@@ -165,19 +168,6 @@ def test_the_record_of_the_best_path_is_the_record_of_the_search(run: Any, kept:
         assert len(output["branches"]) == 10
 
 
-class DownOnce:
-    """Replies, but raises once when a draft is asked for."""
-
-    def __init__(self, asked: str) -> None:
-        self.asked, self.down = asked, True
-
-    def __call__(self, messages: list[Any]) -> str:
-        if self.down and messages[-1].text.startswith(self.asked):
-            self.down = False
-            raise RuntimeError("down")
-        return grow(messages)
-
-
 class Killed(BaseException):
     """Not caught by anything, as a kill is not."""
 
@@ -198,24 +188,23 @@ def killed_at(draft_in_hand: str) -> Any:
 
 def check_going_on(run: Any, saver: Any, broken: str, again: str, *, at_once: int) -> None:
     """Break a search off once, and let it go on with the same graph or with one of another process."""
-    down = broken.endswith("||")
-    model = ScriptedModel([DownOnce(broken)] * 40)
+    model = ScriptedModel([grow] * 40)
     critics = [killed_at(broken)]
     made: Any = {"beam_width": 2, "stop_when": "exhausted", "max_concurrency": at_once, "critics": critics}
     graphs = [search(model, checkpointer=saver, **made) for _ in range(2)]
-    with pytest.raises(RuntimeError if down else Killed):
+    with pytest.raises(Killed):
         run(graphs[0], TASK, CONFIG)
     graph = graphs[again == "new"]
     output = run(graph, None, CONFIG)
 
     assert (output["answer"], output["stop_reason"]) == ("gem", "accepted")
-    answered = len(model.calls) - down
-    assert (answered, output["usage"]["calls"]) == (10, 10)
+    assert (len(model.calls), output["usage"]["calls"]) == (10, 10)
     assert run(graph, None, CONFIG)["answer"] == "gem"
-    assert len(model.calls) == answered + down
+    assert len(model.calls) == 10
 
 
-BROKEN = [("right||", "same"), ("mud", "new"), ("ore", "same"), ("slag", "new"), ("right||", "new")]
+BROKEN = [("mud", "same"), ("mud", "new"), ("ore", "same"), ("gem", "new")]
+"""The last of its level each, so that no other begins while this one dies."""
 
 
 @pytest.mark.parametrize(("broken", "again"), BROKEN)
@@ -230,10 +219,71 @@ def test_what_was_under_way_beside_it_is_not_paid_twice(kept: Any, broken: str, 
     check_going_on(lambda graph, given, config: graph.invoke(given, config), kept, broken, again, at_once=4)
 
 
+@pytest.mark.parametrize("taken", ["s/b0.1", "s/b0.2", "s/b1.1"])
+def test_a_thread_of_somebody_else_is_left_alone(run: Any, kept: Any, taken: str) -> None:
+    """Where a path's name is taken by a thread that the search did not begin, the path gets another one."""
+    config: Any = {"configurable": {"thread_id": taken}}
+    run(build_refine_graph(ScriptedModel(["gem"]), critics=[verifier_critic(assay)], checkpointer=kept), TASK, config)
+    stood = kept.get_tuple(config).checkpoint["id"]
+    how: Any = {"critics": [killed_at("ore")], "beam_width": 2, "stop_when": "exhausted", "max_concurrency": 1}
+    graph = search(ScriptedModel([grow] * 20), checkpointer=kept, **how)
+    with pytest.raises(Killed):
+        run(graph, {"task": "Another."}, CONFIG)
+    output = run(graph, None, CONFIG)
+
+    assert output["answer"] == "gem"
+    assert (len(output["branches"]), output["usage"]["calls"]) == (10, 10)
+    assert kept.get_tuple(config).checkpoint["id"] == stood
+    ids = [path["thread_id"] for path in output["branches"]]
+    assert (len(set(ids)), taken in ids) == (10, False)
+    assert ids[:2] == (["s/b0.1", "s/b0.2"] if taken == "s/b1.1" else ["s/2/b0.1", "s/2/b0.2"])
+    for thread_id in ids:
+        assert kept.runs.get(thread_id).thread_id == thread_id
+
+
+def test_a_path_is_run_by_one_at_a_time(run: Any, kept: Any) -> None:
+    """While a search runs a path, whoever resumes that path's thread too is refused; afterwards it can be resumed."""
+    seen: list[str] = []
+
+    def look(task: str, draft: str) -> Critique:
+        with pytest.raises(BusyThreadError):
+            loop.resume()
+        seen.append(draft)
+        return Critique("no", accepted=False, score=0.1)
+
+    model = ScriptedModel(["mud"])
+    loop = Thread(build_refine_graph(model, critics=[opinion], checkpointer=kept), "s/b0.1")
+    run(search(model, critics=[verifier_critic(look)], branching_factor=1, depth=0, checkpointer=kept), TASK, CONFIG)
+    assert seen == ["mud"]
+    assert loop.resume()["answer"] == "mud"
+
+
+@pytest.mark.parametrize("stopped", ["s", "s/b0.1"])
+def test_a_search_is_stopped_between_the_steps_of_its_paths(kept: Any, stopped: str) -> None:
+    """`stop`, of the search or of one of its paths, waits for the step that is under way only; `resume` goes on."""
+    asked: list[str] = []
+
+    def stop(task: str, draft: str) -> Critique:
+        if not asked:
+            name = stopped if stopped == "s" else f"s/b0.{1 + (draft == 'mud')}"
+            asked.append(Thread(graph, name).stop())
+        return assay(task, draft)
+
+    model = ScriptedModel([grow] * 20)
+    how: Any = {"beam_width": 2, "stop_when": "exhausted", "max_concurrency": 1, "checkpointer": kept}
+    graph = search(model, critics=[verifier_critic(stop)], **how)
+    thread = Thread(graph, "s")
+    with thread.stoppable() as control, pytest.raises(GraphDrained):
+        graph.invoke(TASK, thread.config, control=control)
+    assert (len(model.calls), len(asked)) == (1, 1)
+    assert thread.resume()["answer"] == "gem"
+    assert len(model.calls) == 10
+
+
 def test_a_thread_resumes_a_search(kept: Any) -> None:
     """`Thread.resume` works on a search as on any graph."""
-    graph = search(ScriptedModel([DownOnce("right||")] * 40), beam_width=2, checkpointer=kept)
-    with pytest.raises(RuntimeError, match="down"):
+    graph = search(ScriptedModel([grow] * 40), critics=[killed_at("mud")], beam_width=2, checkpointer=kept)
+    with pytest.raises(Killed):
         graph.invoke(TASK, CONFIG)
     assert Thread(graph, "s").resume()["answer"] == "gem"
 
@@ -268,14 +318,14 @@ def test_a_budget_holds_inside_a_path_too(run: Any) -> None:
 
 def test_a_budget_outlasts_a_crash(run: Any, kept: Any) -> None:
     """What was paid before another process took over still counts."""
-    replies = [priced("mud"), RuntimeError("down"), priced("stone"), priced("clay")]
-    model = ScriptedModel(replies)
+    model = ScriptedModel([priced("mud"), priced("stone"), priced("clay")])
     made: Any = {"vary": (), "depth": 2, "max_concurrency": 1, "limits": {"max_tokens": 200}, "checkpointer": kept}
-    with pytest.raises(RuntimeError, match="down"):
+    made["critics"] = [killed_at("stone")]
+    with pytest.raises(Killed):
         run(search(model, branching_factor=3, **made), TASK, CONFIG)
     output = run(search(model, branching_factor=3, **made), None, CONFIG)
 
-    assert (len(model.calls), output["stop_reason"], output["usage"]["total_tokens"]) == (3, "token_budget", 200)
+    assert (len(model.calls), output["stop_reason"], output["usage"]["total_tokens"]) == (2, "token_budget", 200)
     assert output["answer"] == "stone"
 
 
@@ -469,6 +519,39 @@ def test_an_error_ends_one_path_and_the_others_go_on(run: Any) -> None:
     assert [event["text"] for event in output["events"] if event["kind"] == "failure"] == ["down"]
 
 
+def test_a_draft_that_an_error_prevents_ends_its_path_only(run: Any, kept: Any) -> None:
+    """A variation that can't write is `failed` with what it cost, and the others' best draft is the answer."""
+    good = ScriptedModel([priced("mud"), priced("gem")])
+    paid = ScriptedModel([priced("plan"), RuntimeError("no key")], model_name="paid")
+    bad: Any = RunnableLambda(paid.invoke) | (lambda _: paid.invoke("again"))
+    vary = [Variation("good"), Variation("bad", model=bad)]
+    output = run(
+        search(good, vary=vary, depth=1, max_concurrency=1, limits={"max_rounds": 1}, checkpointer=kept), TASK, CONFIG
+    )
+
+    assert (output["answer"], output["stop_reason"], output["score"]) == ("gem", "accepted", 1.0)
+    assert [path["stop_reason"] for path in output["branches"]] == ["max_rounds", "failed", "accepted"]
+    assert [path["usage"]["total_tokens"] for path in output["branches"]] == [100, 100, 100]
+    assert output["usage"]["total_tokens"] == 300
+    assert output["events"][-1]["evidence"]["lost"] == [{"branch": "b0.2", "error": "RuntimeError: no key"}]
+
+
+@pytest.mark.parametrize("again", ["same", "new"])
+def test_only_where_no_path_has_a_draft_the_search_breaks_off(run: Any, kept: Any, again: str) -> None:
+    """The error is raised, each time that the search is resumed, until one of the paths can be written."""
+    replies = [RuntimeError("down")] * 4 + [priced("mud"), priced("stone")]
+    model = ScriptedModel(replies)
+    graphs = [search(model, vary=(), depth=0, checkpointer=kept) for _ in range(3)]
+    for number in (0, 1):
+        with pytest.raises(RuntimeError, match="down"):
+            run(graphs[number if again == "new" else 0], None if number else TASK, CONFIG)
+        assert len(model.calls) == 2 * number + 2
+    output = run(graphs[2 if again == "new" else 0], None, CONFIG)
+    assert (output["answer"], len(model.calls), len(output["branches"])) == ("stone", 6, 2)
+    assert output["usage"]["total_tokens"] == 200
+    assert Thread(graphs[0], "s").replay().matches
+
+
 def test_progress_names_the_branch() -> None:
     """Who streams a search sees which path each item comes from, and tokens of all of them."""
     graph = search(ScriptedModel([grow] * 10), beam_width=2)
@@ -547,6 +630,7 @@ def test_a_small_recursion_limit_ends_it_in_good_order(run: Any) -> None:
         ({"limits": {"max_rouds": 1}}, "'max_rouds' is not a limit"),
         ({"critic_prompt": "{draft}"}, "critic_prompt= is for the default critic"),
         ({"generate": lambda state: "x"}, "has no effect beside generate="),
+        ({"vary": [Variation("2"), Variation()]}, "two variations are called '2'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_the_graph_is_built(options: Any, says: str) -> None:
@@ -567,6 +651,12 @@ def test_what_is_of_the_wrong_kind_is_refused_too() -> None:
         build_branching_graph("openai:gpt-5-mini")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="temperature must be a number"):
         Variation(temperature="hot")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the model of a Variation is a chat model, not 'openai:x'"):
+        Variation(model="openai:x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the name of a Variation is a text, not 3"):
+        Variation(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"critic=\[\] names no critic"):
+        Variation(critic=[])
     with pytest.raises(ValueError, match="temperature must be"):
         Variation(temperature=-1)
     with pytest.raises(ValueError, match="a function reads none"):
