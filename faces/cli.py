@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from . import commands_eval, commands_human, commands_pipeline, commands_report, commands_run, commands_threads
+from . import (
+    commands_eval,
+    commands_human,
+    commands_pipeline,
+    commands_report,
+    commands_run,
+    commands_serve,
+    commands_threads,
+)
 from .options import examples
 from .problems import ProblemError, ReaderGoneError, Stopping, debugging
 
@@ -131,6 +139,14 @@ app.command(
         "redraft diff run-1f0c", "redraft diff run-1f0c --before 0 --after 1", "redraft diff run-1f0c with-gpt-5"
     )
 )(commands_threads.diff)
+
+app.command(
+    epilog=examples(
+        "redraft serve",
+        "redraft serve --model openai:gpt-5-mini --db postgresql://me@localhost/runs --port 9000",
+        "redraft serve --host 0.0.0.0 --token-file tokens.txt --max-rounds 5 --max-seconds 300",
+    )
+)(commands_serve.serve)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -23,6 +23,7 @@ __all__ = [
     "UnderWayTable",
     "alive",
     "begin",
+    "this_process",
     "under_way",
 ]
 
@@ -156,7 +157,7 @@ def begin(runs: UnderWay, thread_id: str) -> Runner:
     Raises:
         BusyThreadError: Somebody on this machine runs the thread right now.
     """
-    runner = Runner(secrets.token_hex(8), _this_process())
+    runner = Runner(secrets.token_hex(8), this_process())
     while not runs.add(thread_id, runner):
         other = runs.get(thread_id)
         if other is None:
@@ -185,7 +186,8 @@ def alive(process: str) -> bool | None:
     return True
 
 
-def _this_process() -> str:
+def this_process() -> str:
+    """Return how this process is named in the table: by its host, its number and when it started."""
     return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid()) or ''}"
 
 

@@ -1,0 +1,246 @@
+"""How close do 200 runs at once come to the ideal on `redraft serve`, and how soon does a stream begin?
+
+A scripted model answers every call after 200 ms, over HTTP and in a process of its own. A run of the preset `refine`
+with one round asks it four times, so that 200 runs at once would ideally take as long as one: 0.8 s. The first row has
+the same runs without a server, so that the difference is the server's. Then single streams on the idle server: the
+milliseconds until their first event. Prints a table; exits with 1 when a goal is missed.
+
+`--peer PATH/TO/langgraph` adds LangGraph's development server; its environment needs redraft and langgraph-cli[inmem].
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+__all__ = ["main"]
+
+SHARE_GOAL = 0.9
+FIRST_EVENT_GOAL_MS = 50.0
+CALLS_A_RUN = 4
+"""Draft, critique, revision, critique."""
+VERDICT = json.dumps({"feedback": "Say more.", "score": 0.5, "accepted": False})
+SHELL = "from redraft.faces.cli import main; main()"
+QUIET = ("--no-browser", "--no-reload", "--server-log-level", "error")
+PACKAGES = ("fastapi", "uvicorn", "langgraph", "langchain-openai", "openai", "aiohttp")
+
+
+async def answer(request: web.Request) -> web.Response:
+    """Reply as OpenAI's server does, after the delay; each draft is another one."""
+    asked = await request.json()
+    request.app["calls"][0] += 1
+    await asyncio.sleep(request.app["delay_s"])
+    judged = "response_format" in asked or "tools" in asked
+    message = {"role": "assistant", "content": VERDICT if judged else f"Draft {request.app['calls'][0]}."}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": asked["model"]}
+    return web.json_response({**head, "choices": [choice], "usage": usage})
+
+
+def serve_model(port: int, delay_s: float) -> None:
+    """Serve the scripted model until the process ends."""
+    app = web.Application()
+    app["calls"], app["delay_s"] = [0], delay_s
+    app.router.add_post("/v1/chat/completions", answer)
+    web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None, backlog=1024)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def process(*command: str, ready: str, **options: Any) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process of ours, from when this address answers until the block ends."""
+    started = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, **options)
+    try:
+        async with ClientSession() as session:
+            while True:
+                if started.returncode is not None:
+                    raise RuntimeError(f"it ended with {started.returncode}: {' '.join(command)}")
+                with contextlib.suppress(OSError):
+                    async with session.get(ready) as got:
+                        if got.status != 503:
+                            break
+                await asyncio.sleep(0.05)
+        yield started
+    finally:
+        if started.returncode is None:
+            started.terminate()
+            await started.wait()
+
+
+async def one_run(session: ClientSession, url: str) -> None:
+    """One run, waited for."""
+    given = {"task": "Write about a boat.", "limits": {"max_rounds": 1}}
+    asked = {"assistant_id": "refine", "input": given, "on_completion": "keep"}
+    async with session.post(f"{url}/runs/wait", json=asked) as got:
+        out = await got.json()
+        if got.status != 200 or out.get("rounds") != 1 or out["usage"]["calls"] != CALLS_A_RUN:
+            raise RuntimeError(f"a run went wrong: {got.status} {str(out)[:300]}")
+
+
+async def burst(session: ClientSession, url: str, runs: int) -> float:
+    """Seconds that this many runs take which all begin at once."""
+    started = time.perf_counter()
+    await asyncio.gather(*(one_run(session, url) for _ in range(runs)))
+    return time.perf_counter() - started
+
+
+async def graph_alone(model: str, given: argparse.Namespace) -> None:
+    """Measure the same runs without a server, on the saver in memory, and print their row."""
+    from redraft.graphs.loop import build_refine_graph
+    from redraft.models import chat_model
+    from redraft.state import open_checkpointer
+
+    taken, cpu = [], []
+    with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(chat_model(model), checkpointer=saver)
+
+        async def at_once(runs: int, name: str) -> None:
+            asked = {"task": "Write about a boat.", "limits": {"max_rounds": 1}}
+            configs = [{"configurable": {"thread_id": f"{name}-{number}"}} for number in range(runs)]
+            await asyncio.gather(*(graph.ainvoke(asked, config) for config in configs))
+
+        await at_once(5, "first")
+        for repeat in range(given.repeats):
+            cpu_before, started = time.process_time(), time.perf_counter()
+            await at_once(given.runs, str(repeat))
+            taken.append(time.perf_counter() - started)
+            cpu.append(1000 * (time.process_time() - cpu_before) / given.runs)
+    seconds = statistics.median(taken)
+    share = CALLS_A_RUN * given.delay_ms / 1000 / seconds
+    print(f"{'no server':<16}{seconds:>9.2f}{share:>9.2f}{statistics.median(cpu):>12.1f}", flush=True)
+
+
+async def first_event(session: ClientSession, path: str, body: dict[str, Any]) -> float:
+    """Milliseconds until a stream's first event is here."""
+    started = time.perf_counter()
+    async with session.post(path, json=body) as got:
+        while not (await got.content.readline()).startswith((b"data:", b"event:")):
+            if got.content.at_eof():
+                raise RuntimeError(f"a stream without an event: {got.status}")
+        taken = 1000 * (time.perf_counter() - started)
+        await got.read()
+        return taken
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far; 0 where the system doesn't tell."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+async def measure(
+    name: str, command: Sequence[str], url: str, given: argparse.Namespace, *, chat: bool = True, **options: Any
+) -> bool:
+    """Measure a server that this command starts, print its row, and return whether it reached both goals."""
+    ideal = CALLS_A_RUN * given.delay_ms / 1000
+    async with (
+        process(*command, ready=f"{url}/ok" if not chat else f"{url}/healthz", **options) as server,
+        ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(300)) as session,
+    ):
+        await burst(session, url, 5)
+        taken, cpu = [], []
+        for _ in range(given.repeats):
+            before = cpu_s(server.pid)
+            taken.append(await burst(session, url, given.runs))
+            cpu.append(1000 * (cpu_s(server.pid) - before) / given.runs)
+        asked = {"task": "Write about a boat.", "limits": {"max_rounds": 0}}
+        kinds: dict[str, dict[str, Any]] = {
+            "/runs/stream": {"assistant_id": "refine", "input": asked, "stream_mode": ["custom"]}
+        }
+        if chat:
+            said = {"messages": [{"role": "user", "content": asked["task"]}], "limits": asked["limits"]}
+            kinds["/v1/chat/completions"] = {"model": "redraft-refine", "stream": True, **said}
+        firsts = [
+            [await first_event(session, url + path, body) for _ in range(given.streams)] for path, body in kinds.items()
+        ]
+    seconds, medians = statistics.median(taken), [statistics.median(found) for found in firsts]
+    row = f"{name:<16}{seconds:>9.2f}{ideal / seconds:>9.2f}{statistics.median(cpu):>12.1f}"
+    print(row + "".join(f"{median:>12.1f}" for median in medians), flush=True)
+    return ideal / seconds >= SHARE_GOAL and max(medians) <= FIRST_EVENT_GOAL_MS
+
+
+@contextlib.contextmanager
+def named_graphs() -> Iterator[str]:
+    """A folder whose `langgraph.json` names our graph, for the peer."""
+    graphs = {"dependencies": ["."], "graphs": {"refine": "redraft.faces.studio:refine"}}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "langgraph.json").write_text(json.dumps(graphs), encoding="utf-8")
+        yield folder
+
+
+async def measure_all(given: argparse.Namespace) -> bool:
+    """Measure without a server, on memory, on SQLite, and the peer where there is one."""
+    port = free_port()
+    model = f"http://127.0.0.1:{port}/v1#scripted"
+    mine = [sys.executable, __file__, "--serve-model", str(port), "--delay-ms", str(given.delay_ms)]
+    print(f"{'':<16}{'seconds':>9}{'of ideal':>9}{'CPU ms/run':>12}{'first: runs':>12}{'chat':>12}")
+    reached = []
+    with named_graphs() as folder:
+        async with process(*mine, ready=f"http://127.0.0.1:{port}/v1/models"):
+            await graph_alone(model, given)
+            for name, db in (("memory", "memory"), ("SQLite", str(Path(folder) / "runs.sqlite"))):
+                own = str(free_port())
+                command = [sys.executable, "-c", SHELL, "serve", "--port", own, "--db", db, "--model", model]
+                reached.append(await measure(name, command, f"http://127.0.0.1:{own}", given))
+            if given.peer:
+                own = str(free_port())
+                command = [given.peer, "dev", *QUIET, "--port", own, "--n-jobs-per-worker", str(given.runs)]
+                options = {"cwd": folder, "env": {**os.environ, "REDRAFT_MODEL": model}}
+                await measure("langgraph dev", command, f"http://127.0.0.1:{own}", given, chat=False, **options)
+    return all(reached)
+
+
+def version(package: str) -> str:
+    """`package` and its version."""
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def main() -> int:
+    """Print the table; 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=200, metavar="N", help="runs at once (default: 200)")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="bursts, of which the median (default: 3)")
+    parser.add_argument("--streams", type=int, default=20, metavar="N", help="streams of each kind (default: 20)")
+    parser.add_argument("--delay-ms", type=float, default=200.0, metavar="MS", help="of each call (default: 200)")
+    parser.add_argument("--peer", metavar="LANGGRAPH", help="the command of LangGraph's development server, to compare")
+    parser.add_argument("--serve-model", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve_model is not None:
+        serve_model(given.serve_model, given.delay_ms / 1000)
+        return 0
+    print(f"Python {platform.python_version()}, {', '.join(version(package) for package in PACKAGES)}")
+    if given.peer:
+        print(subprocess.run([given.peer, "--version"], check=True, capture_output=True, text=True).stdout.strip())
+    print(f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} cores\n")
+    return 0 if asyncio.run(measure_all(given)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

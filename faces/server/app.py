@@ -1,0 +1,73 @@
+"""The app: its guards, its routes, and the engine that lives as long as it does."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from . import agent_protocol
+from .bodies import BodyMiddleware
+from .callers import CallerMiddleware
+from .engine import Engine
+from .problems import handle_problems
+from .wire import dumps
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from .settings import Settings
+
+__all__ = ["create_app"]
+
+
+def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
+    """Return the app, as any ASGI server can run it.
+
+    Args:
+        settings: What it serves, to whom, and within which limits.
+        engine: What runs the graphs; default: one on the settings' database. It starts and ends with the app.
+    """
+    engine = engine if engine is not None else Engine(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await engine.start()
+        try:
+            yield
+        finally:
+            await engine.stop()
+
+    app = FastAPI(
+        title="redraft",
+        description="LangGraph workflows that draft, get feedback, check and refine.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from another site
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.engine, app.state.settings = engine, settings
+    handle_problems(app)
+    app.include_router(agent_protocol.router)
+    for name in ("openai_api", "demo_api", "metrics"):
+        app.include_router(import_module(f".{name}", __package__).router)
+    _count(app, engine)
+
+    @app.get("/healthz", tags=["health"])
+    async def healthz() -> Response:
+        """Say that the server lives."""
+        return Response(dumps({"ok": True}), media_type="application/json")
+
+    # the last added is asked first
+    app.add_middleware(BodyMiddleware, max_bytes=settings.max_body_bytes, max_seconds=settings.max_body_seconds)
+    app.add_middleware(CallerMiddleware, tokens=settings.tokens, host=settings.host)
+    return app
+
+
+def _count(app: FastAPI, engine: Engine) -> None:
+    metrics: Any = import_module(".metrics", __package__)
+    app.state.metrics = metrics.RunMetrics(engine)
+    engine.on_finished.append(app.state.metrics.finished)

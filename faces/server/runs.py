@@ -1,0 +1,129 @@
+"""One run of the server: where it stands, and what it has sent so far."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+__all__ = ["ENDED", "BadRequestError", "Caller", "NotThereError", "QueueFullError", "Run", "RunStatus", "ServerEvent",
+           "TakenError"]  # fmt: skip
+
+RunStatus: TypeAlias = Literal["pending", "running", "success", "error", "interrupted", "timeout"]
+ENDED = ("success", "error", "interrupted", "timeout")
+BOOT = secrets.token_hex(4)
+"""Tells the events of this process from those of one before it."""
+
+
+class BadRequestError(ValueError):
+    """What a caller asks for makes no sense or is not allowed; the message may be shown to them."""
+
+
+class NotThereError(LookupError):
+    """There is no such thing, or it is another caller's."""
+
+
+class TakenError(RuntimeError):
+    """The id is in use, or the thread is busy."""
+
+
+class QueueFullError(Exception):
+    """As many runs wait as may."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"too many runs are waiting; try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks. The threads of one caller are invisible to another."""
+
+    id: str
+    """Fingerprint of the token; `local` where the server has no tokens."""
+
+
+class ServerEvent(NamedTuple):
+    """What a run sends: `metadata`, a stream mode with the namespace of a subgraph after `|`, or `error`."""
+
+    event: str
+    data: Any
+
+
+@dataclass(eq=False)
+class Run:
+    """One run: what it was asked for, its status, and its events, which whoever joins late gets too."""
+
+    id: str
+    thread_id: str
+    assistant: str
+    caller: Caller
+    created_at: str
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What it was submitted with: input, command, config, checkpoint, stream_modes, subgraphs, durability."""
+    model: str | None = None
+    """Spec of the model that the caller named; default: the server's."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    stateless: bool = False
+    """Its thread is deleted when it has ended."""
+    status: RunStatus = "pending"
+    updated_at: str = ""
+    output: dict[str, Any] | None = None
+    """The values of the graph's output, and `__interrupt__` where it waits for a person."""
+    error: dict[str, str] | None = None
+    """`error` and `message`, fit to be shown."""
+    submitted_at: float = field(default_factory=time.time)
+    started_at: float | None = None
+    """Seconds since the epoch, as the two beside it; `None` while it waits."""
+    ended_at: float | None = None
+    begun: bool = False
+    """Whether a process before this one had begun it: it then goes on from its last checkpoint."""
+    attempts: int = 1
+    """Counts the processes that have had it."""
+    log: list[ServerEvent | None] = field(default_factory=list)
+    """Sent so far; only grows. `None` stands for what was forgotten."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    def send(self, event: str, data: Any) -> None:
+        """Append an event, and wake who waits for it."""
+        self.log.append(ServerEvent(event, data))
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake everybody who waits for this run."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def forget_tokens(self) -> None:
+        """Keep no tokens: they are most of what was sent, and all of them are in the values too."""
+        self.log = [None if event is None or event.event.startswith("messages") else event for event in self.log]
+
+    def change(self) -> asyncio.Event:
+        """Return what is set when something is sent or the status changes next."""
+        return self._changed
+
+    async def wait(self) -> None:
+        """Return when it has ended."""
+        while not self.ended:
+            await self._changed.wait()
+
+    async def follow(self, start: int = 0) -> AsyncIterator[tuple[int, ServerEvent]]:
+        """Give each event with its number, from `start` on, until the run has ended."""
+        while True:
+            changed = self._changed
+            while start < len(self.log):
+                if (event := self.log[start]) is not None:
+                    yield start, event
+                start += 1
+            if self.ended:
+                return
+            await changed.wait()  # set already, where something came while this was read

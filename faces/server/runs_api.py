@@ -1,0 +1,269 @@
+"""Runs over HTTP: waited for, streamed, in the background, joined, listed and cancelled; on a thread or without one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel
+from starlette.responses import Response, StreamingResponse
+
+from .callers import require_caller
+from .requests import checked_modes
+from .runs import BOOT, BadRequestError, Caller, NotThereError
+from .wire import dumps, event_bytes, plain
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from .engine import Engine
+    from .runs import Run
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["runs"])
+Asker = Annotated[Caller, Depends(require_caller)]
+QUIET_S = 15.0
+"""After so long without an event something is sent, so that no proxy takes the connection for dead."""
+
+
+class Ask(BaseModel):
+    """A run that is asked for. What LangGraph's clients send besides is not looked at."""
+
+    assistant_id: str
+    input: Any = None
+    command: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    stream_mode: str | list[str] | None = None
+    stream_subgraphs: bool = False
+    interrupt_before: str | list[str] | None = None
+    interrupt_after: str | list[str] | None = None
+    checkpoint: dict[str, Any] | None = None
+    checkpoint_id: str | None = None
+    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] = "enqueue"
+    if_not_exists: Literal["create", "reject"] = "reject"
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    after_seconds: float | None = None
+    webhook: str | None = None
+
+
+@router.post("/threads/{thread_id}/runs")
+async def create(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+    """Start a run in the background."""
+    run = await _submitted(request, caller, thread_id, asked)
+    return _json(shown(run), _where(run))
+
+
+@router.post("/threads/{thread_id}/runs/wait")
+async def wait(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+    """Run, and return the output."""
+    return _joined(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/threads/{thread_id}/runs/stream")
+async def stream(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+    """Run, and send what happens."""
+    return _streamed(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/runs")
+async def create_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+    """Start a run in the background whose thread is deleted when it has ended."""
+    run = await _submitted(request, caller, None, asked)
+    return _json(shown(run), _where(run))
+
+
+@router.post("/runs/wait")
+async def wait_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+    """Run without a thread, and return the output."""
+    return _joined(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/runs/stream")
+async def stream_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+    """Run without a thread, and send what happens."""
+    return _streamed(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
+
+
+@router.get("/threads/{thread_id}/runs")
+async def every(
+    request: Request, caller: Asker, thread_id: str, limit: int = 10, offset: int = 0, status: str | None = None
+) -> Response:
+    """List the runs of a thread, the newest first."""
+    runs = [run for run in await request.app.state.engine.runs(caller, thread_id) if status in (None, run.status)]
+    start = max(offset, 0)
+    return _json([shown(run) for run in runs[start : start + min(max(limit, 0), 1000)]])
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}")
+async def get(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+    """Return a run."""
+    return _json(shown(await _run(request, caller, thread_id, run_id)))
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/join")
+async def join(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+    """Wait for a run, and return its output."""
+    return _joined(request, await _run(request, caller, thread_id, run_id), False)
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/stream")
+async def join_stream(
+    request: Request, caller: Asker, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
+) -> Response:
+    """Send what a run sends: from its beginning, or after the event that `Last-Event-ID` names."""
+    modes = [mode for mode in request.query_params.getlist("stream_mode") if mode]
+    only = checked_modes(modes) if modes else None
+    run = await _run(request, caller, thread_id, run_id)
+    boot, _, number = request.headers.get("last-event-id", "").partition("-")
+    start = int(number) + 1 if boot == BOOT and number.isascii() and number.isdigit() and len(number) < 10 else 0
+    return _streamed(request, run, cancel_on_disconnect, start=start, only=only)
+
+
+@router.post("/threads/{thread_id}/runs/{run_id}/cancel")
+async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, action: str = "interrupt") -> Response:
+    """End a run where it stands."""
+    if action != "interrupt":
+        raise BadRequestError("action is interrupt: what a run has written stays")
+    run = await _run(request, caller, thread_id, run_id)
+    await request.app.state.engine.cancel(caller, run.id)
+    return Response(status_code=204)
+
+
+@router.delete("/threads/{thread_id}/runs/{run_id}")
+async def delete(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+    """Forget a run, which is cancelled first; its thread stays."""
+    run = await _run(request, caller, thread_id, run_id)
+    await request.app.state.engine.forget(caller, run.id)
+    return Response(status_code=204)
+
+
+def shown(run: Run) -> dict[str, Any]:
+    """Return a run as clients read it."""
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "assistant_id": run.assistant,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "status": run.status,
+        "metadata": plain(run.metadata),
+        "kwargs": {},
+        "multitask_strategy": "enqueue",
+        **({"error": run.error} if run.error else {}),
+    }
+
+
+async def _submitted(request: Request, caller: Caller, thread_id: str | None, asked: Ask) -> Run:
+    if asked.webhook is not None or asked.after_seconds is not None:
+        raise BadRequestError("webhook and after_seconds are not served")
+    engine: Engine = request.app.state.engine
+    config = asked.config or {}
+    configurable = config.get("configurable")
+    upstream = configurable.get("model") if isinstance(configurable, dict) else None
+    if upstream is not None and not isinstance(upstream, str):
+        raise BadRequestError("configurable.model is the spec of a model")
+    return await engine.submit(
+        caller,
+        asked.assistant_id,
+        thread_id=thread_id,
+        input=asked.input,
+        command=asked.command,
+        config=config,
+        checkpoint={"checkpoint_id": asked.checkpoint_id, **(asked.checkpoint or {})},
+        stream_modes=checked_modes(asked.stream_mode),
+        subgraphs=asked.stream_subgraphs,
+        model=upstream,
+        metadata=asked.metadata,
+        interrupt_before=asked.interrupt_before,
+        interrupt_after=asked.interrupt_after,
+        if_not_exists=asked.if_not_exists,
+        multitask=asked.multitask_strategy,
+        keep=asked.on_completion == "keep",
+    )
+
+
+async def _run(request: Request, caller: Caller, thread_id: str, run_id: str) -> Run:
+    run: Run = await request.app.state.engine.run(caller, run_id)
+    if run.thread_id != thread_id:
+        raise NotThereError("there is no such run")
+    return run
+
+
+def _joined(request: Request, run: Run, cancel_on_disconnect: bool) -> Response:
+    """Return a reply that comes when the run has ended; spaces before it keep the connection."""
+    engine: Engine = request.app.state.engine
+
+    async def body() -> AsyncIterator[bytes]:
+        joining = asyncio.ensure_future(engine.join(run))
+        try:
+            while not (await asyncio.wait([joining], timeout=QUIET_S))[0]:
+                yield b" "
+            yield dumps(joining.result())
+        finally:
+            joining.cancel()
+            await _left(engine, run, cancel_on_disconnect)
+
+    headers = {**_where(run), "Location": f"{_path(run)}/join"}
+    return StreamingResponse(body(), media_type="application/json", headers=headers)
+
+
+def _streamed(
+    request: Request, run: Run, cancel_on_disconnect: bool, *, start: int = 0, only: tuple[str, ...] | None = None
+) -> Response:
+    """Return the events of a run as they come, and `end` after the last."""
+    engine: Engine = request.app.state.engine
+    wanted = (
+        None if only is None else {"metadata", "error", *("messages" if "messages" in one else one for one in only)}
+    )
+
+    async def body() -> AsyncIterator[bytes]:
+        number = start
+        try:
+            while True:
+                changed = run.change()
+                while number < len(run.log):
+                    event = run.log[number]
+                    if event is not None and (wanted is None or re.split("[|/]", event.event)[0] in wanted):
+                        yield event_bytes(number, event)
+                    number += 1
+                if run.ended:
+                    break
+                try:
+                    await asyncio.wait_for(changed.wait(), QUIET_S)
+                except TimeoutError:
+                    yield b": waiting\n\n"
+            yield b"event: end\ndata: null\n\n"
+        finally:
+            await _left(engine, run, cancel_on_disconnect)
+
+    headers = {
+        **_where(run),
+        "Location": f"{_path(run)}/stream",
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
+    return StreamingResponse(body(), media_type="text/event-stream", headers=headers)
+
+
+async def _left(engine: Engine, run: Run, cancel_on_disconnect: bool) -> None:
+    if cancel_on_disconnect and not run.ended:
+        # in a task of its own, since this one may be cancelled already
+        ending = asyncio.ensure_future(engine.cancel(run.caller, run.id))
+        await asyncio.shield(ending)
+
+
+def _path(run: Run) -> str:
+    return f"/threads/{run.thread_id}/runs/{run.id}"
+
+
+def _where(run: Run) -> dict[str, str]:
+    return {"Content-Location": _path(run)}
+
+
+def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(dumps(value), media_type="application/json", headers=headers)

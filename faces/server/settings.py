@@ -1,0 +1,71 @@
+"""What a server is told when it starts: where it listens, what it keeps, and what no caller can raise."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ..problems import DEFAULT_DB
+from ..recipe import kept_spec
+
+__all__ = ["LOOPBACK", "Settings"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Hosts that only programs on this machine reach."""
+
+SHORTEST_TOKEN = 16
+
+
+class Settings(BaseModel):
+    """Settings of a server.
+
+    Raises:
+        ValueError: A value makes no sense, or the host is reachable from elsewhere and there is no token.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    """0 takes a free one."""
+    db: str = DEFAULT_DB
+    """As `open_checkpointer` takes it."""
+    model: str = "local"
+    """Spec of the model that writes, as `chat_model` takes it."""
+    models: tuple[str, ...] = ()
+    """Specs of further models that a caller may name instead."""
+    documents: str | None = None
+    """Folder whose files the preset `retrieval` searches; without it that preset is not served."""
+    tokens: tuple[str, ...] = Field(default=(), repr=False)
+    """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
+
+    max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    max_body_seconds: float = Field(default=30.0, gt=0)
+    """How long a request's body may take to arrive."""
+    max_task_characters: int = Field(default=50_000, ge=1)
+    max_rounds: int = Field(default=10, ge=0)
+    max_concurrent_runs: int = Field(default=256, ge=1)
+    queue_length: int = Field(default=1024, ge=0)
+    """Runs that wait for one of those to end."""
+    max_seconds_a_run: float = Field(default=900.0, gt=0)
+    """By the clock, from its start to its end; a run that takes longer is ended, and its thread can be resumed."""
+
+    @field_validator("model")
+    @classmethod
+    def _kept(cls, spec: str) -> str:
+        return kept_spec(spec)
+
+    @field_validator("models")
+    @classmethod
+    def _all_kept(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(kept_spec(spec) for spec in specs)
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Settings:
+        if short := [token for token in self.tokens if len(token) < SHORTEST_TOKEN or not token.isascii()]:
+            raise ValueError(f"a token has {len(short[0])} characters; use at least {SHORTEST_TOKEN}, ASCII only")
+        if self.host not in LOOPBACK and not self.tokens:
+            raise ValueError(
+                f"{self.host!r} can be reached from other machines, so a token is needed: "
+                "--token-file FILE, or REDRAFT_SERVE_TOKENS"
+            )
+        return self

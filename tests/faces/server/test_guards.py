@@ -1,0 +1,361 @@
+"""Nobody gets more from the server than is theirs: callers see their own threads alone, and limits hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from langgraph_sdk import get_client
+from pydantic import ValidationError
+from redraft.faces.server import Settings
+from redraft.models import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TASK = {"task": "Write about autumn."}
+REFINE = {"assistant_id": "refine", "input": TASK}
+TRICKS = (
+    "../../etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "%2e%2e",
+    "a' OR '1'='1",
+    'a"; DROP TABLE served_threads; --',
+    "%00",
+    "a%00b",
+    "%F0%28%8C%28",
+    "%ED%A0%80",
+    "x" * 5000,
+    "%25s",
+    "%(thread_id)s",
+    "{thread_id}",
+    ":thread_id",
+    "\u202e",
+)
+
+
+@pytest.fixture
+def http(server: Any) -> Iterator[httpx.Client]:
+    """Requests as anybody on this machine can make them."""
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        yield client
+
+
+def told(reply: httpx.Response) -> dict[str, Any]:
+    """Return what an error says, having looked that it has the one shape and gives nothing away."""
+    error: dict[str, Any] = reply.json()["error"]
+    assert error.keys() == {"type", "message", "code"}
+    assert error["code"] == reply.status_code
+    for secret in ("Traceback", "/tmp", "site-packages", ".py", "sqlite", "psycopg", "Write about"):
+        assert secret not in reply.text
+    return error
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.4", "::", "example.org", ""])
+def test_an_open_host_needs_a_token(host: str) -> None:
+    """A server that others can reach doesn't start without tokens, and not with short ones."""
+    with pytest.raises(ValidationError, match="a token is needed"):
+        Settings(host=host)
+    with pytest.raises(ValidationError, match="at least 16"):
+        Settings(host=host, tokens=("short",))
+    assert "long-enough-0123456789" not in repr(Settings(host=host, tokens=("long-enough-0123456789",)))
+
+
+def test_a_token_is_needed_for_everything(start_server: Callable[..., Any], tokens: tuple[str, str]) -> None:
+    """Without a token that the server knows every path but the health check answers 401, whatever is sent."""
+    server = start_server(tokens=tokens)
+    with httpx.Client(base_url=server.url) as client:
+        assert client.get("/healthz").json() == {"ok": True}
+        wrong = [{}, {"Authorization": f"Bearer {tokens[0]}x"}, {"Authorization": tokens[0]}, {"X-Api-Key": ""},
+                 {"Authorization": "Bearer " + "x" * 5000}, {"Authorization": f"Basic {tokens[0]}"}]  # fmt: skip
+        for headers in wrong:
+            for path in ("/threads/search", "/runs/wait", "/openapi.json", "/metrics", "/nothing", "/v1/models"):
+                reply = client.post(path, headers=headers, content=b"not json")
+                assert (reply.status_code, told(reply)["type"]) == (401, "unauthorized")
+                assert reply.headers["WWW-Authenticate"] == "Bearer"
+        for headers in ({"Authorization": f"Bearer {tokens[0]}"}, {"X-Api-Key": tokens[1]}):
+            assert client.post("/threads/search", headers=headers, json={}).json() == []
+
+
+async def test_threads_of_another_caller_are_not_there(
+    start_server: Callable[..., Any], tokens: tuple[str, str], tmp_path: Any
+) -> None:
+    """Whatever one caller asks about another's thread and run, it is as if there were none; and nothing changes."""
+    server = start_server(db=str(tmp_path / "runs.sqlite"), tokens=tokens)
+    async with get_client(url=server.url, api_key=tokens[0]) as mine:
+        thread = (await mine.threads.create())["thread_id"]
+        run = await mine.runs.create(thread, "refine", input=TASK)
+        await mine.runs.join(thread, run["run_id"])
+        before = await mine.threads.get(thread)
+        checkpoint = (await mine.threads.get_state(thread))["checkpoint"]
+        async with httpx.AsyncClient(base_url=server.url, headers={"X-Api-Key": tokens[1]}) as theirs:
+            path, of_run = f"/threads/{thread}", f"/threads/{thread}/runs/{run['run_id']}"
+            asked: list[tuple[str, str, Any]] = [
+                ("GET", path, None),
+                ("PATCH", path, {"metadata": {"a": 1}}),
+                ("DELETE", path, None),
+                ("POST", f"{path}/copy", None),
+                ("GET", f"{path}/state", None),
+                ("GET", f"{path}/state/{checkpoint['checkpoint_id']}", None),
+                ("POST", f"{path}/state/checkpoint", {"checkpoint": checkpoint}),
+                ("POST", f"{path}/state", {"values": {"answer": "x"}, "as_node": "check"}),
+                ("POST", f"{path}/history", {}),
+                ("GET", f"{path}/history", None),
+                ("POST", f"{path}/runs", REFINE),
+                ("POST", f"{path}/runs/wait", REFINE),
+                ("POST", f"{path}/runs/stream", REFINE),
+                ("GET", f"{path}/runs", None),
+                ("GET", of_run, None),
+                ("GET", f"{of_run}/join", None),
+                ("GET", f"{of_run}/stream", None),
+                ("POST", f"{of_run}/cancel", None),
+                ("DELETE", of_run, None),
+            ]
+            for method, where, body in asked:
+                reply = await theirs.request(method, where, json=body)
+                assert (reply.status_code, told(reply)["type"]) == (404, "not_found"), (method, where)
+            assert (await theirs.post("/threads/search", json={})).json() == []
+            assert (await theirs.post("/threads/search", json={"ids": [thread]})).json() == []
+            assert (await theirs.post("/threads/count", json={})).json() == 0
+            taken = await theirs.post("/threads", json={"thread_id": thread, "if_exists": "do_nothing"})
+            assert taken.status_code == 409
+            # a checkpoint of another's thread, asked for through one's own
+            own = (await theirs.post("/threads", json={})).json()["thread_id"]
+            body = {"checkpoint": checkpoint}
+            assert (await theirs.post(f"/threads/{own}/state/checkpoint", json=body)).status_code == 404
+            config = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint["checkpoint_id"]}}
+            output = await theirs.post(f"/threads/{own}/runs/wait", json={**REFINE, "config": config})
+            assert output.json()["answer"] == "second draft"
+        assert await mine.threads.get(thread) == before
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_ids_are_only_ids(start_server: Callable[..., Any], checkpointer_url: str, trick: str) -> None:
+    """An id with a path, SQL or bytes in it is one that isn't there, or none, on every database."""
+    server = start_server(db=checkpointer_url)
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        name = client.post("/threads", json={}).json()["thread_id"]
+        for path in (f"/threads/{trick}", f"/threads/{trick}/state", f"/threads/{name}/runs/{trick}",
+                     f"/assistants/{trick}", f"/threads/{name}/state/{trick}"):  # fmt: skip
+            reply = client.get(path)
+            assert reply.status_code in (404, 405, 422), path
+            told(reply)
+        for body in ({"thread_id": trick}, {"thread_id": "\x00"}, {"metadata": {"graph_id": trick}}):
+            reply = client.post("/threads", json=body)
+            assert reply.status_code in (404, 422), body
+            told(reply)
+        past = client.post(f"/threads/{name}/history", json={"metadata": {trick: "x"}})
+        assert past.status_code == 422
+        assert client.post(f"/threads/{name}/history", json={"metadata": {"a": trick}}).json() == []
+        found = client.post("/threads/search", json={"metadata": {trick: trick}})
+        assert found.json() == []
+        assert client.post("/threads/count", json={}).json() == 1
+
+
+MALFORMED = {
+    "no JSON": b"{",
+    "a number beyond all": b'{"limit": 1e999}',
+    "not a number": b'{"limit": NaN}',
+    "half a character": b'{"metadata": {"a": "\\ud800"}}',
+    "not UTF-8": b'{"metadata": {"a": "\xff"}}',
+    "very deep": b"[" * 100_000,
+    "deep": b'{"metadata": {"a": ' + b"[" * 100 + b"]" * 100 + b"}}",
+    "a list": b"[]",
+    "a text": b'"x"',
+    "a huge number": b'{"limit": ' + b"9" * 1000 + b"}",
+    "a negative one": b'{"offset": -1}',
+    "another type": b'{"metadata": "x"}',
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_bodies_are_refused(http: httpx.Client, body: bytes) -> None:
+    """What can't be read, and what no database could hold, is refused with a sentence."""
+    reply = http.post("/threads/search", content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code in (400, 422)
+    told(reply)
+
+
+def test_bodies_have_a_bound(start_server: Callable[..., Any]) -> None:
+    """A body that is too long is refused, also one that comes in pieces and tells no length."""
+    server = start_server(max_body_bytes=2048)
+    sent = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(10_000):
+            sent += 1
+            yield b" " * 1024
+
+    headers = {"Content-Type": "application/json"}
+    with httpx.Client(base_url=server.url) as client:
+        long = client.post("/threads", content=b" " * 4096, headers=headers)
+        assert (long.status_code, told(long)["type"]) == (413, "too_large")
+        try:
+            chunked = client.post("/threads", content=pieces(), headers=headers)
+            assert chunked.status_code == 413
+        except httpx.TransportError:  # the connection was closed before all was sent
+            pass
+        assert sent < 10_000
+        assert client.post("/threads", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+
+
+def test_a_slow_body_is_given_up(start_server: Callable[..., Any]) -> None:
+    """Who sends a byte now and then holds no connection for long."""
+    server = start_server(max_body_seconds=0.2)
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as slow:
+        slow.sendall(b"POST /threads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: 100\r\n\r\n{")  # fmt: skip
+        reply = slow.recv(65_536)
+    assert reply.startswith(b"HTTP/1.1 408")
+
+
+def test_pages_of_other_sites_are_refused(http: httpx.Client) -> None:
+    """A page of another site, open in a browser here, can neither use the server nor read from it."""
+    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
+        reply = http.post("/threads", json={}, headers=headers)
+        assert (reply.status_code, told(reply)["type"]) == (403, "forbidden")
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    preflight = http.request("OPTIONS", "/threads", headers=asked)
+    assert preflight.status_code == 403
+    assert not [name for name in preflight.headers if name.startswith("access-control")]
+    own = str(http.base_url).rstrip("/")
+    assert http.post("/threads", json={}, headers={"Origin": own}).status_code == 200
+
+
+REFUSED: dict[str, Any] = {
+    "more rounds": {"input": {**TASK, "limits": {"max_rounds": 6}}},
+    "rounds that are none": {"input": {**TASK, "limits": {"max_rounds": "many"}}},
+    "an unknown limit": {"input": {**TASK, "limits": {"rounds": 1}}},
+    "limits that are none": {"input": {**TASK, "limits": [1]}},
+    "a long task": {"input": {"task": "x" * 1001}},
+    "long messages": {"input": {"messages": [{"role": "user", "content": "x" * 1001}]}},
+    "a blank task": {"input": {"task": " \n"}},
+    "a task that is a number": {"input": {"task": 7}},
+    "no task": {"input": {}},
+    "an input that is a text": {"input": "x"},
+    "neither input nor thread": {"input": None},
+    "more rounds by command": {"input": None, "command": {"update": {"limits": {"max_rounds": 6}}}},
+    "a node that is none": {"input": None, "command": {"goto": "rm -rf"}},
+    "an empty command": {"input": None, "command": {}},
+    "another model": {"config": {"configurable": {"model": "openai:gpt-5"}}},
+    "a model that is a list": {"config": {"configurable": {"model": ["x"]}}},
+    "steps without end": {"config": {"recursion_limit": 10**9}},
+    "a webhook": {"webhook": "http://169.254.169.254/"},
+    "stops at no node": {"interrupt_before": ["nothing"]},
+    "no checkpoint": {"checkpoint": {"checkpoint_id": "../x"}},
+    "a rollback": {"multitask_strategy": "rollback"},
+}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
+def test_no_caller_raises_a_limit(start_server: Callable[..., Any], talking: Any, change: dict[str, Any]) -> None:
+    """What asks for more than the server allows, or makes no sense, is refused before a model is asked."""
+    server = start_server(max_rounds=5, max_task_characters=1000)
+    with httpx.Client(base_url=server.url) as client:
+        path = "/threads/mine/runs/wait" if "multitask_strategy" in change else "/runs/wait"
+        client.post("/threads", json={"thread_id": "mine"})
+        reply = client.post(path, json={**REFINE, **change})
+        assert (reply.status_code, told(reply)["type"]) == (422, "bad_request")
+        state = client.post("/threads/mine/state", json={"values": {"limits": {"max_rounds": 6}}, "as_node": "check"})
+        assert state.status_code == 422
+        garbage = client.post("/threads/mine/state", json={"values": {"events": [{"x": 1}]}, "as_node": "check"})
+        assert garbage.status_code == 422
+    assert talking.model.calls == []
+
+
+def test_fewer_rounds_than_the_usual_hold(start_server: Callable[..., Any], talking: Any) -> None:
+    """A server that allows no revision makes none, though the caller says nothing of rounds."""
+    server = start_server(max_rounds=0)
+    with httpx.Client(base_url=server.url) as client:
+        output = client.post("/runs/wait", json=REFINE).json()
+    assert (output["answer"], output["stop_reason"], len(talking.model.calls)) == ("first draft", "max_rounds", 2)
+
+
+async def test_a_full_queue_says_when_to_come_again(start_server: Callable[..., Any], talking: Any) -> None:
+    """Past the bound a caller gets 429 and `Retry-After`; when runs have ended, there is room again."""
+    server = start_server(max_concurrent_runs=1, queue_length=2)
+    talking.gate.clear()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        replies = await asyncio.gather(*(client.post("/runs", json=REFINE) for _ in range(8)))
+        accepted = [reply.json() for reply in replies if reply.status_code == 200]
+        refused = [reply for reply in replies if reply.status_code == 429]
+        assert (len(accepted), len(refused)) == (3, 5)
+        assert {told(reply)["type"] for reply in refused} == {"queue_full"}
+        assert all(int(reply.headers["Retry-After"]) > 0 for reply in refused)
+        assert (server.engine.running, server.engine.queued) == (1, 2)
+        talking.gate.set()
+        for run in accepted:
+            await client.get(f"/threads/{run['thread_id']}/runs/{run['run_id']}/join")
+        assert (await client.post("/runs/wait", json=REFINE)).json()["answer"] == "second draft"
+
+
+def test_a_run_has_its_time(start_server: Callable[..., Any]) -> None:
+    """A run that takes too long is ended and says so; its thread goes on later where it stood."""
+    slow = SlowOnce(["first draft", "no issues"])
+    server = start_server(max_seconds_a_run=0.5, build_model=lambda spec: slow)
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        client.post("/threads", json={"thread_id": "slow"})
+        output = client.post("/threads/slow/runs/wait", json=REFINE).json()
+        assert output == {"__error__": {"error": "RunTimeoutError", "message": "the run took longer than 0.5 s"}}
+        assert client.get("/threads/slow").json()["status"] == "error"
+        assert client.get("/threads/slow/runs").json()[0]["status"] == "timeout"
+        again = client.post("/threads/slow/runs/wait", json={"assistant_id": "refine"}).json()
+    assert again["answer"] == "first draft"
+
+
+class SlowOnce(ScriptedModel):
+    """Never answers its first call."""
+
+    stuck: bool = True
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        if self.stuck:
+            self.stuck = False
+            await asyncio.Event().wait()
+        return await super()._agenerate(*args, **kwargs)
+
+
+def test_errors_keep_secrets(start_server: Callable[..., Any]) -> None:
+    """What a model's error says, which may hold a key and a path, reaches no caller in error or record."""
+    secret = "Incorrect API key sk-secret-123456 in /home/me/.env for: Write about"
+    error = RuntimeError(secret)
+    model = ScriptedModel([error, "first draft", error])
+    server = start_server(build_model=lambda spec: model)
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        first = client.post("/runs/wait", json=REFINE)
+        assert first.json()["__error__"]["error"] == "RuntimeError"
+        client.post("/threads", json={"thread_id": "two"})
+        second = client.post(
+            "/threads/two/runs/stream", json={**REFINE, "stream_mode": ["values", "updates", "custom"]}
+        )
+        state, past = client.get("/threads/two/state"), client.post("/threads/two/history", json={"limit": 100})
+    assert json.loads(state.text)["values"]["stop_reason"] == "failed"
+    for reply in (first, second, state, past):
+        assert "sk-secret" not in reply.text
+        assert "/home/me" not in reply.text
+
+
+async def test_who_hangs_up_disturbs_nobody(server: Any, talking: Any) -> None:
+    """A client that goes away in mid-stream leaves the run going, or ends it where it asked for that."""
+    talking.gate.clear()
+    async with get_client(url=server.url) as client, httpx.AsyncClient(base_url=server.url) as other:
+        for name, on_disconnect, status in (("a", "continue", "success"), ("b", "cancel", "interrupted")):
+            await client.threads.create(thread_id=name)
+            body = {**REFINE, "on_disconnect": on_disconnect}
+            async with other.stream("POST", f"/threads/{name}/runs/stream", json=body) as reply:
+                async for line in reply.aiter_lines():
+                    if line.startswith("event: metadata"):
+                        break
+            run = (await client.runs.list(name))[0]
+            if on_disconnect == "continue":
+                talking.gate.set()
+            await client.runs.join(name, run["run_id"])
+            assert (await client.runs.get(name, run["run_id"]))["status"] == status
+            talking.gate.clear()
+        talking.gate.set()
