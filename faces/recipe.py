@@ -168,11 +168,12 @@ class Recipe(BaseModel):
         """
         from langchain_core.language_models import FakeListChatModel
 
-        from ..graphs.branching import build_branching_graph
         from ..graphs.loop import build_refine_graph
         from ..nodes.critics import human_critic
 
         if search:
+            from ..graphs.branching import build_branching_graph
+
             return build_branching_graph(FakeListChatModel(responses=[]), checkpointer=checkpointer)
         people = [human_critic()] if human else []
         return build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)

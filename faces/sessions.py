@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
 
     from ..state import Thread
 
-__all__ = ["OPENAI_DEFAULT", "checked_thread_id", "model_or_default", "opened", "reading"]
+__all__ = ["OPENAI_DEFAULT", "any_reader", "checked_thread_id", "model_or_default", "opened", "reading"]
 
 OPENAI_DEFAULT = "openai:gpt-5-mini"
+
+FIRST_DRAFT_OF_SEARCH = re.compile(r"/b0\.\d+(-\d+)?$")
+"""How the threads of a search's first drafts end; the number at the end makes a name that was taken another one."""
 
 
 @contextmanager
@@ -64,15 +68,20 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
     Raises:
         BadInputError: There is no such thread.
     """
-    from .recipe import Recipe
-
     if saver.runs.get(thread_id) is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
         raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
+    return any_reader(saver, thread_id)
+
+
+def any_reader(saver: Any, thread_id: str) -> Any:
+    """Return a graph that reads a thread whether it is there or not, and whoever built its own graph."""
+    from .recipe import Recipe
+
     try:
         human = Recipe.of_thread(saver, thread_id).human
     except BadInputError:  # built in Python, or by a version that knows other recipes: it is read all the same
         human = False
-    search = any(child.thread_id == f"{thread_id}/b0.1" for child in saver.runs.children(thread_id))
+    search = any(FIRST_DRAFT_OF_SEARCH.search(child.thread_id) for child in saver.runs.children(thread_id))
     return Recipe.reader(saver, human=human, search=search)
 
 

@@ -21,6 +21,7 @@ from ..nodes.agents.react import react_agent
 from ..nodes.agents.runs import agent_writer
 from ..nodes.given_model import require_model, revising_model
 from ..nodes.model_critic import Verdict
+from ..nodes.prompts import seen_by_refiner
 from ..nodes.structured_replies import structured_model
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
@@ -107,7 +108,7 @@ def build_agent_graph(
     def judge(one: Any) -> Any:
         return _judge(one, critic_prompt, stop_phrase) if isinstance(one, BaseChatModel) else one
 
-    seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    seen = seen_by_refiner(options)
     prompt = options.pop("refine_prompt", None) or refiner_prompt or AGENT_REFINER_PROMPT
     defaults = {
         "generate": agent_writer(base if base is not None else react_agent(model, tools)),

@@ -13,6 +13,7 @@ from ..nodes.code_replies import read_code
 from ..nodes.critics import model_critic, verifier_critic
 from ..nodes.evidence_writer import EvidenceWriter
 from ..nodes.human_eval import code_task, passes_hidden_tests
+from ..nodes.prompts import seen_by_refiner
 from ..nodes.sampling import sampled
 from .loop import build_refine_graph
 
@@ -78,7 +79,7 @@ def build_code_graph(
         critics = [model_critic(model, prompt=prompt, stop_phrase=CODE_STOP_PHRASE, structured=False)]
     elif critic_prompt is not None:
         raise ValueError("critic_prompt= is for the default critic; give yours its prompt: model_critic(…, prompt=)")
-    seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    seen = seen_by_refiner(options)
     own = options.pop("refine_prompt", None)
     refine = EvidenceWriter(
         sampled(model),  # a model that is sure of itself writes the same code again

@@ -124,7 +124,8 @@ def build_refine_graph(
 
     people = [critic for critic in named if critic.human]
     others = [critic for critic in named if not critic.human]
-    options = {"keep": keep, "judge_last": judge_last, "custom_check": check is not None}
+    asks = bool(named) and judge_last
+    options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
 
@@ -132,8 +133,7 @@ def build_refine_graph(
     graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
-    asks = bool(named) and judge_last
-    graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3, asks=asks))
+    graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3))
     graph.add_node("refine", refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices))
     graph.add_edge(START, "prepare")
     graph.add_edge("prepare", "generate")

@@ -15,6 +15,7 @@ from ..nodes.critics import model_critic
 from ..nodes.evidence_writer import EvidenceWriter
 from ..nodes.numeric_answers import extract_number
 from ..nodes.program_critic import program_critic
+from ..nodes.prompts import seen_by_refiner
 from ..nodes.sampling import MajorityWriter, sampled
 from .loop import build_refine_graph
 
@@ -73,7 +74,7 @@ def build_math_graph(
     if critics is None and options.get("feedback") is None:
         several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
         critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
-    seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    seen = seen_by_refiner(options)
     own = "refine_prompt" in options
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
     # Sampled, since a model that is sure of itself writes the same solution again.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.named import wanted
+from ..nodes.prompts import seen_by_refiner
 from ..nodes.sampling import sampled
 from ..nodes.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
 from .loop import build_refine_graph
@@ -86,7 +87,7 @@ def build_writing_graph(
     asked = None if critics is None and not checks else [*checks, *(critics or [])]
     people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
     if words and len(checks) == 1 and people_only and clause_prompt is not None and not options.get("refine"):
-        seen = {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+        seen = seen_by_refiner(options)
         prompt = options.pop("refine_prompt", defaults["refine_prompt"])
         # Sampled, since a model that is sure of itself writes the same again.
         defaults["refine"] = WordAddingWriter(sampled(model), prompt, clause_prompt=clause_prompt, **seen)

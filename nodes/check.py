@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..state.events import failure, record
 from ..state.folds import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
 from ..state.limits import limits_in_force
-from ..state.stopping import STOP_REASONS, StopReason, decide, spent_budget
+from ..state.stopping import STOP_REASONS, StopReason, could_not_be_judged, decide, spent_budget
 from .step import Step, Steps, ask, emit
 from .updates import extra_update
 
@@ -40,7 +40,6 @@ def check(
     *,
     keep: Keep = "best",
     steps_a_round: int = 3,
-    asks: bool = False,
     explained: Mapping[StopReason | None, str] = EXPLANATIONS,
 ) -> Step:
     """Return the node that reads the critiques and sets `stop_reason`, or leaves it empty.
@@ -51,8 +50,6 @@ def check(
             raises, that is logged and the run ends as `failed`, with the best draft so far.
         keep: Whether the answer is the best or the latest draft.
         steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
-        asks: Whether somebody is asked about drafts. Where nobody could tell anything about one, there is nothing to
-            revise it by, and it stands: the run ends with `no_progress`.
         explained: What the verdict says for a reason, where it is not what it usually says.
 
     Reads: events, limits, remaining_steps. Writes: everything that comes back.
@@ -69,8 +66,6 @@ def check(
         reason = decide(events, limits, out_of_steps=out_of_steps)
         best = best_draft(events, keep=keep)
         latest = latest_draft(events)
-        untold = asks and custom is None and reason in (None, "max_rounds") and latest is not None and not latest.judged
-        reason = "no_progress" if untold else reason
         number = latest.round if latest else 0
         extra: dict[str, Any] = {}
         news: list[dict[str, Any]] = []
@@ -87,7 +82,9 @@ def check(
             "kind": "verdict",
             "round": number,
             "by": "check",
-            "text": UNTOLD if untold else _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps),
+            "text": UNTOLD
+            if reason == "no_progress" and could_not_be_judged(events)
+            else _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps),
             "accepted": latest.accepted if latest else False,
             "score": latest.score if latest else None,
             "best": best.round if best else None,

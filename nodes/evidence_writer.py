@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..state.folds import rounds
-from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt, prompt_values
+from .prompts import Keep, Memory, PromptedModel, Prompts, chat_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import AIMessage
+    from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import Runnable
+
+    from ..state.folds import Attempt
 
 __all__ = ["EvidenceWriter"]
 
@@ -49,12 +49,8 @@ class EvidenceWriter(PromptedModel):
         self.evidence = evidence
         self.after_evidence = chat_prompt(evidence_prompts, what="evidence_prompts")
 
-    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
-        """Return the messages that the model is asked with."""
-        events = state.get("events", [])
-        attempt = attempt_at_hand(events, self.keep)
+    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
+        """Return the templates, one a round, to ask with about a draft."""
         objecting = [] if attempt is None else [one for one in attempt.deciding if one.get("accepted") is not True]
-        if not objecting or not all(self.evidence in one.get("evidence", {}) for one in objecting):
-            return super().messages(state)
-        template = self.after_evidence[min(rounds(events), len(self.after_evidence) - 1)]
-        return template.format_messages(**prompt_values(state["task"], events, attempt, memory=self.memory))
+        alone = objecting and all(self.evidence in one.get("evidence", {}) for one in objecting)
+        return self.after_evidence if alone else self.templates

@@ -97,16 +97,22 @@ class ProgramCritic:
             computed = yield number
             assert computed is not None  # noqa: S101  # the drivers send one for each number
             written.append(computed)
-        return self.compare(task, draft, written, history)
+        return self._compared(task, draft, history, known, written)
 
-    def compare(self, task: str, draft: str, written: Sequence[Computed], history: Sequence[Event]) -> Critique:
+    def _compared(
+        self,
+        task: str,
+        draft: str,
+        history: Sequence[Event],
+        known: Sequence[Computed],
+        written: Sequence[Computed],
+    ) -> Critique:
         """Return the verdict: accepted only if the draft has the answer of more than half of all programs so far.
 
         The score is the share of all answers so far, of drafts and programs alike, that agree with this draft's: where
         nothing is ever accepted, the answer is the majority's.
         """
         prose = extract_number(draft)
-        known = self._known(history)
         programs = [*known, *written]
         votes = [extract_number(attempt.text) for attempt in attempts(history)] or [prose]
         score = _share(prose, [*votes, *(one.number for one in programs)])
@@ -243,8 +249,8 @@ def _more_than_half(part: int, programs: Sequence[Computed]) -> bool:
 
 
 def _share(number: Decimal | None, votes: Sequence[Decimal | None]) -> float:
-    cast = [vote for vote in votes if vote is not None]
-    return sum(same_number(vote, number) for vote in cast) / len(cast) if cast else 0.0
+    given = [vote for vote in votes if vote is not None]
+    return sum(same_number(vote, number) for vote in given) / len(given) if given else 0.0
 
 
 def read_program(reply: str) -> str:

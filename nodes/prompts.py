@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from ..state.events import Event
 
-__all__ = ["Keep", "Memory", "Prompt", "PromptedModel", "Prompts", "attempt_at_hand", "chat_prompt", "prompt_values"]
+__all__ = [
+    "Keep",
+    "Memory",
+    "Prompt",
+    "PromptedModel",
+    "Prompts",
+    "attempt_at_hand",
+    "chat_prompt",
+    "prompt_values",
+    "seen_by_refiner",
+]
 
 Prompt = str | ChatPromptTemplate
 Prompts = Prompt | Sequence[Prompt]
@@ -53,6 +63,11 @@ def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES
             )
         templates.append(template)
     return templates
+
+
+def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which draft a refiner works on and what it sees of earlier ones, from options of `build_refine_graph`."""
+    return {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
 
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
@@ -107,8 +122,13 @@ class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
         """Return the messages that the model is asked with."""
         events = state.get("events", [])
         attempt = attempt_at_hand(events, self.keep)
-        template = self.templates[min(rounds(events), len(self.templates) - 1)]
+        templates = self.templates_for(attempt)
+        template = templates[min(rounds(events), len(templates) - 1)]
         return template.format_messages(**prompt_values(state["task"], events, attempt, memory=self.memory))
+
+    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
+        """Return the templates, one a round, to ask with about a draft."""
+        return self.templates
 
     def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
         return self.model.invoke(self.messages(input), config)

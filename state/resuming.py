@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .events import Event
 
-__all__ = ["begun", "killed_in_mid_step", "next_step", "restart", "task_again", "values_of_last_run"]
+__all__ = ["begun", "killed_in_mid_step", "last_writer", "next_step", "restart", "task_again", "values_of_last_run"]
 
 
 def killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> bool:
@@ -69,7 +69,7 @@ def next_step(snapshot: StateSnapshot, limits: Mapping[str, Any] | None, nodes: 
         if not changed:
             return None
         return ForkPoint(changed, fork_at_checkpoint(values, snapshot.next, limits=limits, nodes=nodes).as_node)
-    if not values.get("stop_reason") and (cut_off := _last_writer(values["events"], nodes)):
+    if not values.get("stop_reason") and (cut_off := last_writer(values["events"], nodes)):
         return ForkPoint({"stop_reason": None, **changed}, cut_off)
     reopened = {"stop_reason": None, "answer": "", **changed}
     again = values.get("stop_reason") == "failed" or (changed and values.get("stop_reason") != "accepted")
@@ -96,7 +96,7 @@ def _before_failure(values: Mapping[str, Any], earlier_limits: Mapping[str, Any]
     return "generate" if all(event["kind"] != "revision" for event in run) else "refine"
 
 
-def _last_writer(events: Sequence[Event], nodes: Container[str]) -> str | None:
+def last_writer(events: Sequence[Event], nodes: Container[str]) -> str | None:
     """Return the node that wrote last in a run that has no next one and no end: an async task that was cancelled after
     its result was stored leaves such a thread."""
     last = events[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from .folds import attempts, current_run, latest_draft, rounds, usage_total
+from .folds import attempts, current_run, latest_draft, rounds, run_options, usage_total
 from .limits import Limits
 from .usage import add_usage
 
@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from .events import Event
     from .usage import Usage
 
-__all__ = ["STOP_REASONS", "StopReason", "decide", "rounds_allowed", "since_verdict", "spent_budget"]
+__all__ = [
+    "STOP_REASONS",
+    "StopReason",
+    "could_not_be_judged",
+    "decide",
+    "rounds_allowed",
+    "since_verdict",
+    "spent_budget",
+]
 
 StopReason = Literal[
     "failed", "accepted", "human", "token_budget", "cost_budget", "time_budget", "no_progress", "max_rounds"
@@ -42,11 +50,21 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         return "human"
     if budget := spent_budget(events, limits) or _refused(fresh):
         return budget
-    if any(event.get("rejected") == "repeat" for event in fresh) or _patience_lost(events, limits.get("patience")):
+    repeated = any(event.get("rejected") == "repeat" for event in fresh)
+    if repeated or could_not_be_judged(events) or _patience_lost(events, limits.get("patience")):
         return "no_progress"
     if out_of_steps or rounds(events) >= rounds_allowed(limits):
         return "max_rounds"
     return None
+
+
+def could_not_be_judged(events: Sequence[Event]) -> bool:
+    """Return whether somebody is asked about each draft, and nobody could tell anything about the latest.
+
+    There is nothing then by which it could be revised.
+    """
+    latest = latest_draft(events)
+    return bool(run_options(events).get("asks")) and latest is not None and not latest.judged
 
 
 def _refused(events: Sequence[Event]) -> StopReason | None:

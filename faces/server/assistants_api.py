@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from .wire import dumps
+from .wire import json_response
 
 if TYPE_CHECKING:
     from .assistants import Assistant
@@ -64,26 +64,26 @@ async def search(request: Request, asked: Annotated[Search | None, Body()] = Non
     """List assistants."""
     asked = asked or Search()
     every = found(request.app.state.engine, asked)
-    return _json(every[asked.offset : asked.offset + asked.limit])
+    return json_response(every[asked.offset : asked.offset + asked.limit])
 
 
 @router.post("/count")
 async def count(request: Request, asked: Annotated[Search | None, Body()] = None) -> Response:
     """Count assistants."""
-    return _json(len(found(request.app.state.engine, asked or Search())))
+    return json_response(len(found(request.app.state.engine, asked or Search())))
 
 
 @router.get("/{assistant_id}")
 async def get(request: Request, assistant_id: str) -> Response:
     """Return an assistant."""
-    return _json(shown(request.app.state.engine.assistant(assistant_id)))
+    return json_response(shown(request.app.state.engine.assistant(assistant_id)))
 
 
 @router.get("/{assistant_id}/schemas")
 async def schemas(request: Request, assistant_id: str) -> Response:
     """Return the JSON schemas of what the graph takes and gives."""
     graph = await request.app.state.engine.graph(assistant_id)
-    return _json(
+    return json_response(
         {
             "graph_id": assistant_id,
             "input_schema": graph.get_input_jsonschema(),
@@ -101,15 +101,19 @@ async def drawing(request: Request, assistant_id: str, xray: bool | int = False)
     graph = await request.app.state.engine.graph(assistant_id)
     depth = xray if isinstance(xray, bool) else min(max(xray, 0), 10)
     drawn = await graph.aget_graph(xray=depth)
-    return _json(drawn.to_json())
+    return json_response(drawn.to_json())
 
 
 @router.get("/{assistant_id}/subgraphs")
 async def subgraphs(request: Request, assistant_id: str) -> Response:
     """Return the subgraphs with their schemas."""
     graph = await request.app.state.engine.graph(assistant_id)
-    return _json({name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
-                  for name, one in graph.get_subgraphs()})  # fmt: skip
+    return json_response(
+        {
+            name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
+            for name, one in graph.get_subgraphs()
+        }
+    )
 
 
 def _state_schema(graph: Any) -> dict[str, Any] | None:
@@ -120,7 +124,3 @@ def _state_schema(graph: Any) -> dict[str, Any] | None:
         return TypeAdapter(graph.builder.state_schema).json_schema()
     except (PydanticUserError, NameError, TypeError, AttributeError):  # a channel that JSON can't describe
         return None
-
-
-def _json(value: Any) -> Response:
-    return Response(dumps(value), media_type="application/json")

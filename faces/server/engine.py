@@ -145,9 +145,9 @@ class Engine:
                 return await self.graph(str(record.assistant))
             except BadRequestError:
                 pass
-        from ..recipe import Recipe
+        from ..sessions import any_reader
 
-        return await asyncio.to_thread(Recipe.reader, self.saver)
+        return await asyncio.to_thread(any_reader, self.saver, record.thread_id)
 
     @property
     def queued(self) -> int:

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from .callers import require_caller
 from .requests import checked_modes
 from .runs import BOOT, BadRequestError, Caller, NotThereError
-from .wire import dumps, event_bytes, plain
+from .wire import dumps, event_bytes, json_response, plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ class Ask(BaseModel):
 async def create(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
     """Start a run in the background."""
     run = await _submitted(request, caller, thread_id, asked)
-    return _json(shown(run), _where(run))
+    return json_response(shown(run), _where(run))
 
 
 @router.post("/threads/{thread_id}/runs/wait")
@@ -74,7 +74,7 @@ async def stream(request: Request, caller: Asker, thread_id: str, asked: Ask) ->
 async def create_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
     """Start a run in the background whose thread is deleted when it has ended."""
     run = await _submitted(request, caller, None, asked)
-    return _json(shown(run), _where(run))
+    return json_response(shown(run), _where(run))
 
 
 @router.post("/runs/wait")
@@ -96,13 +96,13 @@ async def every(
     """List the runs of a thread, the newest first."""
     runs = [run for run in await request.app.state.engine.runs(caller, thread_id) if status in (None, run.status)]
     start = max(offset, 0)
-    return _json([shown(run) for run in runs[start : start + min(max(limit, 0), 1000)]])
+    return json_response([shown(run) for run in runs[start : start + min(max(limit, 0), 1000)]])
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
 async def get(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
     """Return a run."""
-    return _json(shown(await _run(request, caller, thread_id, run_id)))
+    return json_response(shown(await _run(request, caller, thread_id, run_id)))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join")
@@ -263,7 +263,3 @@ def _path(run: Run) -> str:
 
 def _where(run: Run) -> dict[str, str]:
     return {"Content-Location": _path(run)}
-
-
-def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
-    return Response(dumps(value), media_type="application/json", headers=headers)

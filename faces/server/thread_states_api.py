@@ -11,7 +11,7 @@ from starlette.responses import Response
 from .callers import require_caller
 from .requests import checked_id, checked_values
 from .runs import BadRequestError, Caller, NotThereError, TakenError
-from .wire import dumps, thread_state
+from .wire import json_response, thread_state
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -98,7 +98,7 @@ async def update(request: Request, caller: Asker, thread_id: str, asked: Update)
     snapshot = thread_state(await graph.aget_state(written))
     standing = "interrupted" if snapshot["next"] else "idle"
     await engine.owned.change(caller, thread_id, status=standing)
-    return _json({"checkpoint": snapshot["checkpoint"], "configurable": snapshot["checkpoint"],
+    return json_response({"checkpoint": snapshot["checkpoint"], "configurable": snapshot["checkpoint"],
                   "checkpoint_id": snapshot["checkpoint_id"]})  # fmt: skip
 
 
@@ -129,7 +129,7 @@ async def _history(request: Request, caller: Caller, thread_id: str, asked: Past
         limits["before"] = _configurable(thread_id, before)
     if asked.metadata:
         limits["filter"] = {name: value for name, value in asked.metadata.items() if _plain(name, value)}
-    return _json([thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits)])
+    return json_response([thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits)])
 
 
 def _plain(name: str, value: Any) -> bool:
@@ -142,7 +142,7 @@ async def _state(request: Request, caller: Caller, thread_id: str, place: Place,
     engine: Engine = request.app.state.engine
     graph = await engine.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, place)
-    return _json(thread_state(await graph.aget_state(config, subgraphs=subgraphs)))
+    return json_response(thread_state(await graph.aget_state(config, subgraphs=subgraphs)))
 
 
 async def _config(graph: Any, thread_id: str, place: Place) -> Any:
@@ -158,7 +158,3 @@ def _configurable(thread_id: str, place: Place) -> dict[str, Any]:
     if place.checkpoint_id:
         where["checkpoint_id"] = checked_id(place.checkpoint_id)
     return {"configurable": where}
-
-
-def _json(value: Any) -> Response:
-    return Response(dumps(value), media_type="application/json")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from .callers import require_caller
 from .copying import copy_thread
 from .runs import BadRequestError, Caller
-from .wire import dumps, plain, thread_state
+from .wire import json_response, plain, thread_state
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -66,7 +66,7 @@ async def create(request: Request, caller: Asker, asked: Annotated[Create | None
     made = await engine.owned.create(
         caller, asked.thread_id, metadata=metadata, assistant=assistant, if_exists=asked.if_exists
     )
-    return _json(await shown(engine, made))
+    return json_response(await shown(engine, made))
 
 
 @router.post("/search")
@@ -79,20 +79,20 @@ async def search(request: Request, caller: Asker, asked: Annotated[Search | None
     threads = [await shown(engine, record, values=bool(with_values)) for record in page]
     if asked.select is not None:
         threads = [{name: one[name] for name in asked.select if name in one} for one in threads]
-    return _json(threads)
+    return json_response(threads)
 
 
 @router.post("/count")
 async def count(request: Request, caller: Asker, asked: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
-    return _json(len(await _found(request.app.state.engine, caller, asked or Search())))
+    return json_response(len(await _found(request.app.state.engine, caller, asked or Search())))
 
 
 @router.get("/{thread_id}")
 async def get(request: Request, caller: Asker, thread_id: str) -> Response:
     """Return a thread with its values."""
     engine = request.app.state.engine
-    return _json(await shown(engine, await engine.owned.thread(caller, thread_id)))
+    return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
 
 
 @router.patch("/{thread_id}")
@@ -103,7 +103,7 @@ async def change(request: Request, caller: Asker, thread_id: str, asked: Change)
     changed = await engine.owned.change(caller, thread_id, metadata={**record.metadata, **asked.metadata})
     if request.headers.get("prefer") == "return=minimal":
         return Response(status_code=204)
-    return _json(await shown(engine, changed))
+    return json_response(await shown(engine, changed))
 
 
 @router.delete("/{thread_id}")
@@ -121,7 +121,7 @@ async def copy(request: Request, caller: Asker, thread_id: str) -> Response:
     made = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
     await copy_thread(engine.saver, record.thread_id, made.thread_id)
     standing = "idle" if record.status == "busy" else record.status
-    return _json(await shown(engine, await engine.owned.change(caller, made.thread_id, status=standing)))
+    return json_response(await shown(engine, await engine.owned.change(caller, made.thread_id, status=standing)))
 
 
 async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
@@ -158,7 +158,3 @@ async def _found(engine: Engine, caller: Caller, asked: Search) -> list[ThreadRe
     return sorted(
         every, key=lambda record: (getattr(record, key), record.thread_id), reverse=asked.sort_order == "desc"
     )
-
-
-def _json(value: Any) -> Response:
-    return Response(dumps(value), media_type="application/json")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from starlette.responses import Response
 
 from .runs import BOOT
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from .runs import ServerEvent
 
-__all__ = ["dumps", "event_bytes", "plain", "thread_state"]
+__all__ = ["dumps", "event_bytes", "json_response", "plain", "thread_state"]
 
 HIDDEN = ("redraft_recipe",)
 """Metadata that may name files of the server."""
@@ -48,6 +49,11 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(found)
     except TypeError:  # half of a character, or a number beyond 64 bits, in what a model wrote
         return json.dumps(found).encode()
+
+
+def json_response(value: Any, headers: dict[str, str] | None = None) -> Response:
+    """Return a response that holds a value as JSON."""
+    return Response(dumps(value), media_type="application/json", headers=headers)
 
 
 def event_bytes(number: int, event: ServerEvent) -> bytes:

@@ -13,6 +13,7 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.forks import before_check
 from ...state.memory_saver import IndexedMemorySaver
+from ...state.resuming import last_writer
 from ..meter import Meter
 from ..step import emitter
 from .own_threads import SEARCH, OwnThread
@@ -20,7 +21,7 @@ from .path_control import check_stop, control_of, running_path
 from .paths import forked_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.runtime import RunControl
@@ -90,12 +91,8 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             with running_path(saver, name, control) as mine:
                 try:
                     snapshot = self._run(plan, thread, mine)
-                except GraphBubbleUp:
-                    raise
                 except Exception as error:
-                    if plan["parent"] is not None:
-                        raise
-                    return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
+                    return _lost(plan, error, meter)
             _check_ended(snapshot)
             ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
             return snapshot
@@ -114,12 +111,8 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             with running_path(saver, name, control) as mine:
                 try:
                     snapshot = await self._arun(plan, thread, mine)
-                except GraphBubbleUp:
-                    raise
                 except Exception as error:
-                    if plan["parent"] is not None:
-                        raise
-                    return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
+                    return _lost(plan, error, meter)
             _check_ended(snapshot)
             ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
             return snapshot
@@ -136,7 +129,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         for item in self.graph.stream(given, thread, **how):
             tell(item)
         snapshot: StateSnapshot = self.graph.get_state(thread)
-        if last := _cut_off_after(snapshot):
+        if last := _cut_off_after(snapshot, self.graph.nodes):
             self.graph.update_state(thread, {"stop_reason": None}, as_node=last)
             for item in self.graph.stream(None, thread, **how):
                 tell(item)
@@ -155,7 +148,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         async for item in self.graph.astream(given, thread, **how):
             tell(item)
         snapshot: StateSnapshot = await self.graph.aget_state(thread)
-        if last := _cut_off_after(snapshot):
+        if last := _cut_off_after(snapshot, self.graph.nodes):
             await self.graph.aupdate_state(thread, {"stop_reason": None}, as_node=last)
             async for item in self.graph.astream(None, thread, **how):
                 tell(item)
@@ -221,14 +214,21 @@ def _metered(ledger: Ledger) -> _PathMeter:
     return meter
 
 
-def _cut_off_after(snapshot: StateSnapshot) -> str | None:
+def _lost(plan: Mapping[str, Any], error: Exception, meter: _PathMeter) -> LostDraft:
+    """Return what is told of a first draft that an error prevented; all else is raised on."""
+    if isinstance(error, GraphBubbleUp) or plan["parent"] is not None:
+        raise error
+    return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
+
+
+def _cut_off_after(snapshot: StateSnapshot, nodes: Container[str]) -> str | None:
     """Return the node after which a thread has no next one and yet no reason to stop, or `None`.
 
     A task that is cancelled between writing its result and naming the next node leaves it so.
     """
     if snapshot.next or snapshot.values.get("stop_reason"):
         return None
-    return NODE_OF.get(snapshot.values["events"][-1]["kind"]) if snapshot.values.get("events") else None
+    return last_writer(snapshot.values["events"], nodes) if snapshot.values.get("events") else None
 
 
 def _check_ended(snapshot: StateSnapshot) -> None:
@@ -243,9 +243,6 @@ def _check_ended(snapshot: StateSnapshot) -> None:
             "a search can't be interrupted inside a path, so leave out what interrupts"
         )
 
-
-NODE_OF = {"task": "prepare", "draft": "generate", "critique": "feedback", "verdict": "check", "revision": "refine"}
-"""The node that writes an event of each kind."""
 
 PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 

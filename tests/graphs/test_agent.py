@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -738,10 +739,24 @@ def test_what_the_base_does_is_streamed_with_round_and_role(how: str) -> None:
 @pytest.mark.parametrize("how", ["stream", "astream"])
 def test_steps_come_while_the_base_still_works(how: str) -> None:
     """What is done is there to read before the next call of the base is made."""
-    model = CallingModel([MULTIPLY, ADD, "55", "no issues"])
-    graph = build_agent_graph(model=model, tools=[multiply, add])
-    items = stream(graph, {"task": TASK}, how, seen=lambda item: (item.get("step"), len(model.calls)))
-    assert ("tool_result", 1) in items
+    told = threading.Event()
+
+    class WaitingModel(CallingModel):
+        """Answers a second time only after the reader of the stream has the first tool's result."""
+
+        def _generate(self, *given: Any, **options: Any) -> Any:
+            assert not self.calls or told.wait(60), "the reader was told nothing"
+            return super()._generate(*given, **options)
+
+    def seen(item: Any) -> Any:
+        if item.get("step") == "tool_result":
+            told.set()
+        return item.get("step"), item.get("by")
+
+    model = WaitingModel([MULTIPLY, ADD, "55", "no issues"])
+    items = stream(build_agent_graph(model=model, tools=[multiply, add]), {"task": TASK}, how, seen=seen)
+    assert ("tool_result", "multiply") in items
+    assert len(model.calls) == 4
 
 
 @pytest.mark.parametrize("how", ["stream", "astream"])

@@ -11,7 +11,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import Price, PriceTable, ScriptedModel
 from redraft.nodes.critics import human_critic, model_critic, verifier_critic
 from redraft.nodes.verifiers import uses_words
-from redraft.state import Critique, Limits
+from redraft.state import Critique, Limits, Thread
 
 TASK = "Write one short sentence that uses river and lamp."
 WORDS = verifier_critic(uses_words("river", "lamp"))
@@ -118,7 +118,11 @@ def test_a_spent_budget_stops_before_the_next_call(run: Any, limits: dict[str, A
 def test_a_draft_that_nobody_could_judge_stands(run: Any) -> None:
     """Where the only verifier can't tell, nothing is revised at random: the draft stands, and the run says why."""
     model = ScriptedModel(["a lamp"])
-    output = run(build_refine_graph(model, critics=[verifier_critic(lambda task, draft: None)]), {"task": TASK})
+    saver = InMemorySaver()
+    graph = build_refine_graph(model, critics=[verifier_critic(lambda task, draft: None)], checkpointer=saver)
+    thread = Thread(graph, "t")
+    output = run(graph, {"task": TASK}, thread.config)
+    assert thread.replay().matches
     assert (output["answer"], output["stop_reason"], output["accepted_by"]) == ("a lamp", "no_progress", None)
     assert output["events"][-1]["text"] == "No critic could tell anything about the draft, so it stands as it is."
 
