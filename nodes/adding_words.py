@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..state.folds import current_run
+from .fences import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
 from .replies import read_text, rejection
 
@@ -72,7 +73,7 @@ class WordAddingWriter(PromptedModel):
         return _joined(draft, await self.model.ainvoke(self._asked(draft, words), config))
 
     def _asked(self, draft: str, words: list[str]) -> list[BaseMessage]:
-        return self.clause.format_messages(words=", ".join(words[: self.at_once]), draft=draft)
+        return fenced_messages(self.clause, {"words": ", ".join(words[: self.at_once]), "draft": draft})
 
     def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Return the draft at hand, and the words that a clause is to bring."""

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from ..state.critique import Critique
 from ..state.folds import latest_draft, rounds
+from .fences import fenced_messages
 from .prompts import Memory, Prompts, chat_prompt, prompt_values
 from .replies import is_stop_phrase, read_text
 from .structured_replies import Structured, structured_model, unreadable_errors
@@ -78,7 +79,7 @@ class ModelCritic:
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return what the judge is asked."""
         values = prompt_values(task, history, latest_draft(history), memory=self.memory) | {"draft": draft}
-        return self.templates[min(rounds(history), len(self.templates) - 1)].format_messages(**values)
+        return fenced_messages(self.templates[min(rounds(history), len(self.templates) - 1)], values)
 
     def read(self, reply: Any) -> Critique:
         """Return the verdict in a reply. One that can't be read has `accepted=None`; it is never asked again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from ..state.folds import Attempt, attempts, best_draft, latest_draft, rounds
 from ..state.retrievals import passages
+from .fences import fence, fenced_messages, opens_part
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -96,8 +98,17 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
 
 
 def _told(attempt: Attempt) -> str:
-    feedback = f"\nFeedback on it:\n{attempt.feedback}" if attempt.feedback else ""
-    return f"Attempt {attempt.round + 1}:\n{attempt.text}{feedback}"
+    feedback = f"\n{FEEDBACK}\n{_within(attempt.feedback)}" if attempt.feedback else ""
+    return f"Attempt {attempt.round + 1}:\n{_within(attempt.text)}{feedback}"
+
+
+def _within(text: str) -> str:
+    """Return a text as the history shows it: in a fence where it could pass for another attempt, or its critique."""
+    return fence(text) if opens_part(text, [FEEDBACK], pattern=ATTEMPT) else text
+
+
+FEEDBACK = "Feedback on it:"
+ATTEMPT = re.compile("attempt[0-9]+$")
 
 
 class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
@@ -124,7 +135,7 @@ class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
         attempt = attempt_at_hand(events, self.keep)
         templates = self.templates_for(attempt)
         template = templates[min(rounds(events), len(templates) - 1)]
-        return template.format_messages(**prompt_values(state["task"], events, attempt, memory=self.memory))
+        return fenced_messages(template, prompt_values(state["task"], events, attempt, memory=self.memory))
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""

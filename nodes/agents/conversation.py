@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from ...state.folds import current_run
 from ...state.schema import RefineState
+from ..fences import fence, opens_part
 from ..model_critic import ModelCritic
 from ..prompts import PromptedModel
 
@@ -86,11 +87,16 @@ def in_context(task: str, events: Sequence[Event]) -> str:
     for event in current_run(events):
         before = event.get("conversation") or before
     told = [
-        f"{SPEAKERS[message.type]}: {message.text}"
+        f"{SPEAKERS[message.type]}: {_said(str(message.text))}"
         for message in convert_to_messages(before)
         if message.type in SPEAKERS and str(message.text).strip()
     ]
-    return "\n\n".join([BEFORE, *told, f"{NOW}\n{task}"]) if told else task
+    return "\n\n".join([BEFORE, *told, f"{NOW}\n{_said(task)}"]) if told else task
+
+
+def _said(text: str) -> str:
+    """Return what was said, in a fence where a line of it could pass for what somebody else said."""
+    return fence(text) if opens_part(text, [BEFORE, NOW, *(f"{one}:" for one in SPEAKERS.values())]) else text
 
 
 class ConversationCritic(ModelCritic):

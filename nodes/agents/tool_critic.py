@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 
 from ...state.critique import Critique
+from ..fences import fence, opens_part
 from ..model_critic import Verdict
 from ..structured_replies import Structured, structured_model, unreadable_errors
 from .conversation import ConversationCritic
@@ -164,7 +165,8 @@ def _evidence(found: Sequence[BaseMessage]) -> dict[str, Any] | None:
 
 def _line(step: dict[str, Any]) -> str:
     mark = {"tool_call": "called: ", "tool_result": "result: "}.get(step["step"], "")
-    return f"{mark}{step['text']}" if step["text"] else ""
+    text = fence(step["text"]) if opens_part(step["text"], STEP_PARTS) else step["text"]
+    return f"{mark}{text}" if text else ""
 
 
 def _braced(text: str) -> str:
@@ -192,6 +194,8 @@ these words and nothing else: STOP_PHRASE"""
 
 VERDICT_LATER = """\
 Then say what you found out. You are asked for the verdict afterwards."""
+
+STEP_PARTS = ("called:", "result:", "Now give the verdict:")
 
 FOUND = "You have checked the draft. This is what you did and what came back:"
 

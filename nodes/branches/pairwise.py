@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..fences import fenced_messages
 from ..prompts import chat_prompt
 from ..structured_replies import StructuredModel, UnreadableReplyError
 
@@ -110,7 +111,7 @@ class PairwiseJudge:
             return _unreadable(error)
 
     def _messages(self, task: str, first: str, second: str) -> list[BaseMessage]:
-        return self._template.format_messages(task=task, first=first, second=second)
+        return fenced_messages(self._template, {"task": task, "first": first, "second": second})
 
 
 def _names_one(preference: Preference) -> bool:

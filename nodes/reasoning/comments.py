@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...state.critique import Critique
 from ...state.folds import latest_draft, rounds
+from ..fences import fenced_messages
 from ..prompts import Prompts, chat_prompt, prompt_values
 from ..replies import read_text, refused
 from ..structured_replies import StructuredModel, UnreadableReplyError
@@ -108,7 +109,7 @@ class _Asked:
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         values = prompt_values(task, history, latest_draft(history), memory="last") | {"draft": draft}
-        return self._templates[min(rounds(history), len(self._templates) - 1)].format_messages(**values)
+        return fenced_messages(self._templates[min(rounds(history), len(self._templates) - 1)], values)
 
 
 def _comment(reply: Any) -> Critique:

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
+from ..fences import fenced_messages
 from ..meter import METER
 from .confidence import adapted_threshold
 from .search import failed
@@ -92,9 +93,9 @@ class Planner(Twofold):
         plan = plan_by_rules(query, said)
         event: dict[str, Any] = {"kind": "retrieval", "round": 0, "by": "rules"}
         if self._model is not None:
-            messages = self._template.format_messages(
-                task=query, history="\n".join(f"- {one}" for one in said) or "(nothing)", draft="", feedback="", round=0
-            )
+            history = "\n".join(f"- {one}" for one in said) or "(nothing)"
+            values = {"task": query, "history": history, "draft": "", "feedback": "", "round": 0}
+            messages = fenced_messages(self._template, values)
             try:
                 read: QueryPlan = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
                 # The question itself stays among the queries, whatever a model makes of it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from ...state.folds import latest_draft, rounds
+from ..fences import fenced_messages
 from .documents import passage
 from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
 from .follow_ups import Situation, by_rules, new_queries
@@ -110,13 +111,14 @@ class SearchOn(Twofold):
         run = [one["text"] for one in searches(events)]
         feedback = _feedback(latest)
         if self._model is not None:
-            messages = self._template.format_messages(
-                task=task,
-                history="\n".join(f"- {query}" for query in run),
-                draft=summary(found),
-                feedback="\n".join(feedback) or "(none)",
-                round=number,
-            )
+            values = {
+                "task": task,
+                "history": "\n".join(f"- {query}" for query in run),
+                "draft": summary(found),
+                "feedback": "\n".join(feedback) or "(none)",
+                "round": number,
+            }
+            messages = fenced_messages(self._template, values)
             instead = "The model failed; the rules propose the queries."
             gap = yield from tolerated(
                 _asked(self._model, messages),

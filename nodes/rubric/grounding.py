@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ...state.folds import current_run, rounds
+from ..fences import fence, fenced_messages, opens_part
 from ..prompts import PromptedModel, attempt_at_hand, prompt_values
 
 if TYPE_CHECKING:
@@ -91,9 +93,17 @@ def grounded_task(task: str, events: Sequence[Event]) -> str:
     ]
     headings: dict[str, list[str]] = {}
     for by, text in dict.fromkeys(found):
-        headings.setdefault(by, []).append(f"- {text}")
+        headings.setdefault(by, []).append(f"- {_told(text)}")
     blocks = [f"Known from {by}:\n" + "\n".join(lines) for by, lines in headings.items()]
-    return "\n\n".join([task, *blocks])
+    return "\n\n".join([_told(task), *blocks])
+
+
+def _told(text: str) -> str:
+    """Return a text in a fence where a line of it looks like the heading of what is known."""
+    return fence(text) if opens_part(text, pattern=KNOWN) else text
+
+
+KNOWN = re.compile("knownfrom")
 
 
 class GroundedModel(PromptedModel):
@@ -105,7 +115,7 @@ class GroundedModel(PromptedModel):
         template = self.templates[min(rounds(events), len(self.templates) - 1)]
         attempt = attempt_at_hand(events, self.keep)
         values = prompt_values(grounded_task(state["task"], events), events, attempt, memory=self.memory)
-        return template.format_messages(**values)
+        return fenced_messages(template, values)
 
 
 def _runnable(function: Any) -> Runnable[Any, Any]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...state.critique import Critique
 from ...state.rubrics import Dimension, Judgement
+from ..fences import fenced_messages
 from ..prompts import chat_prompt
 from ..structured_replies import StructuredModel, UnreadableReplyError
 from .grounding import grounded_task
@@ -95,7 +96,7 @@ class ModelJudge:
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return what the judge is asked: it knows the facts and preferences that the writer was told."""
         shown = grounded_task(task, history)
-        return self.template.format_messages(task=shown, draft=draft)
+        return fenced_messages(self.template, {"task": shown, "draft": draft})
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
         """Return what stands for the whole question, the judge included."""
