@@ -60,12 +60,13 @@ def served_model(
     timeout_s: float,
 ) -> ChatOpenAI:
     """The model `name` of the server at `base_url`, which is sent `api_key` and nothing else about who asks."""
-    from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
+
+    from .served_chat import ServedChat
 
     # ChatOpenAI renames max_tokens to max_completion_tokens, which many compatible servers do not know.
     body: dict[str, Any] = {"extra_body": {"max_tokens": max_output_tokens}} if max_output_tokens is not None else {}
-    model = ChatOpenAI(
+    model = ServedChat(
         model=name,
         base_url=base_url,
         api_key=SecretStr(api_key),

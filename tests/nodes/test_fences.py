@@ -1,4 +1,4 @@
-"""A text that could pass for a part of a prompt stands in a fence that it can't forge; other prompts stay as they are."""
+"""A text that could pass for a part of a prompt stands in a fence that it can't forge; others stay as they are."""
 
 from __future__ import annotations
 
