@@ -11,7 +11,7 @@ from ..state.folds import latest_draft, rounds
 from .fences import fenced_messages
 from .prompts import Memory, Prompts, chat_prompt, prompt_values
 from .replies import is_stop_phrase, read_text
-from .structured_replies import Structured, structured_model, unreadable_errors
+from .structured_replies import Structured, names_a_key_twice, structured_model, unreadable_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,10 +89,14 @@ class ModelCritic:
                 Critique(text, accepted=is_stop_phrase(text, self.stop_phrase)) if text.strip() else _no_verdict(text)
             )
         raw, parsed = reply.get("raw"), reply.get("parsed")
+        said = read_text(raw) if raw is not None else ""
+        given = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
         try:
-            verdict = Verdict.model_validate(parsed.model_dump() if isinstance(parsed, BaseModel) else parsed)
+            verdict = Verdict.model_validate(given)
         except ValidationError:
-            return _no_verdict(read_text(raw) if raw is not None else "")
+            return _no_verdict(said)
+        if given.keys() - Verdict.model_fields or names_a_key_twice(raw):  # a verdict with a reservation is none
+            return _no_verdict(said)
         return Critique(verdict.feedback, verdict.accepted, verdict.score)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ValidationError
 
 from .replies import read_text
@@ -14,9 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
 
-__all__ = ["Structured", "StructuredModel", "UnreadableReplyError", "structured_model", "unreadable_errors"]
+__all__ = [
+    "Structured",
+    "StructuredModel",
+    "UnreadableReplyError",
+    "names_a_key_twice",
+    "structured_model",
+    "unreadable_errors",
+]
 
 Structured = bool | Literal["auto"]
 Form = TypeVar("Form", bound=BaseModel)
@@ -71,6 +78,8 @@ class StructuredModel(Generic[Form]):
         raw = reply if self._native is None else reply.get("raw")
         text = "" if raw is None else read_text(raw)
         try:
+            if self._native is not None and names_a_key_twice(raw):
+                raise ValueError(TWICE)  # noqa: TRY301
             given = _json_object(text) if self._native is None else reply.get("parsed")
             return self.form.model_validate(given.model_dump() if isinstance(given, BaseModel) else given)
         except (ValueError, RecursionError):  # its words say more than pydantic's
@@ -93,8 +102,24 @@ def _json_object(text: str) -> dict[str, Any]:
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError(TWICE)
     return found
+
+
+def names_a_key_twice(raw: Any) -> bool:
+    """Return whether a structured reply, in its text or in what it calls, names a key twice.
+
+    Parsers keep the last one, so that `{"accepted": false, "accepted": true}` would accept.
+    """
+    calls = raw.additional_kwargs.get("tool_calls") if isinstance(raw, BaseMessage) else None
+    arguments = [(call.get("function") or {}).get("arguments") for call in calls or ()]
+    for text in [read_text(raw) if raw is not None else "", *arguments]:
+        try:
+            _json_object(str(text))
+        except (ValueError, RecursionError) as error:
+            if str(error) == TWICE:
+                return True
+    return False
 
 
 def _shortened(text: str) -> str:
@@ -126,15 +151,19 @@ def structured_model(model: BaseChatModel, form: type[BaseModel], structured: St
 
 
 def unreadable_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that mean a reply was not of its form, as opposed to no reply."""
+    """Return the errors that mean a reply was not of its form, as opposed to no reply.
+
+    JSON that is nested too deeply to be read raises a RecursionError.
+    """
     from json import JSONDecodeError
 
     from langchain_core.exceptions import OutputParserException
     from openai import LengthFinishReasonError
 
-    return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError)
+    return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError, RecursionError)
 
 
 FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL | re.IGNORECASE)
+TWICE = "a key stands there twice"
 MOST_SHOWN = 300
 """Characters of an unreadable reply that a message shows."""
