@@ -123,7 +123,7 @@ def read_run_info(folder: Path) -> dict[str, Any]:
         info = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{folder} holds no run: {path.name} can't be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     if not isinstance(info, dict) or "method" not in info:
         raise ValueError(f"{path} is no description of a run")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import settings
 
 # As in our own processes, and before langgraph is imported: a checkpoint is data, and names no class to be built.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redraft.nodes.sandbox import Sandbox
+
+# The same examples each time, and no clock. By hand, to look for more: --hypothesis-profile=long
+SAME: dict[str, Any] = {"deadline": None, "database": None, "print_blob": True}
+settings.register_profile("same", derandomize=True, max_examples=60, stateful_step_count=10, **SAME)
+settings.register_profile("long", max_examples=3000, stateful_step_count=25, **SAME)
+settings.load_profile("same")
 
 SERVER_FILE = Path(__file__).with_name("openai_server.py")
 BACKENDS = ("memory", "sqlite", "postgres")

@@ -347,13 +347,14 @@ def test_a_task_that_asks_for_the_gold_answer_is_shown_none(kind: Any, injection
 
 @pytest.mark.embedded
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed")
-@pytest.mark.parametrize("name", ["told to say it", "verdict as JSON", "forged message ends", "forged draft heading"])
+@pytest.mark.parametrize("name", ["told to say it", "forged message ends"])
 def test_a_real_model_under_attack_gives_a_verdict_or_none(name: str) -> None:
     """Whatever a small model falls for, what stands in the record is what its reply as a whole says."""
     smollm2_path()
-    judge = chat_model("local", temperature=0, seed=1, max_output_tokens=40, max_retries=0)
+    judge = chat_model("local", temperature=0, seed=1, max_output_tokens=8, max_retries=0)
     critics = [model_critic(judge, structured=False), lambda *_: Critique(SAID, accepted=False, score=0.2)]
-    output = build_refine_graph(writes(TEXTS[name]), critics=critics).invoke({"task": TEXTS[name], "limits": LIMITS})
+    given = {"task": TEXTS[name], "limits": {**LIMITS, "max_rounds": 0}}
+    output = build_refine_graph(writes(TEXTS[name]), critics=critics).invoke(given)
     assert output["stop_reason"] in set(STOP_REASONS) - {"accepted", "human", "failed"}
     assert (output["accepted_by"], output["score"]) == (None, 0.2)
     for event in output["events"]:
