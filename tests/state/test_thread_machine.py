@@ -229,4 +229,4 @@ class Threads(RuleBasedStateMachine):
 
 
 TestThreads = Threads.TestCase
-TestThreads.settings = settings(max_examples=max(1, settings.default.max_examples // 6))  # type: ignore[union-attr]
+TestThreads.settings = settings(max_examples=max(1, settings.default.max_examples // 10))  # type: ignore[union-attr]
