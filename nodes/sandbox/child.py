@@ -29,7 +29,7 @@ def {name}(*args, **kwargs):
 def main(config: dict[str, Any]) -> None:
     """Lock this process, say so, and serve requests until it is killed."""
     channel = Channel(config["reply_fd"])
-    lock(config["bpf"], modules=config["modules"], cpu_s=config["cpu_s"], memory_bytes=config["memory_bytes"])
+    lock(config["bpf"], modules=config["modules"], rlimits=config["rlimits"], user=config["user"])
     sys.stdin = io.StringIO()
     sys.stdout = io.TextIOWrapper(
         io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True

@@ -22,6 +22,8 @@ __all__ = ["Native", "missing", "start"]
 
 Native = Literal["bubblewrap", "seccomp"]
 
+NOBODY = 65534
+"""Whom a child becomes where we are root, who is above most limits."""
 PREFIX = "/python"
 """Where the interpreter is seen to be under bubblewrap."""
 BARE = ("-I", "-S", "-B", "-X", "utf8", "-c")
@@ -53,10 +55,22 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
         "bpf": seccomp_filter(files=layer == "bubblewrap"),
         "modules": modules,
         "main": main,
-        "cpu_s": math.ceil(limits.timeout_s) + 1,
-        "memory_bytes": limits.memory_mb << 20,
+        "rlimits": rlimits(limits),
+        "user": NOBODY,
     }
     return Worker([*argv, *BARE], config, max_output=limits.max_output)
+
+
+def rlimits(limits: Limits) -> dict[str, int]:
+    """What the kernel grants a child at most; none of it does without the wall clock, which `Worker.ask` watches."""
+    return {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_FSIZE": 0,
+        "RLIMIT_NPROC": 0,
+        "RLIMIT_NOFILE": 64,
+        "RLIMIT_CPU": math.ceil(limits.timeout_s) + 1,
+        "RLIMIT_AS": limits.memory_mb << 20,
+    }
 
 
 def imported(code: str) -> list[str]:
@@ -83,7 +97,7 @@ def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
         raise FileNotFoundError(MISSING_BWRAP)
     stdlib = f"{PREFIX}/{interpreter.stdlib_name}"
     command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    command += ["--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
+    command += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"]
     command += ["--ro-bind", str(interpreter.executable), f"{PREFIX}/bin/python3"]
     command += ["--ro-bind", str(interpreter.stdlib), stdlib]
     for packages in ("site-packages", "dist-packages"):

@@ -13,27 +13,26 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["lock"]
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 SECCOMP_MODE_FILTER = 2
-NOBODY = 65534
 
 
 class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 
 
-def lock(bpf: bytes, *, modules: Iterable[str], cpu_s: int, memory_bytes: int) -> None:
+def lock(bpf: bytes, *, modules: Iterable[str], rlimits: Mapping[str, int], user: int | None) -> None:
     """Return only once this process has given up everything that the filter does not allow.
 
     Args:
         bpf: the seccomp program, as libseccomp exports it.
         modules: imported first, because files may be out of reach afterwards; one that is not there is passed over.
-        cpu_s: seconds of processor time, after which the kernel kills the process.
-        memory_bytes: address space.
+        rlimits: what the kernel grants at most, by the names of `resource`, such as `RLIMIT_CPU`.
+        user: whom to become where we are root; None: stay who we are.
 
     Raises:
         OSError: the kernel refused a step, or a call that must be refused was not.
@@ -41,20 +40,13 @@ def lock(bpf: bytes, *, modules: Iterable[str], cpu_s: int, memory_bytes: int) -
     for name in modules:
         with contextlib.suppress(ImportError):
             __import__(name)
-    if os.getuid() == 0:
+    if user is not None and os.getuid() == 0:
         with contextlib.suppress(PermissionError):  # in a user namespace there may be no one else to become
             os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-    for limit, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_AS, memory_bytes),
-    ):
-        resource.setrlimit(limit, (value, value))
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+    for name, value in rlimits.items():
+        resource.setrlimit(getattr(resource, name), (value, value))
     libc = ctypes.CDLL(None, use_errno=True)
     program = _Program(len(bpf) // 8, bpf)
     for option in (

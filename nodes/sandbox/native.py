@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .launch import Native, start
-from .plain import jsonable, pack
+from .plain import jsonable, pack, writable
 from .result import SandboxResult, Status
 from .worker import StoppedError, Worker
 
@@ -44,7 +44,7 @@ class NativeLayer:
                 return self._result(worker, stopped.status, str(stopped))
             except (ValueError, KeyError, RecursionError):
                 return self._result(worker, "failed", TAMPERED)
-            why = None if note is None else f"the value is not plain data: {str(note)[:200]}"
+            why = None if note is None else f"the value is not plain data: {writable(str(note)[:200])}"
             return SandboxResult(status="ok", stdout=worker.stdout, value=value, error=why, layer=self.name)
 
     def check(self, code: str, tests: str, *, names: Sequence[str], helpers: str) -> SandboxResult:
@@ -81,7 +81,8 @@ class NativeLayer:
             return self._verdict(worker, said)
 
     def _result(self, worker: Worker, status: Status, error: str | None) -> SandboxResult:
-        return SandboxResult(status=status, stdout=worker.stdout, error=error, layer=self.name)
+        words = None if error is None else writable(error)
+        return SandboxResult(status=status, stdout=worker.stdout, error=words, layer=self.name)
 
     def _ask_tester(self, tester: Worker, request: dict[str, Any], deadline: float) -> dict[str, Any]:
         try:

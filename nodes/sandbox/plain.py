@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["UnplainError", "jsonable", "pack", "unpack"]
+__all__ = ["UnplainError", "jsonable", "pack", "unpack", "writable"]
 
 MAX_DEPTH = 80
 """Nesting beyond this is not plain; a list that contains itself ends here."""
@@ -100,16 +100,16 @@ def jsonable(tree: Any, depth: int = 0) -> Any:
     if not isinstance(tree, list):
         if isinstance(tree, dict):
             raise ValueError("not a tagged tree")  # noqa: TRY004  the value is wrong: any JSON may come
-        return tree
+        return writable(tree) if isinstance(tree, str) else tree
     match tree:
         case ["list" | "tuple" | "set" | "frozenset", [*items]]:
             return [jsonable(item, depth + 1) for item in items]
         case ["dict", [*pairs]] if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             return {_key(jsonable(key, depth + 1)): jsonable(item, depth + 1) for key, item in pairs}
         case ["int", str(text)]:
-            return int(text, 16) if len(text) <= JSON_DIGITS else text
+            return int(text, 16) if len(text) <= JSON_DIGITS else writable(text)
         case ["bytes" | "decimal", str(text)]:
-            return text
+            return writable(text)
         case ["complex", float(), float()]:
             return f"{tree[1]}{tree[2]:+}j"
         case ["fraction", over, under]:
@@ -119,3 +119,8 @@ def jsonable(tree: Any, depth: int = 0) -> Any:
 
 def _key(key: Any) -> str:
     return key if isinstance(key, str) else repr(key)
+
+
+def writable(text: str) -> str:
+    """`text` as UTF-8 can hold it: half a surrogate pair, which no file or database takes, becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -124,3 +124,22 @@ def test_a_result_that_can_not_cross_is_unsupported(code: str, sandbox: Sandbox)
     verdict = sandbox.check(code, "assert f(1)", "f")
     assert verdict.status == "unsupported"
     assert "plain data" in str(verdict.error)
+
+
+HALF = "'\\ud800'"
+"""Half of a surrogate pair: text for Python, and for no file, database or terminal."""
+
+
+@pytest.mark.parametrize("code", [HALF, f"{{{HALF}: [{HALF}]}}", f"print({HALF})", f"raise ValueError({HALF})"])
+def test_what_leaves_can_be_written_anywhere(code: str, sandbox: Sandbox) -> None:
+    """Text that no database holds does not leave the sandbox: it could end the run that stores it."""
+    result = sandbox.run(code)
+    assert json.dumps([result.value, result.stdout, result.error], ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("code", ["x = '\ud800'", "1\0", "# coding: nonsense\n1", "\ufeff1", "\r\x1a\r1"], ids=ascii)
+def test_source_that_is_no_text_fails_in_the_sandbox(code: str, sandbox: Sandbox) -> None:
+    """Source that can't be read is a failure of the code, never an exception of the caller."""
+    result = sandbox.run(code)
+    assert result.status in {"ok", "failed", "unsupported"}
+    assert json.dumps([result.value, result.stdout, result.error], ensure_ascii=False).encode()

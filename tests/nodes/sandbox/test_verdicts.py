@@ -111,6 +111,61 @@ LIES = {
         "class E(Exception):\n    def __str__(self): raise SystemExit(0)\n    def __init_subclass__(c): pass\n"
         "def f(x):\n    raise E"
     ),
+    "prints PASS and leaves": "print('PASS')\nimport sys\nsys.exit(0)\ndef f(x):\n    return 7",
+    "prints PASS when called and leaves": "def f(x):\n    print('PASS', flush=True)\n    import os\n    os._exit(0)",
+    "prints PASS at exit": ("import atexit, sys\natexit.register(print, 'PASS')\ndef f(x):\n    sys.exit(0)"),
+    "patches unittest": (
+        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"
+        "unittest.TestResult.wasSuccessful = lambda s: True\ndef f(x):\n    return 7"
+    ),
+    "puts a test runner in the way": (
+        "import sys, types\nm = types.ModuleType('pytest')\nm.main = lambda *a: 0\nsys.modules['pytest'] = m\n"
+        "sys.modules['unittest'] = m\ndef f(x):\n    return 7"
+    ),
+    "takes imports over": (
+        "import sys\nclass Finder:\n    def find_spec(s, *a): sys.exit(0)\nsys.meta_path.insert(0, Finder())\n"
+        "def f(x):\n    return 7"
+    ),
+    "patches __import__": "import builtins\nbuiltins.__import__ = lambda *a, **k: builtins\ndef f(x):\n    return 7",
+    "replaces sys.stdout": (
+        "import sys\nclass Out:\n    def write(s, t): sys.__stdout__.write('PASS')\n    def flush(s): pass\n"
+        "sys.stdout = sys.stderr = Out()\ndef f(x):\n    print('x')\n    return 7"
+    ),
+    "patches the exceptions": (
+        "import builtins\nclass Never(Exception): pass\nbuiltins.AssertionError = builtins.Exception = Never\n"
+        "def f(x):\n    raise AssertionError"
+    ),
+    "patches operator and math": (
+        "import math, operator\noperator.eq = math.isclose = lambda *a, **k: True\ndef f(x):\n    return 7"
+    ),
+    "returns objects equal to all in a list": (
+        "class A:\n    def __eq__(s, o): return True\ndef f(x):\n    return [A()]"
+    ),
+    "returns a number that rounds anywhere": (
+        "class A(float):\n    def __round__(s, n=0): return 4\n    def __sub__(s, o): return 0.0\n"
+        "    def __eq__(s, o): return True\ndef f(x):\n    return A('nan')"
+    ),
+    "returns a coroutine": "async def f(x):\n    return x * x",
+    "returns a generator": "def f(x):\n    yield x * x",
+    "returns a function": "def f(x):\n    return f",
+    "returns a module": "import sys\ndef f(x):\n    return sys",
+    "returns a key equal to all": (
+        "class A(str):\n    def __eq__(s, o): return True\n    __hash__ = str.__hash__\n"
+        "def f(x):\n    return {A('a'): 4}"
+    ),
+    "hides behind an instance check": (
+        "class M(type):\n    def __instancecheck__(c, o): return True\nclass A(int, metaclass=M):\n"
+        "    def __eq__(s, o): return True\ndef f(x):\n    return A(7)"
+    ),
+    "has tests of its own": (
+        "TESTS = 'def check(c): pass'\ndef check(c):\n    return True\ndef candidate(x):\n    return 4\n"
+        "def f(x):\n    return 7\nassert True\nprint('1 passed')"
+    ),
+    "turns asserts off": "import sys\n__debug__ if sys.flags.optimize else 0\ndef f(x):\n    return 7",
+    "counts its calls": "n = []\ndef f(x):\n    n.append(x)\n    return 4 if len(n) > 2 else 0",
+    "never comes back": "def f(x):\n    while True:\n        pass",
+    "sleeps on the tests": "import time\ndef f(x):\n    time.sleep(99)\n    return x * x",
+    "raises what the tests may await": "def f(x):\n    raise AssertionError('passed')",
     "raises a name it made up": "def f(x):\n    raise type('passed', (BaseException,), {})('nonce')",
 }
 
