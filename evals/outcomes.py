@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from ..state.folds import usage_total
+from ..state.masking import masked
 from ..state.threads import Thread
 from .records import failed_record, result_record
 
@@ -55,7 +56,7 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         output = dict(await graph.ainvoke(given, config, durability="sync" if graph.checkpointer else None))
     except Exception as error:
         events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
-        said = f"{type(error).__name__}: {error}"
+        said = masked(f"{type(error).__name__}: {error}")
         return Outcome(output=None, error=said, usage=usage_total(events or []), seconds=perf_counter() - start)
     return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
 

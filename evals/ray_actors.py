@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from ..state.masking import masked
 from .shared_work import Worker
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Actors:
             cause = error.cause
             return cause if isinstance(cause, Exception) else RuntimeError(str(cause))
         if isinstance(error, self._ray.exceptions.RayError):
-            said = " ".join(str(error).split())[:LONGEST_SAID] or type(error).__name__
+            said = " ".join(masked(str(error)).split())[:LONGEST_SAID] or type(error).__name__
             return RuntimeError(f"Ray lost a worker for good: {said}")
         return error
 

@@ -190,10 +190,11 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _complain(error: Exception, code: int, message: str | None = None, *, details: str = "") -> int:
     if debugging():
         raise error
+    from ..state.masking import masked
     from .plain_text import one_line, safe
 
     with suppress(BrokenPipeError):
-        print(f"redraft: {one_line(message or str(error))}", file=sys.stderr)  # noqa: T201
+        print(f"redraft: {one_line(masked(message or str(error)))}", file=sys.stderr)  # noqa: T201
         if details:
-            print(safe(details), file=sys.stderr)  # noqa: T201
+            print(safe(masked(details)), file=sys.stderr)  # noqa: T201
     return code

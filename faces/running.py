@@ -245,4 +245,6 @@ def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:
 
 
 def _told(error: Exception) -> str:
-    return one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)[:500]
+    from ..state.masking import masked
+
+    return one_line(masked(f"{type(error).__name__}: {error}") if str(error) else type(error).__name__)[:500]

@@ -14,6 +14,8 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from .echoes import without_key
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -33,7 +35,14 @@ def sync_client(route: Route = "default") -> httpx2.Client:
     import openai
 
     class SharedClient(openai.DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
-        """A client that no single user of it can close."""
+        """A client that no single user of it can close, and whose refusals do not repeat the key."""
+
+        def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+            response: httpx2.Response = super().send(request, **kwargs)
+            if response.is_error:
+                response.read()
+                return without_key(response)
+            return response
 
         def close(self) -> None:
             # The OpenAI SDK closes the client it was given when it is closed itself; this one is everybody's.
@@ -66,7 +75,11 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             atexit.register(self._close_leftovers)
 
         async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-            return await (await self._of_this_loop()).send(request, **kwargs)
+            response = await (await self._of_this_loop()).send(request, **kwargs)
+            if response.is_error:
+                await response.aread()
+                return without_key(response)
+            return response
 
         async def aclose(self) -> None:
             # As above.

@@ -97,7 +97,13 @@ def _restore(root: logging.Logger, handlers: Sequence[logging.Handler], level: i
 def _openai(name: str) -> Embeddings:
     from langchain_openai import OpenAIEmbeddings
 
+    from .echoes import check_key
+    from .openai_style import shared_clients
+
     if not os.environ.get("OPENAI_API_KEY"):
         raise ValueError(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")
+    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
+    # With a proxy of its own, it builds its own clients and refuses others.
+    clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
     # Counting tokens before each call would fetch a tokenizer; passages are far shorter than the limit.
-    return OpenAIEmbeddings(model=name, check_embedding_ctx_length=False)
+    return OpenAIEmbeddings(model=name, check_embedding_ctx_length=False, **clients)

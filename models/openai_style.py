@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .clients import async_client, sync_client
+from .echoes import check_key
 
 if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
     from .clients import Route
 
-__all__ = ["openai_model", "served_model"]
+__all__ = ["openai_model", "served_model", "shared_clients"]
 
 
 def openai_model(
@@ -34,11 +35,12 @@ def openai_model(
             f"model 'openai:{name}' needs a key in the environment variable OPENAI_API_KEY; "
             "without one, use the embedded model: 'local'"
         )
+    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
     from langchain_openai import ChatOpenAI
 
     limit: dict[str, Any] = {} if max_output_tokens is None else {"max_tokens": max_output_tokens}
     # With a proxy of its own, ChatOpenAI builds its own clients and refuses others.
-    clients = {} if os.environ.get("OPENAI_PROXY") else _clients("default")
+    clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
     return ChatOpenAI(
         model=name,
         **clients,
@@ -73,7 +75,7 @@ def served_model(
         openai_proxy=None,
         use_responses_api=False,
         **body,
-        **_clients(route),
+        **shared_clients(route),
         **_common(temperature, seed, max_retries, timeout_s),
     )
     # The SDK reads these from OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS: OpenAI's business only.
@@ -83,7 +85,8 @@ def served_model(
     return model
 
 
-def _clients(route: Route) -> dict[str, Any]:
+def shared_clients(route: Route) -> dict[str, Any]:
+    """The HTTP clients of this process, as LangChain's OpenAI classes take them."""
     return {"http_client": sync_client(route), "http_async_client": async_client(route)}
 
 

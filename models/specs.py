@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from .echoes import check_key
 from .providers import provider_model
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseC
     if not url.fragment:
         raise ValueError(f"model {shown!r} names no model; write {shown.rstrip('#') + '#NAME'!r}")
     base_url = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
-    key = os.environ.get("REDRAFT_API_KEY") or "none"
+    key = check_key(os.environ.get("REDRAFT_API_KEY") or "none", name="REDRAFT_API_KEY")
     route: Route = "direct" if host in ("127.0.0.1", "localhost", "::1") else "default"
     return served_model(url.fragment, base_url, key, route=route, **options, **limits)
 

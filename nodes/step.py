@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp
 
+from ..state.masking import mask_error
 from ..state.stopping import spent_budget
 from .meter import METER, Meter, Prices
 
@@ -83,6 +84,7 @@ def ask(
     except GraphBubbleUp:
         raise
     except Exception as error:
+        mask_error(error)  # LangGraph stores what it says, if it is raised
         failure = error
     return Outcome(result, failure, meter.usage(seconds=perf_counter() - start), meter.model)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from .masking import masked
 from .usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str
         "by": node,
         "node": node,
         "error": type(error).__name__,
-        "text": str(error)[:2000],
+        "text": masked(str(error))[:2000],
         **fields,
     }
 

@@ -13,6 +13,7 @@ from . import agent_protocol
 from .bodies import BodyMiddleware
 from .callers import CallerMiddleware
 from .engine import Engine
+from .masked_log import mask_logs
 from .problems import handle_problems
 from .wire import dumps
 
@@ -49,6 +50,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    mask_logs()
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
     app.include_router(agent_protocol.router)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.errors import GraphBubbleUp
 
 from ...state.events import clean
+from ...state.masking import masked
 from ..step import emit
 from .documents import chunk_id, passage
 
@@ -128,7 +129,7 @@ def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str,
 
     A `failure` event would end the run; this one only tells.
     """
-    told = {"step": step, "error": type(error).__name__, "message": str(error)[:2000]}
+    told = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
     return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": told, **fields}
 
 

@@ -1,0 +1,52 @@
+"""What an error may say: nothing that looks like a key, a token or a password."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["MASK", "mask_error", "masked"]
+
+MASK = "***"
+
+PATTERNS = (
+    # me:password@ in an address
+    (re.compile(r"(?<=://)[^/\s'\"@]*@"), f"{MASK}@"),
+    # ?api-key=…, "password": "…", X-Api-Key: …
+    (
+        re.compile(
+            r"(?i)((?:api[-_]?key|access[-_]?token|auth[-_]?token|password|passwd|pwd|client[-_]?secret|secret)"
+            r"""["']?\s*[=:]\s*["']?)(?!["'])[^\s"'&,;)}\]]+"""
+        ),
+        rf"\1{MASK}",
+    ),
+    # Authorization: Basic …, and Bearer … anywhere
+    (re.compile(r"(?i)(authorization[\"']?\s*[=:]\s*[\"']?\w+\s+)[^\s\"',;)}\]]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)(\bbearer\s+)(?=[\w.~+/*=-]*[\d*])[\w.~+/*=-]{6,}"), rf"\1{MASK}"),
+    # keys that say whose they are, also with their middle starred out
+    (
+        re.compile(r"\b(sk|pk|rk|gsk|xai|hf|lsv2|ghp|gho|glpat|github_pat)([-_])(?=[\w*-]*[\d*])[\w*-]{6,}"),
+        rf"\1\2{MASK}",
+    ),
+    (re.compile(r"\b(AIza|AKIA)[\w*-]{12,}"), rf"\1{MASK}"),
+)
+
+
+def masked(text: str) -> str:
+    """`text` without what looks like a credential: by its name, its place in an address, or how keys begin."""
+    for pattern, replacement in PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def mask_error(error: BaseException) -> None:
+    """Mask what `error` says of itself, so that whoever prints, logs or stores it later shows no credential."""
+    if all(isinstance(part, str) for part in error.args):
+        clean = tuple(masked(part) for part in error.args)
+        if clean != error.args:
+            error.args = clean
+    message = getattr(error, "message", None)
+    if isinstance(message, str) and masked(message) != message:
+        try:
+            error.message = masked(message)  # type: ignore[attr-defined]
+        except AttributeError:  # read-only: it is made of the arguments
+            return
