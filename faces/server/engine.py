@@ -232,7 +232,7 @@ class Engine:
         )
         if input is None and command is None and thread_id is None:
             raise BadRequestError('a new thread needs an input with a "task"')
-        with self._queue.place():
+        with self._queue.place(caller):
             record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
             if thread_id is not None:
                 await self._make_way(record, multitask)
