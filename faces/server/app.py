@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from . import agent_protocol
+from .answers import GUARDS
 from .bodies import BodyMiddleware
 from .callers import CallerMiddleware
 from .engine import Engine
@@ -49,6 +50,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         docs_url=None,  # its page loads scripts from another site
         redoc_url=None,
         redirect_slashes=False,
+        responses=GUARDS,
     )
     mask_logs()
     app.state.engine, app.state.settings = engine, settings

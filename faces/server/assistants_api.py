@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from .answers import answers
 from .wire import json_response
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/assistants", tags=["assistants"])
+router = APIRouter(prefix="/assistants", tags=["assistants"], responses=answers(404))
 SINCE = "2026-01-01T00:00:00+00:00"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from .answers import answers
 from .callers import require_caller
 from .leaving import LEFT, stays
 from .problems import problem
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["DemoAnswer", "DemoRequest", "router"]
 
 AnyCaller = Annotated[Caller, Depends(require_caller)]
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is no JSON."},
-    401: {"description": "A token is needed."},
-    413: {"description": "The body is too large."},
-    429: {"description": "Too many runs wait; `Retry-After` says when to come again."},
-    502: {"description": "The run gave no plan."},
-}
 router = APIRouter(prefix="/demo", tags=["demo"])
 
 
@@ -50,7 +44,7 @@ class DemoAnswer(BaseModel):
     thread_id: str
 
 
-@router.post("/self-refine", response_model=DemoAnswer, responses=REFUSALS)
+@router.post("/self-refine", response_model=DemoAnswer, responses=answers(429, 502))
 async def self_refine(body: DemoRequest, request: Request, caller: AnyCaller) -> DemoAnswer | Response:
     """Return a plan for the trip, with the metadata of its refinement."""
     from ...nodes.travel import travel_metadata

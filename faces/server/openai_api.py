@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
+from .answers import Answers, answers
 from .callers import require_caller
 from .chat_replies import DONE, ChatReply, error_body, model_data, sse
 from .chat_requests import ChatRequest, RequestRefusedError, graph_input, split_model
@@ -60,20 +61,11 @@ class _OpenAIRoute(APIRoute):
         return answered
 
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The request makes no sense, or asks for what a workflow can't give."},
-    401: {"description": "A token is needed."},
-    404: {"description": "There is no such model."},
-}
-ENDS: dict[int | str, dict[str, Any]] = {
+ENDS: Answers = {
     200: {"content": {"text/event-stream": {}}, "description": "The answer, or with `stream` its pieces."},
-    409: {"description": "The run was cancelled."},
-    413: {"description": "The body is too large."},
-    429: {"description": "Too many runs wait; `Retry-After` says when to come again."},
-    502: {"description": "The run failed before its first draft."},
-    504: {"description": "The run took longer than the server allows."},
+    **answers(409, 429, 502, 504),
 }
-router = APIRouter(prefix="/v1", route_class=_OpenAIRoute, tags=["OpenAI"], responses=REFUSALS)
+router = APIRouter(prefix="/v1", route_class=_OpenAIRoute, tags=["OpenAI"], responses=answers(404))
 
 
 @router.get("/models")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
+from .answers import EVENTS, answers
 from .callers import require_caller
 from .requests import checked_modes
 from .runs import BOOT, BadRequestError, Caller, NotThereError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
 Asker = Annotated[Caller, Depends(require_caller)]
 QUIET_S = 15.0
 """After so long without an event something is sent, so that no proxy takes the connection for dead."""
@@ -64,7 +65,7 @@ async def wait(request: Request, caller: Asker, thread_id: str, asked: Ask) -> R
     return _joined(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
 
 
-@router.post("/threads/{thread_id}/runs/stream")
+@router.post("/threads/{thread_id}/runs/stream", response_class=StreamingResponse, responses=EVENTS)
 async def stream(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
     """Run, and send what happens."""
     return _streamed(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
@@ -83,7 +84,7 @@ async def wait_stateless(request: Request, caller: Asker, asked: Ask) -> Respons
     return _joined(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
 
 
-@router.post("/runs/stream")
+@router.post("/runs/stream", response_class=StreamingResponse, responses=EVENTS)
 async def stream_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
     """Run without a thread, and send what happens."""
     return _streamed(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
@@ -111,7 +112,7 @@ async def join(request: Request, caller: Asker, thread_id: str, run_id: str) -> 
     return _joined(request, await _run(request, caller, thread_id, run_id), False)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/stream")
+@router.get("/threads/{thread_id}/runs/{run_id}/stream", response_class=StreamingResponse, responses=EVENTS)
 async def join_stream(
     request: Request, caller: Asker, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
 ) -> Response:
@@ -124,7 +125,7 @@ async def join_stream(
     return _streamed(request, run, cancel_on_disconnect, start=start, only=only)
 
 
-@router.post("/threads/{thread_id}/runs/{run_id}/cancel")
+@router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
 async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, action: str = "interrupt") -> Response:
     """End a run where it stands."""
     if action != "interrupt":
@@ -134,7 +135,7 @@ async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, a
     return Response(status_code=204)
 
 
-@router.delete("/threads/{thread_id}/runs/{run_id}")
+@router.delete("/threads/{thread_id}/runs/{run_id}", status_code=204)
 async def delete(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
     """Forget a run, which is cancelled first; its thread stays."""
     run = await _run(request, caller, thread_id, run_id)

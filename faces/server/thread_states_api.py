@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from .answers import answers
 from .callers import require_caller
 from .requests import checked_id, checked_values
 from .runs import BadRequestError, Caller, NotThereError, TakenError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/threads/{thread_id}", tags=["threads"])
+router = APIRouter(prefix="/threads/{thread_id}", tags=["threads"], responses=answers(404, 409))
 Asker = Annotated[Caller, Depends(require_caller)]
 
 
@@ -93,7 +94,7 @@ async def update(request: Request, caller: Asker, thread_id: str, asked: Update)
     config = await _config(graph, thread_id, place)
     try:
         written = await graph.aupdate_state(config, values, as_node=asked.as_node)
-    except InvalidUpdateError as error:
+    except (InvalidUpdateError, ValueError) as error:  # the latter: no such subgraph
         raise BadRequestError("this can't be written there; name the node with as_node") from error
     snapshot = thread_state(await graph.aget_state(written))
     standing = "interrupted" if snapshot["next"] else "idle"
@@ -122,7 +123,7 @@ async def history_by_url(
 async def _history(request: Request, caller: Caller, thread_id: str, asked: Past) -> Response:
     engine: Engine = request.app.state.engine
     graph = await engine.reader(await engine.owned.thread(caller, thread_id))
-    config = _configurable(thread_id, Place(checkpoint_ns=(asked.checkpoint or Place()).checkpoint_ns))
+    config = await _config(graph, thread_id, Place(checkpoint_ns=(asked.checkpoint or Place()).checkpoint_ns))
     before = Place(checkpoint_id=asked.before) if isinstance(asked.before, str) else asked.before
     limits: dict[str, Any] = {"limit": asked.limit}
     if before is not None and before.checkpoint_id:
@@ -148,7 +149,8 @@ async def _state(request: Request, caller: Caller, thread_id: str, place: Place,
 async def _config(graph: Any, thread_id: str, place: Place) -> Any:
     """Return where a checkpoint is, having looked that it is there."""
     config = _configurable(thread_id, place)
-    if place.checkpoint_id and await graph.checkpointer.aget_tuple(config) is None:
+    named = place.checkpoint_id or place.checkpoint_ns
+    if named and await graph.checkpointer.aget_tuple(config) is None:
         raise NotThereError("there is no such checkpoint")
     return config
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from .answers import answers
 from .callers import require_caller
 from .copying import copy_thread
 from .runs import BadRequestError, Caller
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/threads", tags=["threads"])
+router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
 Asker = Annotated[Caller, Depends(require_caller)]
 Status = Literal["idle", "busy", "interrupted", "error"]
 
@@ -95,7 +96,7 @@ async def get(request: Request, caller: Asker, thread_id: str) -> Response:
     return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
 
 
-@router.patch("/{thread_id}")
+@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
 async def change(request: Request, caller: Asker, thread_id: str, asked: Change) -> Response:
     """Put metadata over a thread's."""
     engine = request.app.state.engine
@@ -106,7 +107,7 @@ async def change(request: Request, caller: Asker, thread_id: str, asked: Change)
     return json_response(await shown(engine, changed))
 
 
-@router.delete("/{thread_id}")
+@router.delete("/{thread_id}", status_code=204)
 async def delete(request: Request, caller: Asker, thread_id: str) -> Response:
     """Delete a thread with all it holds."""
     await request.app.state.engine.delete_thread(caller, thread_id)

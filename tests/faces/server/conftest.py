@@ -44,7 +44,7 @@ class Talking:
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[Served]:
+def _serving(app: Any) -> Iterator[Served]:
     import uvicorn
 
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
@@ -61,6 +61,12 @@ def serving(app: Any) -> Iterator[Served]:
         server.should_exit = True
         thread.join(20)
         assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def serving() -> Any:
+    """A context in which this app is served."""
+    return _serving
 
 
 @pytest.fixture
@@ -80,7 +86,7 @@ def start_server(talking: Talking) -> Iterator[Callable[..., Served]]:
             given = Settings(**{"db": "memory", **settings})
             engine = Engine(given, build_model=build_model or (lambda spec: talking.model))
             own = stack.enter_context(ExitStack())
-            served = own.enter_context(serving(create_app(given, engine=engine)))
+            served = own.enter_context(_serving(create_app(given, engine=engine)))
             served.stop = own.close  # type: ignore[attr-defined]
             return served
 

@@ -148,6 +148,10 @@ def test_ids_are_only_ids(start_server: Callable[..., Any], checkpointer_url: st
             reply = client.post("/threads", json=body)
             assert reply.status_code in (404, 422), body
             told(reply)
+        for where in ("state/checkpoint", "state", "history"):
+            reply = client.post(f"/threads/{name}/{where}", json={"checkpoint": {"checkpoint_ns": trick[:500]}})
+            assert reply.status_code in (404, 422), where
+            told(reply)
         past = client.post(f"/threads/{name}/history", json={"metadata": {trick: "x"}})
         assert past.status_code == 422
         assert client.post(f"/threads/{name}/history", json={"metadata": {"a": trick}}).json() == []
