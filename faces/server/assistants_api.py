@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from .answers import answers
-from .wire import json_response
+from .runs import NotThereError
+from .wire import json_response, selected
 
 if TYPE_CHECKING:
     from .assistants import Assistant
@@ -29,6 +30,9 @@ class Search(BaseModel):
     metadata: dict[str, Any] | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    sort_by: Literal["assistant_id", "created_at", "updated_at", "name", "graph_id"] | None = None
+    sort_order: Literal["asc", "desc"] = "asc"
+    select: list[str] | None = None
 
 
 def shown(assistant: Assistant) -> dict[str, Any]:
@@ -50,6 +54,9 @@ def shown(assistant: Assistant) -> dict[str, Any]:
 def found(engine: Engine, search: Search) -> list[dict[str, Any]]:
     """Return every assistant that is listed and meant."""
     every = [shown(one) for one in engine.assistants().values() if one.listed]
+    if search.sort_by is not None:
+        key = search.sort_by
+        every.sort(key=lambda one: str(one[key]), reverse=search.sort_order == "desc")
     wanted = (search.metadata or {}).items()
     return [
         one
@@ -65,7 +72,7 @@ async def search(request: Request, asked: Annotated[Search | None, Body()] = Non
     """List assistants."""
     asked = asked or Search()
     every = found(request.app.state.engine, asked)
-    return json_response(every[asked.offset : asked.offset + asked.limit])
+    return json_response([selected(one, asked.select) for one in every[asked.offset : asked.offset + asked.limit]])
 
 
 @router.post("/count")
@@ -105,16 +112,35 @@ async def drawing(request: Request, assistant_id: str, xray: bool | int = False)
     return json_response(drawn.to_json())
 
 
+@router.post("/{assistant_id}/versions")
+async def versions(request: Request, assistant_id: str, asked: Annotated[Search | None, Body()] = None) -> Response:
+    """Return the versions of an assistant; there is one, since a preset is not edited here."""
+    asked = asked or Search()
+    every = [shown(request.app.state.engine.assistant(assistant_id))]
+    return json_response(every[asked.offset : asked.offset + asked.limit])
+
+
 @router.get("/{assistant_id}/subgraphs")
-async def subgraphs(request: Request, assistant_id: str) -> Response:
+async def subgraphs(request: Request, assistant_id: str, recurse: bool = False) -> Response:
     """Return the subgraphs with their schemas."""
+    return json_response(await _subgraphs(request, assistant_id, recurse=recurse))
+
+
+@router.get("/{assistant_id}/subgraphs/{namespace}")
+async def subgraph(request: Request, assistant_id: str, namespace: str, recurse: bool = False) -> Response:
+    """Return the subgraph of a namespace with its schemas."""
+    every = await _subgraphs(request, assistant_id, recurse=recurse)
+    if namespace not in every:
+        raise NotThereError("there is no such subgraph")
+    return json_response({namespace: every[namespace]})
+
+
+async def _subgraphs(request: Request, assistant_id: str, *, recurse: bool) -> dict[str, Any]:
     graph = await request.app.state.engine.graph(assistant_id)
-    return json_response(
-        {
-            name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
-            for name, one in graph.get_subgraphs()
-        }
-    )
+    return {
+        name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
+        for name, one in graph.get_subgraphs(recurse=recurse)
+    }
 
 
 def _state_schema(graph: Any) -> dict[str, Any] | None:

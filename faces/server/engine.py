@@ -303,6 +303,45 @@ class Engine:
         """
         await self._end(await self.run(caller, run_id))
 
+    async def cancel_many(
+        self,
+        caller: Caller,
+        *,
+        thread_id: str | None = None,
+        run_ids: Sequence[str] | None = None,
+        statuses: Sequence[str] = ("pending", "running"),
+    ) -> None:
+        """End runs of the caller's where they stand; those that have ended are left alone.
+
+        Args:
+            caller: Whose they are.
+            thread_id: Only those of this thread.
+            run_ids: Only these; nothing is cancelled where one of them is not there.
+            statuses: Only runs that stand so; not looked at where ids are given.
+
+        Raises:
+            NotThereError: There is no such thread or run.
+            TakenError: Another server of this database runs one of them; the others are cancelled.
+        """
+        if thread_id is not None:
+            await self.owned.thread(caller, thread_id)
+        if run_ids is None:
+            going = await self._clerk.call(self.records.in_flight)
+            every = [self._runs.get(one.run_id) or run_of(one) for one in going if one.owner == caller.id]
+            runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
+        else:
+            runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
+            if any(thread_id not in (None, run.thread_id) for run in runs):
+                raise NotThereError("there is no such run")
+        elsewhere: TakenError | None = None
+        for run in runs:
+            try:
+                await self._end(run)
+            except TakenError as error:
+                elsewhere = error
+        if elsewhere is not None:
+            raise elsewhere
+
     async def forget(self, caller: Caller, run_id: str) -> None:
         """Cancel a run that has not ended, and forget it; its thread stays.
 

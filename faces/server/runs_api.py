@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
 from .answers import EVENTS, answers
 from .callers import require_caller
 from .requests import checked_modes
 from .runs import BOOT, BadRequestError, Caller, NotThereError
-from .wire import dumps, event_bytes, json_response, plain
+from .wire import dumps, event_bytes, json_response, plain, selected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,6 +51,15 @@ class Ask(BaseModel):
     on_completion: Literal["delete", "keep"] = "delete"
     after_seconds: float | None = None
     webhook: str | None = None
+    context: dict[str, Any] | None = None
+
+
+class CancelMany(BaseModel):
+    """Which runs are cancelled: those of these ids, or all of a status; of one thread, or of every thread."""
+
+    thread_id: str | None = None
+    run_ids: Annotated[list[str], Field(max_length=1000)] | None = None
+    status: Literal["pending", "running", "all"] | None = None
 
 
 @router.post("/threads/{thread_id}/runs")
@@ -90,14 +100,52 @@ async def stream_stateless(request: Request, caller: Asker, asked: Ask) -> Respo
     return _streamed(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
 
 
+@router.post("/runs/batch")
+async def create_batch(
+    request: Request, caller: Asker, asked: Annotated[list[Ask], Field(min_length=1, max_length=100)]
+) -> Response:
+    """Start runs without a thread in the background: all of them, or none."""
+    engine: Engine = request.app.state.engine
+    runs: list[Run] = []
+    try:
+        for one in asked:
+            runs.append(await _submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
+    except Exception:
+        for run in runs:
+            await engine.forget(caller, run.id)
+            with suppress(NotThereError):  # a thread that was to be deleted is gone with its run
+                await engine.delete_thread(caller, run.thread_id)
+        raise
+    return json_response([shown(run) for run in runs])
+
+
+@router.post("/runs/cancel", status_code=204)
+async def cancel_many(request: Request, caller: Asker, asked: CancelMany, action: str = "interrupt") -> Response:
+    """End runs where they stand."""
+    _check_action(action)
+    if (asked.run_ids is None) == (asked.status is None):
+        raise BadRequestError("name the runs by run_ids, or by status: pending, running or all")
+    statuses = (asked.status,) if asked.status in ("pending", "running") else ("pending", "running")
+    await request.app.state.engine.cancel_many(
+        caller, thread_id=asked.thread_id, run_ids=asked.run_ids, statuses=statuses
+    )
+    return Response(status_code=204)
+
+
 @router.get("/threads/{thread_id}/runs")
 async def every(
-    request: Request, caller: Asker, thread_id: str, limit: int = 10, offset: int = 0, status: str | None = None
+    request: Request,
+    caller: Asker,
+    thread_id: str,
+    limit: int = 10,
+    offset: int = 0,
+    status: str | None = None,
+    select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
     """List the runs of a thread, the newest first."""
     runs = [run for run in await request.app.state.engine.runs(caller, thread_id) if status in (None, run.status)]
     start = max(offset, 0)
-    return json_response([shown(run) for run in runs[start : start + min(max(limit, 0), 1000)]])
+    return json_response([selected(shown(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
@@ -128,8 +176,7 @@ async def join_stream(
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
 async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, action: str = "interrupt") -> Response:
     """End a run where it stands."""
-    if action != "interrupt":
-        raise BadRequestError("action is interrupt: what a run has written stays")
+    _check_action(action)
     run = await _run(request, caller, thread_id, run_id)
     await request.app.state.engine.cancel(caller, run.id)
     return Response(status_code=204)
@@ -159,9 +206,16 @@ def shown(run: Run) -> dict[str, Any]:
     }
 
 
+def _check_action(action: str) -> None:
+    if action != "interrupt":
+        raise BadRequestError("action is interrupt: what a run has written stays")
+
+
 async def _submitted(request: Request, caller: Caller, thread_id: str | None, asked: Ask) -> Run:
     if asked.webhook is not None or asked.after_seconds is not None:
         raise BadRequestError("webhook and after_seconds are not served")
+    if asked.context:
+        raise BadRequestError("no graph takes a context; configurable.model names a model")
     engine: Engine = request.app.state.engine
     config = asked.config or {}
     configurable = config.get("configurable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, Request
@@ -11,8 +12,8 @@ from starlette.responses import Response
 from .answers import answers
 from .callers import require_caller
 from .copying import copy_thread
-from .runs import BadRequestError, Caller
-from .wire import json_response, plain, thread_state
+from .runs import BadRequestError, Caller, NotThereError
+from .wire import json_response, plain, selected, thread_state
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -32,6 +33,7 @@ class Create(BaseModel):
     metadata: dict[str, Any] | None = None
     if_exists: Literal["raise", "do_nothing"] = "raise"
     supersteps: list[Any] | None = None
+    ttl: Any = None
 
 
 class Search(BaseModel):
@@ -46,12 +48,21 @@ class Search(BaseModel):
     sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] = "created_at"
     sort_order: Literal["asc", "desc"] = "desc"
     select: list[str] | None = None
+    extract: dict[str, str] | None = None
 
 
 class Change(BaseModel):
     """Metadata that is put over a thread's."""
 
     metadata: dict[str, Any] = Field(default_factory=dict)
+    ttl: Any = None
+
+
+class Prune(BaseModel):
+    """Threads that are no longer wanted."""
+
+    thread_ids: Annotated[list[str], Field(max_length=1000)]
+    strategy: str = "delete"
 
 
 @router.post("")
@@ -60,6 +71,7 @@ async def create(request: Request, caller: Asker, asked: Annotated[Create | None
     asked = asked or Create()
     if asked.supersteps:
         raise BadRequestError("supersteps are not served: copy a thread, or write its state")
+    _check_ttl(asked.ttl)
     engine: Engine = request.app.state.engine
     metadata = asked.metadata or {}
     name = metadata.get("graph_id")
@@ -78,15 +90,26 @@ async def search(request: Request, caller: Asker, asked: Annotated[Search | None
     page = every[asked.offset : asked.offset + asked.limit]
     with_values = asked.select is None or {"values", "interrupts"} & set(asked.select)
     threads = [await shown(engine, record, values=bool(with_values)) for record in page]
-    if asked.select is not None:
-        threads = [{name: one[name] for name in asked.select if name in one} for one in threads]
-    return json_response(threads)
+    return json_response([selected(one, asked.select) for one in threads])
 
 
 @router.post("/count")
 async def count(request: Request, caller: Asker, asked: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
     return json_response(len(await _found(request.app.state.engine, caller, asked or Search())))
+
+
+@router.post("/prune")
+async def prune(request: Request, caller: Asker, asked: Prune) -> Response:
+    """Delete threads of the caller's with all they hold, and say how many."""
+    if asked.strategy != "delete":
+        raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
+    pruned = 0
+    for thread_id in dict.fromkeys(asked.thread_ids):
+        with suppress(NotThereError):
+            await request.app.state.engine.delete_thread(caller, thread_id)
+            pruned += 1
+    return json_response({"pruned_count": pruned})
 
 
 @router.get("/{thread_id}")
@@ -99,6 +122,7 @@ async def get(request: Request, caller: Asker, thread_id: str) -> Response:
 @router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
 async def change(request: Request, caller: Asker, thread_id: str, asked: Change) -> Response:
     """Put metadata over a thread's."""
+    _check_ttl(asked.ttl)
     engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
     changed = await engine.owned.change(caller, thread_id, metadata={**record.metadata, **asked.metadata})
@@ -144,9 +168,16 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
     }
 
 
+def _check_ttl(ttl: object) -> None:
+    if ttl is not None:
+        raise BadRequestError("ttl is not served: threads stay until they are deleted")
+
+
 async def _found(engine: Engine, caller: Caller, asked: Search) -> list[ThreadRecord]:
     if asked.values:
         raise BadRequestError("threads are not searched by their values; use metadata")
+    if asked.extract:
+        raise BadRequestError("extract is not served; select values")
     wanted = (asked.metadata or {}).items()
     every = [
         record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .runs import ServerEvent
 
-__all__ = ["dumps", "event_bytes", "json_response", "plain", "thread_state"]
+__all__ = ["dumps", "event_bytes", "json_response", "plain", "selected", "thread_state"]
 
 HIDDEN = ("redraft_recipe",)
 """Metadata that may name files of the server."""
@@ -54,6 +54,11 @@ def dumps(value: Any) -> bytes:
 def json_response(value: Any, headers: dict[str, str] | None = None) -> Response:
     """Return a response that holds a value as JSON."""
     return Response(dumps(value), media_type="application/json", headers=headers)
+
+
+def selected(shown: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """Return these fields of what is shown, or all."""
+    return shown if names is None else {name: shown[name] for name in names if name in shown}
 
 
 def event_bytes(number: int, event: ServerEvent) -> bytes:

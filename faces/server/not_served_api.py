@@ -1,0 +1,50 @@
+"""What LangGraph's clients can ask for and this server doesn't do: said so, in place of a path that isn't there."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from .problems import problem
+
+__all__ = ["NOT_SERVED", "router"]
+
+PRESETS = "assistants are the presets, which are not made or changed over HTTP"
+STREAM = "a stream of a whole thread is not served; stream its runs, or join one that is under way"
+CRONS = "runs at set times are not served; let the system's scheduler ask for them"
+STORE = "there is no store; what a run knows is in its thread"
+
+NOT_SERVED = {
+    ("POST", "/assistants"): PRESETS,
+    ("PATCH", "/assistants/{assistant_id}"): PRESETS,
+    ("DELETE", "/assistants/{assistant_id}"): PRESETS,
+    ("POST", "/assistants/{assistant_id}/latest"): PRESETS,
+    ("GET", "/threads/{thread_id}/stream"): STREAM,
+    ("POST", "/threads/{thread_id}/stream/events"): STREAM,
+    ("POST", "/threads/{thread_id}/commands"): STREAM,
+    ("POST", "/threads/{thread_id}/runs/crons"): CRONS,
+    ("POST", "/runs/crons"): CRONS,
+    ("PATCH", "/runs/crons/{cron_id}"): CRONS,
+    ("DELETE", "/runs/crons/{cron_id}"): CRONS,
+    ("POST", "/runs/crons/search"): CRONS,
+    ("POST", "/runs/crons/count"): CRONS,
+    ("PUT", "/store/items"): STORE,
+    ("GET", "/store/items"): STORE,
+    ("DELETE", "/store/items"): STORE,
+    ("POST", "/store/items/search"): STORE,
+    ("POST", "/store/namespaces"): STORE,
+}
+"""By method and path, what is told."""
+
+router = APIRouter(include_in_schema=False)
+
+
+def _refuse(method: str, path: str, told: str) -> None:
+    async def refuse() -> Response:
+        return problem(404, "not_served", told)
+
+    router.add_api_route(path, refuse, methods=[method])
+
+
+for (_method, _path), _told in NOT_SERVED.items():
+    _refuse(_method, _path, _told)
