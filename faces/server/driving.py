@@ -52,10 +52,17 @@ async def drive(
         await _stream(run, graph, given, config, control)
     except GraphDrained:
         return "interrupted"
-    waiting = (run.output or {}).get("__interrupt__")
-    if waiting or (await graph.aget_state({"configurable": {"thread_id": run.thread_id}})).next:
+    if (run.output or {}).get("__interrupt__"):
+        return "interrupted"
+    if _may_stop(run, graph) and (await graph.aget_state({"configurable": {"thread_id": run.thread_id}})).next:
         return "interrupted"
     return "success"
+
+
+def _may_stop(run: Run, graph: Any) -> bool:
+    """Return whether nodes are named to stop at; else what streams to its end has ended, and needn't be read again."""
+    asked = run.request.get("interrupt_before") or run.request.get("interrupt_after")
+    return bool(asked or graph.interrupt_before_nodes or graph.interrupt_after_nodes)
 
 
 async def _start(

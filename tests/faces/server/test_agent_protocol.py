@@ -203,6 +203,18 @@ def test_a_person_answers_over_http(stored: Any, talking: Any, remote: bool, con
     assert client.threads.get(name)["status"] == "idle"
 
 
+@pytest.mark.parametrize("stop", [{"interrupt_before": ["check"]}, {"interrupt_after": ["feedback"]}])
+def test_a_run_stops_where_it_is_told(server: Any, connect: Any, stop: Any) -> None:
+    """A run that is to stop at a node does, its thread says so, and it goes on from there."""
+    client = connect(server.url)
+    name = client.threads.create()["thread_id"]
+    client.runs.wait(name, "refine", input=TASK, **stop)
+    assert [run["status"] for run in client.runs.list(name)] == ["interrupted"]
+    assert (client.threads.get(name)["status"], client.threads.get_state(name)["next"]) == ("interrupted", ["check"])
+    assert client.runs.wait(name, "refine", input=None)["answer"] == "second draft"
+    assert client.threads.get(name)["status"] == "idle"
+
+
 async def test_background_runs_are_listed_joined_and_cancelled(server: Any, talking: Any, aconnect: Any) -> None:
     """A run in the background has a status, and is joined or cancelled from elsewhere; a cancelled one can go on."""
     client = aconnect(server.url)
