@@ -2,8 +2,9 @@
 
 A scripted model answers every call after 200 ms, over HTTP and in a process of its own. A run of the preset `refine`
 with one round asks it four times, so that 200 runs at once would ideally take as long as one: 0.8 s. The first row has
-the same runs without a server, so that the difference is the server's. Then single streams on the idle server: the
-milliseconds until their first event. Prints a table; exits with 1 when a goal is missed.
+the same runs without a server, so that the difference is the server's: `ratio` is the CPU time of a run beside that
+row's. Bursts of all take turns. Before them, single streams on the idle server: the milliseconds until their first
+event. Prints a table; exits with 1 when a goal is missed.
 
 `--peer PATH/TO/langgraph` adds LangGraph's development server; its environment needs redraft and langgraph-cli[inmem].
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -23,13 +26,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 __all__ = ["main"]
 
@@ -102,37 +107,58 @@ async def one_run(session: ClientSession, url: str) -> None:
             raise RuntimeError(f"a run went wrong: {got.status} {str(out)[:300]}")
 
 
-async def burst(session: ClientSession, url: str, runs: int) -> float:
-    """Seconds that this many runs take which all begin at once."""
-    started = time.perf_counter()
-    await asyncio.gather(*(one_run(session, url) for _ in range(runs)))
-    return time.perf_counter() - started
+@dataclass
+class Candidate:
+    """What is measured: a server, or the graph without one."""
+
+    name: str
+    burst: Callable[[int], Awaitable[Any]]
+    """So many runs that all begin at once."""
+    cpu_s: Callable[[], float]
+    """CPU seconds of its process so far."""
+    first_ms: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+
+    async def measure(self, runs: int) -> None:
+        """Note the seconds of one burst, and its CPU milliseconds a run."""
+        cpu_before, started = self.cpu_s(), time.perf_counter()
+        await self.burst(runs)
+        self.seconds.append(time.perf_counter() - started)
+        self.cpu_ms.append(1000 * (self.cpu_s() - cpu_before) / runs)
+
+    def share(self, ideal_s: float) -> float:
+        """How close the median burst came to the ideal."""
+        return ideal_s / statistics.median(self.seconds)
+
+    def row(self, ideal_s: float, alone: Candidate) -> str:
+        """The line of the table; the ratio is the median of those of each round of bursts."""
+        ratio = statistics.median(mine / its for mine, its in zip(self.cpu_ms, alone.cpu_ms, strict=True))
+        numbers = f"{statistics.median(self.seconds):>9.2f}{self.share(ideal_s):>9.2f}"
+        cpu = f"{statistics.median(self.cpu_ms):>12.1f}{ratio:>9.2f}"
+        return f"{self.name:<16}{numbers}{cpu}" + "".join(f"{first:>12.1f}" for first in self.first_ms)
 
 
-async def graph_alone(model: str, given: argparse.Namespace) -> None:
-    """Measure the same runs without a server, on the saver in memory, and print their row."""
+@contextlib.contextmanager
+def graph_alone(model: str) -> Iterator[Candidate]:
+    """The same runs without a server, on the saver in memory, with the garbage collector set as the server sets it."""
     from redraft.graphs.loop import build_refine_graph
     from redraft.models import chat_model
     from redraft.state import open_checkpointer
 
-    taken, cpu = [], []
     with open_checkpointer("memory") as saver:
         graph = build_refine_graph(chat_model(model), checkpointer=saver)
+        threads = itertools.count()
 
-        async def at_once(runs: int, name: str) -> None:
+        async def burst(runs: int) -> None:
             asked = {"task": "Write about a boat.", "limits": {"max_rounds": 1}}
-            configs = [{"configurable": {"thread_id": f"{name}-{number}"}} for number in range(runs)]
+            configs = [{"configurable": {"thread_id": str(next(threads))}} for _ in range(runs)]
             await asyncio.gather(*(graph.ainvoke(asked, config) for config in configs))
 
-        await at_once(5, "first")
-        for repeat in range(given.repeats):
-            cpu_before, started = time.process_time(), time.perf_counter()
-            await at_once(given.runs, str(repeat))
-            taken.append(time.perf_counter() - started)
-            cpu.append(1000 * (time.process_time() - cpu_before) / given.runs)
-    seconds = statistics.median(taken)
-    share = CALLS_A_RUN * given.delay_ms / 1000 / seconds
-    print(f"{'no server':<16}{seconds:>9.2f}{share:>9.2f}{statistics.median(cpu):>12.1f}", flush=True)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 50)
+        yield Candidate("no server", burst, time.process_time)
 
 
 async def first_event(session: ClientSession, path: str, body: dict[str, Any]) -> float:
@@ -155,21 +181,20 @@ def cpu_s(pid: int) -> float:
     return 0.0
 
 
-async def measure(
-    name: str, command: Sequence[str], url: str, given: argparse.Namespace, *, chat: bool = True, **options: Any
-) -> bool:
-    """Measure a server that this command starts, print its row, and return whether it reached both goals."""
-    ideal = CALLS_A_RUN * given.delay_ms / 1000
+@contextlib.asynccontextmanager
+async def served(
+    name: str, command: Sequence[str], url: str, streams: int, *, chat: bool = True, **options: Any
+) -> AsyncIterator[Candidate]:
+    """A server that this command starts; how soon its streams begin is measured at once, while it is idle."""
     async with (
         process(*command, ready=f"{url}/ok" if not chat else f"{url}/healthz", **options) as server,
-        ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(300)) as session,
+        ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(900)) as session,
     ):
-        await burst(session, url, 5)
-        taken, cpu = [], []
-        for _ in range(given.repeats):
-            before = cpu_s(server.pid)
-            taken.append(await burst(session, url, given.runs))
-            cpu.append(1000 * (cpu_s(server.pid) - before) / given.runs)
+
+        async def burst(runs: int) -> None:
+            await asyncio.gather(*(one_run(session, url) for _ in range(runs)))
+
+        await burst(5)
         asked = {"task": "Write about a boat.", "limits": {"max_rounds": 0}}
         kinds: dict[str, dict[str, Any]] = {
             "/runs/stream": {"assistant_id": "refine", "input": asked, "stream_mode": ["custom"]}
@@ -177,13 +202,11 @@ async def measure(
         if chat:
             said = {"messages": [{"role": "user", "content": asked["task"]}], "limits": asked["limits"]}
             kinds["/v1/chat/completions"] = {"model": "redraft-refine", "stream": True, **said}
-        firsts = [
-            [await first_event(session, url + path, body) for _ in range(given.streams)] for path, body in kinds.items()
-        ]
-    seconds, medians = statistics.median(taken), [statistics.median(found) for found in firsts]
-    row = f"{name:<16}{seconds:>9.2f}{ideal / seconds:>9.2f}{statistics.median(cpu):>12.1f}"
-    print(row + "".join(f"{median:>12.1f}" for median in medians), flush=True)
-    return ideal / seconds >= SHARE_GOAL and max(medians) <= FIRST_EVENT_GOAL_MS
+        found = Candidate(name, burst, partial(cpu_s, server.pid))
+        for path, body in kinds.items():
+            taken = [await first_event(session, url + path, body) for _ in range(streams)]
+            found.first_ms.append(statistics.median(taken))
+        yield found
 
 
 @contextlib.contextmanager
@@ -196,25 +219,35 @@ def named_graphs() -> Iterator[str]:
 
 
 async def measure_all(given: argparse.Namespace) -> bool:
-    """Measure without a server, on memory, on SQLite, and the peer where there is one."""
+    """Measure without a server, on memory, on SQLite, and the peer where there is one; one burst of each in turn."""
     port = free_port()
     model = f"http://127.0.0.1:{port}/v1#scripted"
     mine = [sys.executable, __file__, "--serve-model", str(port), "--delay-ms", str(given.delay_ms)]
-    print(f"{'':<16}{'seconds':>9}{'of ideal':>9}{'CPU ms/run':>12}{'first: runs':>12}{'chat':>12}")
-    reached = []
-    with named_graphs() as folder:
-        async with process(*mine, ready=f"http://127.0.0.1:{port}/v1/models"):
-            await graph_alone(model, given)
-            for name, db in (("memory", "memory"), ("SQLite", str(Path(folder) / "runs.sqlite"))):
-                own = str(free_port())
-                command = [sys.executable, "-c", SHELL, "serve", "--port", own, "--db", db, "--model", model]
-                reached.append(await measure(name, command, f"http://127.0.0.1:{own}", given))
-            if given.peer:
-                own = str(free_port())
-                command = [given.peer, "dev", *QUIET, "--port", own, "--n-jobs-per-worker", str(given.runs)]
-                options = {"cwd": folder, "env": {**os.environ, "REDRAFT_MODEL": model}}
-                await measure("langgraph dev", command, f"http://127.0.0.1:{own}", given, chat=False, **options)
-    return all(reached)
+    ideal_s = CALLS_A_RUN * given.delay_ms / 1000
+    async with contextlib.AsyncExitStack() as stack:
+        folder = stack.enter_context(named_graphs())
+        await stack.enter_async_context(process(*mine, ready=f"http://127.0.0.1:{port}/v1/models"))
+        alone = stack.enter_context(graph_alone(model))
+        await alone.burst(5)
+        servers = []
+        for name, db in (("memory", "memory"), ("SQLite", str(Path(folder) / "runs.sqlite"))):
+            own = str(free_port())
+            command = [sys.executable, "-c", SHELL, "serve", "--port", own, "--db", db, "--model", model]
+            url = f"http://127.0.0.1:{own}"
+            servers.append(await stack.enter_async_context(served(name, command, url, given.streams)))
+        ours = list(servers)
+        if given.peer:
+            own = str(free_port())
+            command = [given.peer, "dev", *QUIET, "--port", own, "--n-jobs-per-worker", str(given.runs)]
+            options = {"cwd": folder, "env": {**os.environ, "REDRAFT_MODEL": model}}
+            peer = served("langgraph dev", command, f"http://127.0.0.1:{own}", given.streams, chat=False, **options)
+            servers.append(await stack.enter_async_context(peer))
+        for _ in range(given.repeats):
+            for one in (alone, *servers):
+                await one.measure(given.runs)
+    print(f"{'':<16}{'seconds':>9}{'of ideal':>9}{'CPU ms/run':>12}{'ratio':>9}{'first: runs':>12}{'chat':>12}")
+    print(*(one.row(ideal_s, alone) for one in (alone, *servers)), sep="\n")
+    return all(one.share(ideal_s) >= SHARE_GOAL and max(one.first_ms) <= FIRST_EVENT_GOAL_MS for one in ours)
 
 
 def version(package: str) -> str:
