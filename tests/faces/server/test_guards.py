@@ -219,6 +219,38 @@ def test_a_slow_body_is_given_up(start_server: Callable[..., Any]) -> None:
     assert reply.startswith(b"HTTP/1.1 408")
 
 
+def test_half_a_body_disturbs_nobody(start_server: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Who leaves in the middle of a request is forgotten, and the next one is served."""
+    server = start_server()
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    for sent in (b"{", b"", b'{"thread_id": "half"}'):
+        with socket.create_connection((host, int(port)), timeout=20) as gone:
+            gone.sendall(b"POST /threads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                         b"Content-Length: 100\r\n\r\n" + sent)  # fmt: skip
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        assert client.post("/threads/search", json={}).json() == []
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_who_reads_nothing_holds_up_nobody(start_server: Callable[..., Any]) -> None:
+    """A client that asks for a stream and reads none of it neither stops its run nor anybody else's."""
+    long = "word " * 40_000
+    server = start_server(build_model=lambda spec: ScriptedModel([long, "no issues", "short", "no issues"]))
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    body = json.dumps({**REFINE, "stream_mode": ["values", "updates"]}).encode()
+    with httpx.Client(base_url=server.url, timeout=30) as client, socket.socket() as slow:
+        client.post("/threads", json={"thread_id": "slow"})
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(20)
+        slow.connect((host, int(port)))
+        slow.sendall(b"POST /threads/slow/runs/stream HTTP/1.1\r\nHost: localhost\r\n"
+                     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)  # fmt: skip
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        run = client.get("/threads/slow/runs").json()[0]
+        assert client.get(f"/threads/slow/runs/{run['run_id']}/join").json()["answer"] == long
+        assert client.post("/runs/wait", json=REFINE).json()["answer"] == "short"
+
+
 def test_pages_of_other_sites_are_refused(http: httpx.Client) -> None:
     """A page of another site, open in a browser here, can neither use the server nor read from it."""
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
