@@ -29,7 +29,6 @@ CHECKS = [
     checks.content_type_conformance,
     checks.response_headers_conformance,
     checks.response_schema_conformance,
-    checks.unsupported_method,
 ]
 TWINS = ["/threads/{thread_id}/runs", "/threads/{thread_id}/runs/stream", "/runs", "/runs/wait", "/runs/stream",
          "/threads/count", "/assistants/count"]  # fmt: skip
