@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from .console import Screen
 
-__all__ = ["LiveRun", "show_event"]
+__all__ = ["LiveRun", "doing", "show_event"]
 
 INDENT = 2
 
-_DOING = {
+DOING = {
     "generate": "drafting",
     "refine": "revising",
     "retrieve": "looking up passages",
@@ -63,7 +63,7 @@ class LiveRun:
     def _show(self, item: Mapping[str, Any]) -> None:
         kind = item.get("kind")
         if kind == "start":
-            self._thinking(_doing(item))
+            self._thinking(doing(item))
         elif kind == "step":
             self._thinking("")
             _step(self._screen, item)
@@ -101,11 +101,12 @@ def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT
     show(screen, event, indent)
 
 
-def _doing(item: Mapping[str, Any]) -> str:
+def doing(item: Mapping[str, Any]) -> str:
+    """Return what a `start` item says in words: who is at it, and in which round."""
     node = str(item.get("node"))
     if node == "feedback":
         return f"{item.get('by')} is judging the draft of round {item.get('round')}{_path(item)} …"
-    return f"{_DOING.get(node, node)}, round {item.get('round')}{_path(item)} …"
+    return f"{DOING.get(node, node)}, round {item.get('round')}{_path(item)} …"
 
 
 def _path(item: Mapping[str, Any]) -> str:

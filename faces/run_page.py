@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..state.events import Event
     from ..state.folds import Attempt
 
-__all__ = ["run_page", "write_run_page"]
+__all__ = ["run_facts", "run_page", "write_run_page"]
 
 HOW_DRAFTS_ARE_READ = (
     "Each with what was said about it; words that a revision took out are struck through, those that it brought are "
@@ -83,12 +83,12 @@ def run_page(thread: Thread) -> str:
         style=Markup(styles),  # noqa: S704  # our own file
         stop_reason=values.get("stop_reason"),
         stop_style={"accepted": "good", "failed": "bad"}.get(str(values.get("stop_reason")), "open"),
-        facts=_facts(values, events),
+        facts=run_facts(values, events),
         sections=sections,
     )
 
 
-def _facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
+def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
     """Return what a run came to so far, read off its record: the state's own sums are those of its last verdict."""
     if not events:
         return []
