@@ -56,7 +56,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
     app.include_router(agent_protocol.router)
-    for name in ("openai_api", "demo_api", "metrics"):
+    for name in ("openai_api", "demo_api", "metrics", "page.assets_api", "page.live_api", "page.views_api"):
         app.include_router(import_module(f".{name}", __package__).router)
     _count(app, engine)
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
 
+from .page.assets_api import ASSETS
 from .problems import problem
 from .runs import Caller
 from .settings import LOOPBACK
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPEN_PATHS", "CallerMiddleware", "require_caller"]
 
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/healthz", *ASSETS})
 """What needs no token: it tells nothing of anybody's."""
 
 

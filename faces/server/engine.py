@@ -267,6 +267,10 @@ class Engine:
             raise NotThereError("there is no such run")
         return found
 
+    def knows(self, run: Run) -> bool:
+        """Return whether this process has what a run sends; another server of its database may have it."""
+        return self._runs.get(run.id) is run
+
     async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
         """Return every run of a thread of the caller's, the last created first."""
         await self.owned.thread(caller, thread_id)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .runs import Run
 
-__all__ = ["router"]
+__all__ = ["QUIET_S", "event_after", "router"]
 
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
 Asker = Annotated[Caller, Depends(require_caller)]
@@ -168,9 +168,7 @@ async def join_stream(
     modes = [mode for mode in request.query_params.getlist("stream_mode") if mode]
     only = checked_modes(modes) if modes else None
     run = await _run(request, caller, thread_id, run_id)
-    boot, _, number = request.headers.get("last-event-id", "").partition("-")
-    start = int(number) + 1 if boot == BOOT and number.isascii() and number.isdigit() and len(number) < 10 else 0
-    return _streamed(request, run, cancel_on_disconnect, start=start, only=only)
+    return _streamed(request, run, cancel_on_disconnect, start=event_after(request), only=only)
 
 
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
@@ -188,6 +186,12 @@ async def delete(request: Request, caller: Asker, thread_id: str, run_id: str) -
     run = await _run(request, caller, thread_id, run_id)
     await request.app.state.engine.forget(caller, run.id)
     return Response(status_code=204)
+
+
+def event_after(request: Request) -> int:
+    """Return the number after that of the event that `Last-Event-ID` names, or 0 where this process sent none such."""
+    boot, _, number = request.headers.get("last-event-id", "").partition("-")
+    return int(number) + 1 if boot == BOOT and number.isascii() and number.isdigit() and len(number) < 10 else 0
 
 
 def shown(run: Run) -> dict[str, Any]:

@@ -53,9 +53,13 @@ class Chromium:
 
     def open(self, page: Path, address: str = "") -> None:
         """Show a page, and return when it has loaded."""
+        self.visit(f"{page.as_uri()}#{address}")
+
+    def visit(self, url: str) -> None:
+        """Show what is at an address, and return when it has loaded."""
         self.ask("Page.navigate", url="about:blank")
         self.events.clear()
-        loader = self.ask("Page.navigate", url=f"{page.as_uri()}#{address}")["loaderId"]
+        loader = self.ask("Page.navigate", url=url)["loaderId"]
         while not any(
             one.get("name") == "load" and one["loaderId"] == loader for one in self.seen("Page.lifecycleEvent")
         ):
@@ -88,11 +92,15 @@ class Chromium:
         self.run(f"new Promise((done) => {{ const look = () => {look}; look(); }})")
 
     def press(self, key: str) -> None:
-        shift, _, name = key.rpartition("+")
-        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " ")}[name]
-        pressed = {"key": name, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        held, _, name = key.rpartition("+")
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "ArrowRight": (39, "")}[name]
+        pressed = {"key": name, "windowsVirtualKeyCode": code, "modifiers": {"": 0, "Control": 2, "Shift": 8}[held]}
         self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **pressed)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def type(self, text: str) -> None:
+        """Put a text where the caret is, as a keyboard does."""
+        self.ask("Input.insertText", text=text)
 
     def picture(self) -> bytes:
         """The whole page as PNG."""

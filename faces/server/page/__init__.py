@@ -1,0 +1,3 @@
+"""The page at `/`: runs started, watched, compared and forked in a browser; what it shows is drawn by `displays`."""
+
+from __future__ import annotations

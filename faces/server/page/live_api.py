@@ -1,0 +1,97 @@
+"""A run as the page watches it: what happens, drawn, and what is being written, word by word; taken up after a drop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response, StreamingResponse
+
+from ..callers import require_caller
+from ..runs import Caller, ServerEvent
+from ..runs_api import QUIET_S, event_after
+from ..wire import dumps, event_bytes, plain
+from .drawing import WRITERS, happening
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ..engine import Engine
+    from ..runs import Run
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/page", tags=["page"])
+Asker = Annotated[Caller, Depends(require_caller)]
+
+
+@router.get("/runs/{run_id}/live")
+async def live(request: Request, caller: Asker, run_id: str) -> Response:
+    """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
+    engine: Engine = request.app.state.engine
+    run = await engine.run(caller, run_id)
+    start = event_after(request)
+    body = _told(run, start) if engine.knows(run) else _awaited(engine, run)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(body, media_type="text/event-stream", headers=headers)
+
+
+async def _told(run: Run, number: int) -> AsyncIterator[bytes]:
+    if "custom" not in run.request.get("stream_modes", ()):
+        yield _sent("silent", {})
+    while True:
+        changed = run.change()
+        words = ""
+        while number < len(run.log):
+            event = run.log[number]
+            if token := _token(event):
+                words += token
+            elif event is not None and (told := _shown(event)):
+                if words:
+                    yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
+                yield event_bytes(number, ServerEvent(*told))
+                words = ""
+            number += 1
+        if words:
+            yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
+        if run.ended:
+            break
+        try:
+            await asyncio.wait_for(changed.wait(), QUIET_S)
+        except TimeoutError:
+            yield b": waiting\n\n"
+    yield _sent("end", {"status": run.status})
+
+
+async def _awaited(engine: Engine, run: Run) -> AsyncIterator[bytes]:
+    """Wait for a run that another server of this database has."""
+    yield _sent("silent", {})
+    while not run.ended:
+        await asyncio.sleep(1)
+        yield b": waiting\n\n"
+        run = await engine.run(run.caller, run.id)
+    yield _sent("end", {"status": run.status})
+
+
+def _token(event: ServerEvent | None) -> str:
+    """Return the words of a piece that a writer just wrote; nothing for all else."""
+    if event is None or event.event != "messages" or not isinstance(event.data, list) or len(event.data) != 2:
+        return ""
+    message, metadata = event.data
+    if not type(message).__name__.endswith("Chunk") or metadata.get("langgraph_node") not in WRITERS:
+        return ""
+    return str(message.text)
+
+
+def _shown(event: ServerEvent) -> tuple[str, dict[str, Any]] | None:
+    if event.event == "custom" and isinstance(event.data, dict):
+        return happening(event.data)
+    if event.event == "error" and isinstance(event.data, dict):
+        return "problem", {"message": str(plain(event.data).get("message", ""))}
+    return None
+
+
+def _sent(name: str, data: dict[str, Any]) -> bytes:
+    """Return an event after which nobody can ask to go on."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), dumps(data))

@@ -1,0 +1,114 @@
+"""What the page shows of a thread, read off its record. Blocks while the database is read: for a thread of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from ....state.folds import attempts, best_draft, run_options
+from ....state.history import grow_tree
+from ....state.threads import UnknownThreadError
+from ...displays.drafts import read_values
+from ...displays.family import tree_facts
+from ...displays.timeline import event_row, timeline_facts
+from ...plain_text import one_line, shortened
+from ...run_page import run_facts
+from ..wire import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from ....state import Thread
+    from ....state.folds import Attempt
+    from ....state.runs import RunRow
+
+__all__ = ["read_side", "read_thread", "visible"]
+
+LOOP = {"prepare", "generate", "feedback", "check", "refine"}
+TITLE = 120
+
+
+def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
+    """Return what the page shows of a thread; of one that nothing was run on yet, that there is nothing.
+
+    What a failed call said is left out, as everywhere on this server.
+
+    Args:
+        thread: On a graph that reads it.
+        rows: Those of its family that its caller may see.
+    """
+    try:
+        values = read_values(thread)
+    except UnknownThreadError:
+        return {**_read(thread.thread_id, {}), "timeline": None, "tree": None, "can_fork": False, "begun": False}
+    found = _read(thread.thread_id, values)
+    steps = [dataclasses.replace(step, events=tuple(plain(step.events))) for step in thread.history()]
+    can_fork = bool(found["drafts"]) and thread.graph.nodes.keys() >= LOOP and "branch" not in thread.graph.nodes
+    timeline: dict[str, Any] = timeline_facts(thread.thread_id, steps)
+    if can_fork:
+        timeline["forked_at"] = [draft["round"] for draft in found["drafts"]]
+    tree = tree_facts(grow_tree(thread.thread_id, rows), thread.thread_id)
+    if len(tree["rows"]) > 1:
+        tree["linked"] = True
+    return {**found, "timeline": timeline, "tree": tree, "can_fork": can_fork, "begun": True}
+
+
+def read_side(thread: Thread, number: int | None) -> dict[str, Any]:
+    """Return one side of a comparison.
+
+    Args:
+        thread: On a graph that reads it.
+        number: Round of the draft that is shown; default: the best.
+
+    Raises:
+        UnknownThreadError: Nothing was run on the thread yet.
+        ValueError: There is no such draft.
+    """
+    found = _read(thread.thread_id, read_values(thread))
+    wanted = found["compared"] if number is None else number
+    for draft in found["drafts"]:
+        if draft["round"] == wanted:
+            return {**found, "chosen": draft}
+    raise ValueError(f"the thread {thread.thread_id!r} has no draft{'' if number is None else f' of round {number}'}")
+
+
+def visible(rows: list[RunRow], owned: Container[str]) -> list[RunRow]:
+    """Return the rows of threads that are the caller's; nothing of them names another's."""
+    known = {row.thread_id for row in rows}
+    return [
+        dataclasses.replace(row, parent_thread_id=None)
+        if row.parent_thread_id in known and row.parent_thread_id not in owned
+        else row
+        for row in rows
+        if row.thread_id in owned
+    ]
+
+
+def _read(thread_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    events = values.get("events") or []
+    best = best_draft(events, keep=run_options(events).get("keep", "best")) if events else None
+    task = str(values.get("task") or "")
+    title = shortened(one_line(task), TITLE)
+    return {
+        "thread_id": thread_id,
+        "title": title or thread_id,
+        "task": task,
+        "long_task": bool(task) and title != task.strip(),
+        "answer": str(values.get("answer") or ""),
+        "stop_reason": values.get("stop_reason"),
+        "told": run_facts(values, events),
+        "drafts": [_draft(draft, best) for draft in attempts(events)],
+        "compared": best.round if best else None,
+    }
+
+
+def _draft(draft: Attempt, best: Attempt | None) -> dict[str, Any]:
+    return {
+        "round": draft.round,
+        "text": draft.text,
+        "feedback": draft.feedback,
+        "score": draft.score,
+        "accepted": draft.accepted,
+        "best": best is not None and draft.round == best.round,
+        "said": [event_row(critique) for critique in draft.critiques],
+    }

@@ -1,0 +1,99 @@
+// One thread: what it came to, the run under way, any two drafts compared, a fork, each step, and its branches.
+
+import { call, startRun } from "./calls.js";
+import { elements, onSend, show } from "./fragments.js";
+import { watch } from "./live.js";
+
+/** Show the thread `id` in `place`. */
+export async function thread(place, { id, go, again, failed, say, signal }) {
+  const path = `page/threads/${encodeURIComponent(id)}`;
+  const facts = await call(path, { signal });
+  show(place, facts.html);
+  const { assistant, model, drafts } = facts;
+
+  const live = place.querySelector("section.live");
+  if (live !== null) {
+    watch(live, {
+      thread: id,
+      signal,
+      ended: () => { say("The run has ended."); again(); },
+      renew: async () => renewSteps(place, (await call(path, { signal })).html),
+    }).catch(failed);
+  }
+  const compared = place.querySelector("form[data-form=diff]");
+  if (compared !== null) compare(compared, path, signal, failed);
+
+  const fork = place.querySelector("form[data-form=fork]");
+  if (fork !== null) {
+    const most = Number(fork.elements.more.dataset.most);
+    const fill = () => {
+      const draft = drafts.find((one) => one.round === Number(fork.elements.at.value));
+      fork.elements.feedback.value = draft.feedback;
+      fork.elements.draft.value = draft.text;
+      fork.elements.more.max = Math.max(0, most - draft.round);
+      fork.elements.more.value = Math.min(3, fork.elements.more.max);
+    };
+    fork.elements.at.addEventListener("change", fill);
+    fill();
+    for (const button of place.querySelectorAll("button[data-fork]")) {
+      button.addEventListener("click", () => {
+        fork.elements.at.value = button.dataset.fork;
+        fill();
+        fork.closest("details").open = true;
+        fork.elements.at.focus();
+      });
+    }
+    onSend(fork, async ({ at, change, feedback, draft, more }) => {
+      const text = change === "draft" ? { draft } : { feedback };
+      const limits = more === "" ? {} : { limits: { max_rounds: Number(at) + Number(more) } };
+      const made = await call(`${path}/fork`, { method: "POST", body: { at: Number(at), ...text, ...limits } });
+      go(`#/threads/${encodeURIComponent(made.thread_id)}`, await started(made.thread_id, {}));
+    });
+  }
+  const answer = place.querySelector("form[data-form=answer]");
+  if (answer !== null) {
+    answer.elements.draft.value = facts.asked;
+    onSend(answer, async ({ action, text, draft }) => {
+      const said = { accept: {}, stop: {}, feedback: { text }, edit: { draft } }[action];
+      await startRun(id, assistant, { command: { resume: { action, ...said } } }, model);
+      again();
+    });
+  }
+  const onward = place.querySelector("form[data-form=go-on]");
+  if (onward !== null) {
+    onSend(onward, async () => {
+      await startRun(id, assistant, {}, model);
+      again();
+    });
+  }
+  return facts.title;
+
+  /** Start a run on a fork that is written; where it can't start, the fork is there all the same, and says why. */
+  async function started(fork, asked) {
+    try {
+      await startRun(fork, assistant, asked, model);
+      return null;
+    } catch (error) {
+      return error;
+    }
+  }
+}
+
+function compare(form, path, signal, failed) {
+  const place = form.parentElement.querySelector(".compared");
+  const draw = async () => {
+    const { before, after } = Object.fromEntries(new FormData(form));
+    show(place, (await call(`${path}/diff?before=${before}&after=${after}`, { signal })).html);
+  };
+  form.addEventListener("change", () => draw().catch(failed));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  draw().catch(failed);
+}
+
+function renewSteps(place, html) {
+  const fresh = elements(html).querySelector("#steps");
+  const shown = place.querySelector("#steps");
+  if (fresh === null) return;
+  if (shown === null) place.append(fresh);
+  else shown.replaceWith(fresh);
+}

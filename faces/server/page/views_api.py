@@ -1,0 +1,228 @@
+"""The views of the page, drawn for one caller: their threads, one of them, two compared; and a fork, written."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from ....state.history import family
+from ....state.threads import Thread, UnknownThreadError
+from ...displays.documents import macros
+from ...displays.drafts import diff_facts
+from ...displays.timeline import event_row
+from ..callers import require_caller
+from ..requests import can_be_id, checked_id, checked_values
+from ..runs import BadRequestError, Caller, NotThereError
+from ..wire import json_response
+from .drawing import drawn
+from .reading import read_side, read_thread, visible
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..records import ThreadRecord
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/page", tags=["page"])
+Asker = Annotated[Caller, Depends(require_caller)]
+Offset = Annotated[int, Query(ge=0, le=1_000_000)]
+Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
+A_PAGE = 20
+
+
+class Fork(BaseModel):
+    """Where a thread is forked, and what is another there."""
+
+    at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]
+    feedback: str | None = None
+    draft: str | None = None
+    limits: dict[str, Any] | None = None
+
+
+@router.get("/home")
+async def home(request: Request, caller: Asker, offset: Offset = 0) -> Response:
+    """Draw the form that starts a run, above the caller's threads."""
+    engine: Engine = request.app.state.engine
+    facts = {
+        **await _threads(engine, caller, offset),
+        "presets": [one for one in engine.assistants().values() if one.listed],
+        "most_characters": engine.settings.max_task_characters,
+        "most_rounds": engine.settings.max_rounds,
+    }
+    return json_response({"html": drawn("home", facts)})
+
+
+@router.get("/threads")
+async def threads(request: Request, caller: Asker, offset: Offset = 0) -> Response:
+    """Draw a page of the caller's threads, those changed last first."""
+    return json_response({"html": drawn("threads", await _threads(request.app.state.engine, caller, offset))})
+
+
+@router.get("/threads/{thread_id:path}/diff")
+async def diff(request: Request, caller: Asker, thread_id: str, before: Round = None, after: Round = None) -> Response:
+    """Draw what differs between two drafts of a thread, and the critiques that led from one to the other."""
+    engine: Engine = request.app.state.engine
+    thread, _ = await _read(engine, caller, thread_id)
+    facts = await _asked(partial(diff_facts, thread, before=before, after=after))
+    return json_response({"html": str(macros().diff(facts))})
+
+
+@router.get("/threads/{thread_id:path}")
+async def thread(request: Request, caller: Asker, thread_id: str) -> Response:
+    """Draw a thread: its run under way, answer, steps and branches."""
+    engine: Engine = request.app.state.engine
+    read, record = await _read(engine, caller, thread_id)
+    rows = await asyncio.to_thread(family, engine.saver.runs, thread_id)
+    owned = {row.thread_id for row in rows if await _owns(engine, caller, row.thread_id)}
+    facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
+    runs = await engine.runs(caller, thread_id)
+    under_way = [run for run in reversed(runs) if not run.ended]
+    last = runs[0] if runs else None
+    served = record.assistant in engine.assistants() and bool(can_be_served(thread_id))
+    question = await read.aquestion() if facts["begun"] and not under_way and served else None
+    facts |= {
+        "assistant": record.assistant,
+        "status": record.status,
+        "run": under_way[0].id if under_way else None,
+        "question": None if question is None else _question(question, engine),
+        "can_fork": facts["can_fork"] and served,
+        "can_go_on": bool(
+            facts["begun"] and served and not under_way and not question and facts["stop_reason"] in (None, "failed")
+        ),
+        "problem": f"The last run ended early: {last.error['message']}" if last and last.ended and last.error else "",
+        "most_rounds": engine.settings.max_rounds,
+        "most_characters": engine.settings.max_task_characters,
+    }
+    return json_response(
+        {
+            "html": drawn("thread", facts),
+            "title": facts["title"],
+            "assistant": record.assistant,
+            "model": last.model if last else None,
+            "drafts": [{name: draft[name] for name in ("round", "text", "feedback")} for draft in facts["drafts"]],
+            "asked": question["draft"] if question else None,
+        }
+    )
+
+
+@router.post("/threads/{thread_id:path}/fork")
+async def fork(request: Request, caller: Asker, thread_id: str, asked: Fork) -> Response:
+    """Write a new thread of the caller's that starts in the middle of one of theirs; a run without input runs it."""
+    engine: Engine = request.app.state.engine
+    read, record = await _read(engine, caller, thread_id)
+    most = engine.settings.max_task_characters
+    for name, text in (("feedback", asked.feedback), ("draft", asked.draft)):
+        if text is not None and len(text) > most:
+            raise BadRequestError(f"{name} is too long: at most {most} characters")
+    checked_values({"limits": asked.limits}, engine.settings)
+    at = checked_id(asked.at) if isinstance(asked.at, str) else asked.at
+    try:
+        branch = await read.afork(
+            at=at, feedback=asked.feedback, draft=asked.draft, limits=asked.limits, thread_id=_new_id(thread_id)
+        )
+    except UnknownThreadError as error:
+        raise NotThereError("there is no such checkpoint, or nothing was run on the thread yet") from error
+    except ValueError as error:
+        raise BadRequestError(str(error)[:500]) from error
+    await engine.owned.own(caller, branch.thread_id, assistant=record.assistant)
+    return json_response({"thread_id": branch.thread_id})
+
+
+@router.get("/compare")
+async def compare(
+    request: Request, caller: Asker, one: str, two: str, before: Round = None, after: Round = None
+) -> Response:
+    """Draw two threads side by side, each with a draft, and what differs between those."""
+    engine: Engine = request.app.state.engine
+    sides, read = [], []
+    for name, thread_id, number in (("before", one, before), ("after", two, after)):
+        thread, record = await _read(engine, caller, thread_id)
+        side = await _asked(partial(read_side, thread, number))
+        sides.append({**side, "name": name, "status": record.status})
+        read.append(thread)
+    rounds = {side["name"]: side["chosen"]["round"] for side in sides}
+    facts = await _asked(partial(diff_facts, *read, **rounds))
+    return json_response({"html": drawn("compare", {"sides": sides, "diff": macros().diff(facts)})})
+
+
+async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread, ThreadRecord]:
+    record = await engine.owned.thread(caller, thread_id)
+    return Thread(await engine.reader(record), thread_id), record
+
+
+async def _owns(engine: Engine, caller: Caller, thread_id: str) -> bool:
+    try:
+        await engine.owned.thread(caller, thread_id)
+    except NotThereError:
+        return False
+    return True
+
+
+async def _asked(read: Any) -> Any:
+    """Return what a reading gives, beside the event loop; what can't be read was not there to be asked for."""
+    try:
+        return await asyncio.to_thread(read)
+    except (UnknownThreadError, ValueError) as error:
+        raise NotThereError(str(error)[:500]) from error
+
+
+async def _threads(engine: Engine, caller: Caller, offset: int) -> dict[str, Any]:
+    every = sorted(
+        await engine.owned.every(caller), key=lambda record: (record.updated_at, record.thread_id), reverse=True
+    )
+    page = every[offset : offset + A_PAGE]
+    rows = await asyncio.to_thread(lambda: [_row(record, engine.saver.runs.get(record.thread_id)) for record in page])
+    return {
+        "rows": rows,
+        "total": len(every),
+        "newer": max(offset - A_PAGE, 0) if offset else None,
+        "older": offset + A_PAGE if offset + A_PAGE < len(every) else None,
+    }
+
+
+def _row(record: ThreadRecord, kept: Any) -> dict[str, Any]:
+    return {
+        "thread_id": record.thread_id,
+        "assistant": record.assistant,
+        "status": record.status,
+        "updated_at": record.updated_at,
+        "when": f"{record.updated_at[:16].replace('T', ' ')} UTC",
+        "kept": kept is not None,
+        "task": kept.task if kept else "",
+        "stop_reason": kept.stop_reason if kept else None,
+        "rounds": kept.rounds if kept else 0,
+        "score": kept.score if kept else None,
+        "parent": bool(kept and kept.parent_thread_id),
+    }
+
+
+def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:
+    return {
+        "by": str(question.get("by", "human")),
+        "round": question["round"],
+        "score": question.get("score"),
+        "draft": str(question["draft"]),
+        "error": question.get("error"),
+        "said": [event_row({"kind": "critique", **critique}) for critique in question["critiques"]],
+        "most_characters": engine.settings.max_task_characters,
+    }
+
+
+def can_be_served(thread_id: str) -> bool:
+    """Return whether the API takes a thread's id: the shell may have made one that it doesn't."""
+    try:
+        checked_id(thread_id)
+    except BadRequestError:
+        return False
+    return can_be_id(thread_id)
+
+
+def _new_id(parent: str) -> str:
+    return f"{parent}-{secrets.token_hex(3)}" if len(parent) <= 100 and can_be_served(parent) else str(uuid.uuid4())

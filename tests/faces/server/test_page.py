@@ -1,0 +1,318 @@
+"""A run is started, watched, compared and forked in a browser, by keyboard or on a phone, and what models write stays
+text."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from redraft.models import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFINE = {"assistant_id": "refine", "input": {"task": "Write about autumn."}}
+READY = "document.getElementById('place')?.getAttribute('aria-busy') === 'false'"
+HOSTILE = (
+    "</textarea></script><script>window.taken = 1</script><img src=x onerror='window.taken = 2'>"
+    "<a href='javascript:window.taken = 3'>x</a>{{ 7 * 7 }} \u202e"
+)
+
+
+class Stepwise:
+    """A model that answers when it is let: a first draft, an objection, a second draft, and no objection."""
+
+    def __init__(self, *replies: str) -> None:
+        self.steps = threading.Semaphore(0)
+        replies = replies or ("first draft", "Name the month.", "second draft", "no issues")
+        self.model = ScriptedModel([lambda messages, reply=reply: self.answer(reply) for reply in replies])
+
+    def answer(self, reply: str) -> str:
+        assert self.steps.acquire(timeout=60)
+        return reply
+
+
+def ran(client: httpx.Client, thread_id: str, **asked: Any) -> None:
+    """Run a thread to its end, as another client of the server does."""
+    client.post("/threads", json={"thread_id": thread_id, "if_exists": "do_nothing"}).raise_for_status()
+    client.post(f"/threads/{thread_id}/runs/wait", json={**REFINE, **asked}).raise_for_status()
+
+
+def shows(page: Any, words: str, *, within: str = "#place") -> None:
+    """Return when the page shows some words."""
+    page.wait_for(f"document.querySelector({within!r})?.innerText.includes({words!r})")
+
+
+def written(page: Any) -> str:
+    found: str = page.run("document.querySelector('#place').innerText")
+    return found
+
+
+def unharmed(page: Any) -> None:
+    """Nothing that a model wrote was run or asked for, and the policy of the page had nothing to forbid."""
+    assert page.run("window.taken") is None
+    assert page.complaints() == []
+
+
+def drop_connections(server: Any) -> None:
+    """Cut every connection, as a network does."""
+    for one in list(server.server.server_state.connections):
+        one.loop.call_soon_threadsafe(one.transport.abort)
+
+
+def tab_to(page: Any, condition: str) -> None:
+    """Press Tab until what has the focus is meant."""
+    for _ in range(40):
+        if page.run(f"document.activeElement.{condition}"):
+            return
+        page.press("Tab")
+    pytest.fail(f"no Tab reaches what is {condition}")
+
+
+def test_a_run_is_started_and_watched(start_server: Callable[..., Any], chromium: Any) -> None:
+    """Who types a task and presses Ctrl+Enter sees each draft and critique as it comes, also after reloading in the
+    middle of the run and after the connection was cut, each once; at the end there is the answer."""
+    stepwise = Stepwise()
+    server = start_server(build_model=lambda spec: stepwise.model)
+    chromium.visit(server.url)
+    chromium.wait_for(READY)
+    shows(chromium, "No run yet")
+    chromium.run("document.getElementById('task').focus()")
+    chromium.type("Write about autumn.")
+    chromium.press("Control+Enter")
+    shows(chromium, "drafting, round 0", within=".doing")
+    stepwise.steps.release()
+    shows(chromium, "first draft", within=".rounds")
+    shows(chromium, "self is judging", within=".doing")
+    address = chromium.run("location.href")
+    assert "#/threads/" in address
+    chromium.visit(address)
+    shows(chromium, "first draft", within=".rounds")
+    shows(chromium, "self is judging", within=".doing")
+    stepwise.steps.release()
+    shows(chromium, "Name the month.", within=".rounds")
+    chromium.run(
+        "(() => { const doing = document.querySelector('.doing'); window.told = [];"
+        "new MutationObserver(() => told.push(doing.innerText)).observe(doing, {childList: true}); })()"
+    )
+    drop_connections(server)
+    stepwise.steps.release()
+    shows(chromium, "second draft", within=".rounds")
+    assert "the connection was lost; trying again …" in chromium.run("told")
+    shown = chromium.run("document.querySelector('.rounds').innerText")
+    assert [shown.count(text) for text in ("first draft", "Name the month.", "second draft")] == [1, 1, 1]
+    assert chromium.run("[...document.querySelectorAll('.round h3')].map((one) => one.innerText)") == [
+        "Round 0",
+        "Round 1",
+    ]
+    stepwise.steps.release()
+    shows(chromium, "second draft", within=".answer")
+    assert chromium.run("document.querySelector('.live')") is None
+    assert "first draft" in written(chromium)
+    assert len(stepwise.model.calls) == 4
+    chromium.run("document.querySelector('a.brand').click()")
+    shows(chromium, "accepted", within=".threads")
+    chromium.run("history.back()")
+    shows(chromium, "second draft", within=".answer")
+
+
+def test_words_come_as_they_are_written(start_server: Callable[..., Any]) -> None:
+    """The page gets what a writer writes piece by piece, before the draft is whole; of a critic it gets the verdict."""
+    stepwise = Stepwise()
+    server = start_server(build_model=lambda spec: stepwise.model)
+    modes = {"stream_mode": ["custom", "messages-tuple"], "if_not_exists": "create"}
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        run = client.post("/threads/mine/runs", json={**REFINE, **modes}).json()
+        seen: list[tuple[str, str]] = []
+        with client.stream("GET", f"/page/runs/{run['run_id']}/live") as reply:
+            name = ""
+            for line in reply.iter_lines():
+                if line.startswith("event: "):
+                    name = line[7:]
+                if line.startswith("data: "):
+                    seen.append((name, line[6:]))
+                    if name == "doing":  # its model is asked by now, or soon
+                        stepwise.steps.release()
+                    if name == "row" and '"kind":"critique"' in line:
+                        break
+        names = [name for name, _ in seen]
+        tokens = "".join(httpx.Response(200, content=data).json()["text"] for name, data in seen if name == "token")
+        assert names.index("token") < names.index("row")
+        assert tokens == "first draft"
+        stepwise.steps.release(4)
+        client.get(f"/threads/mine/runs/{run['run_id']}/join")
+
+
+@pytest.mark.parametrize("width", [1200, 360])
+def test_a_fork_is_run_and_compared(server: Any, talking: Any, chromium: Any, width: int) -> None:
+    """Forked with edited feedback, a thread goes on as another branch; tree, timeline, diff and both branches side by
+    side are a key or a click away, also on a phone, where nothing is wider than the screen."""
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "story")
+    calls = len(talking.model.calls)
+    chromium.looks(width)
+    chromium.visit(f"{server.url}/#/threads/story")
+    chromium.wait_for("document.querySelector('.compared ins')")
+    assert chromium.run("document.querySelector('.compared del').innerText").strip() == "first"
+    assert "Name the month." in chromium.run("document.querySelector('.compared').innerText")
+    assert chromium.run("document.querySelectorAll('#steps tbody tr').length") > 5
+    chromium.run("document.querySelector('button[data-fork=\"0\"]').click()")
+    assert chromium.run("document.getElementById('fork-feedback').value") == "Name the month."
+    chromium.run("document.getElementById('fork-feedback').select()")
+    chromium.type("Name the month. Write it shorter.")
+    chromium.press("Control+Enter")
+    chromium.wait_for("document.querySelector('.ids code')?.innerText.startsWith('story-')")
+    shows(chromium, "second draft", within=".answer")
+    assert chromium.run("location.hash").startswith("#/threads/story-")
+    assert "Write it shorter." in "\n".join(str(call) for call in talking.model.calls[calls:])
+    assert chromium.run("document.documentElement.scrollWidth <= innerWidth")
+    chromium.run("document.querySelector('a.with').click()")
+    chromium.wait_for("document.querySelectorAll('.beside-each section').length === 2")
+    shows(chromium, "What differs")
+    assert chromium.run("document.documentElement.scrollWidth <= innerWidth")
+    chromium.run(
+        "(() => { const pick = document.getElementById('after'); pick.focus(); pick.value = '0';"
+        "pick.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+    chromium.wait_for("location.hash.includes('after=0')")
+    chromium.wait_for("document.getElementById('after')?.value === '0' && document.activeElement.id === 'after'")
+    unharmed(chromium)
+
+
+def test_what_models_write_stays_text(start_server: Callable[..., Any], chromium: Any) -> None:
+    """A task, draft or critique that holds scripts and markup is shown as it is in every view, while the run goes on
+    and after it, and nothing of it runs."""
+    image = "<img src=x onerror='window.taken = 2'>"
+    stepwise = Stepwise(f"first {HOSTILE}", f"Fix it {HOSTILE}", f"second {HOSTILE}", "no issues")
+    server = start_server(build_model=lambda spec: stepwise.model)
+    asked = {"assistant_id": "refine", "input": {"task": f"Write {HOSTILE}"}, "if_not_exists": "create"}
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        client.post("/threads/bad/runs", json={**asked, "stream_mode": ["custom", "messages-tuple"]})
+        chromium.visit(f"{server.url}/#/threads/bad")
+        stepwise.steps.release(3)
+        shows(chromium, "second ", within=".rounds")
+        assert chromium.run("document.querySelector('.rounds').innerText").count(image) == 3
+        unharmed(chromium)
+        stepwise.steps.release()
+        chromium.wait_for("document.querySelector('.compared ins')")
+        fork = client.post("/page/threads/bad/fork", json={"at": 0, "feedback": f"Again {HOSTILE}"}).json()["thread_id"]
+    chromium.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert written(chromium).count(image) >= 6
+    assert chromium.run("document.querySelectorAll('#place :is(script, iframe, img)').length") == 0
+    unharmed(chromium)
+    for view in ("", f"#/compare?one=bad&two={fork}&before=0&after=0"):
+        chromium.visit(f"{server.url}/{view}")
+        shows(chromium, "<script>window.taken")
+        unharmed(chromium)
+
+
+def test_the_keyboard_is_enough(server: Any, talking: Any, chromium: Any) -> None:
+    """From the first Tab to the answer no pointer is needed, and what has the focus can be seen."""
+    chromium.visit(server.url)
+    chromium.wait_for(READY)
+    focused = "document.activeElement.id || document.activeElement.textContent.trim()"
+    chromium.run("document.activeElement.blur()")
+    order = []
+    for _ in range(6):
+        chromium.press("Tab")
+        order.append(chromium.run(focused))
+        assert chromium.run("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        if order[-1] == "task":
+            chromium.type("Write about autumn.")
+    assert order == ["skip", "redraft", "task", "assistant", "rounds", "Start"]
+    chromium.press("Enter")
+    shows(chromium, "second draft", within=".answer")
+    chromium.wait_for("document.activeElement.tagName === 'H1'")
+    unlabelled = (
+        "[...document.querySelectorAll('#place :is(input, select, textarea)')].filter((one) => !one.labels.length)"
+    )
+    assert chromium.run(f"{unlabelled}.length") == 0
+    tab_to(chromium, "tagName === 'SUMMARY'")
+    chromium.press("Enter")
+    assert chromium.run("document.activeElement.parentElement.open")
+    tab_to(chromium, "type === 'radio'")
+    chromium.press("ArrowRight")
+    assert chromium.run("document.getElementById('fork-draft').checkVisibility()")
+    assert not chromium.run("document.getElementById('fork-feedback').checkVisibility()")
+    assert len(talking.model.calls) == 4
+
+
+def test_a_person_answers(server: Any, chromium: Any) -> None:
+    """A run that waits for a person asks in the page, and goes on with what they say."""
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "asking", assistant_id="refine-with-a-person")
+    chromium.visit(f"{server.url}/#/threads/asking")
+    shows(chromium, "Your turn")
+    chromium.run("document.querySelector('input[value=edit]').click()")
+    assert chromium.run("document.getElementById('answer-draft').value") == "first draft"
+    chromium.run("document.querySelector('input[value=feedback]').click()")
+    chromium.run("document.getElementById('answer-text').focus()")
+    chromium.type("Name the month.")
+    chromium.press("Control+Enter")
+    shows(chromium, "round 1", within=".asks")
+    chromium.run("document.querySelector('form[data-form=answer] button').click()")
+    shows(chromium, "second draft", within=".answer")
+
+
+def test_a_run_is_stopped_and_goes_on(server: Any, talking: Any, chromium: Any) -> None:
+    """A run that is stopped stands where it was, and goes on when asked to."""
+    talking.gate.clear()
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        client.post("/threads/mine/runs", json={**REFINE, "if_not_exists": "create", "stream_mode": ["custom"]})
+        chromium.visit(f"{server.url}/#/threads/mine")
+        shows(chromium, "drafting, round 0", within=".doing")
+        chromium.run("document.querySelector('[data-stop]').click()")
+        chromium.wait_for("document.querySelector('form[data-form=go-on]')")
+        assert client.get("/threads/mine/runs").json()[0]["status"] == "interrupted"
+        talking.gate.set()
+        chromium.run("document.querySelector('form[data-form=go-on] button').click()")
+        shows(chromium, "second draft", within=".answer")
+        assert client.get("/threads/mine").json()["values"]["stop_reason"] == "accepted"
+
+
+def test_errors_are_told(start_server: Callable[..., Any], talking: Any, chromium: Any) -> None:
+    """What the server refuses is said beside the form in its words, and nothing that was typed is lost."""
+    server = start_server(max_concurrent_runs=1, queue_length=0)
+    talking.gate.clear()
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        running = client.post("/runs", json=REFINE).json()
+        chromium.visit(server.url)
+        chromium.wait_for(READY)
+        chromium.run("document.getElementById('task').focus()")
+        chromium.type("One too many.")
+        chromium.press("Control+Enter")
+        shows(chromium, "Too many runs are waiting; try again in", within="#place .problem")
+        assert chromium.run("document.getElementById('task').value") == "One too many."
+        assert client.post("/threads/count", json={}).json() == 1
+        talking.gate.set()
+        client.get(f"/threads/{running['thread_id']}/runs/{running['run_id']}/join")
+    chromium.visit(f"{server.url}/#/threads/nothing")
+    shows(chromium, "There is no such thread", within="#problem")
+
+
+def test_a_token_is_asked_for(
+    start_server: Callable[..., Any], talking: Any, tokens: tuple[str, str], chromium: Any
+) -> None:
+    """Who has a token gives it once a tab, and it is nowhere else; another's thread is as good as none."""
+    server = start_server(tokens=tokens)
+    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {tokens[1]}"}, timeout=30) as other:
+        ran(other, "theirs")
+    chromium.visit(server.url)
+    chromium.wait_for("!document.getElementById('door').hidden && document.activeElement.id === 'token'")
+    chromium.type("wrong-token-0123456789")
+    chromium.press("Enter")
+    shows(chromium, "A token is needed", within="#door-problem")
+    chromium.run("document.getElementById('token').select()")
+    chromium.type(tokens[0])
+    chromium.press("Enter")
+    shows(chromium, "No run yet")
+    chromium.run("location.hash = '#/threads/theirs'")
+    shows(chromium, "There is no such thread", within="#problem")
+    assert chromium.run("Object.values(sessionStorage)") == [tokens[0]]
+    assert chromium.run("[Object.keys(localStorage).length, document.cookie]") == [0, ""]
+    assert not any(tokens[0] in one["request"]["url"] for one in chromium.seen("Network.requestWillBeSent"))
+    chromium.run("document.getElementById('forget').click()")
+    chromium.wait_for("!document.getElementById('door').hidden")
+    assert chromium.run("Object.values(sessionStorage)") == []
