@@ -51,7 +51,7 @@ def asset(path: str) -> tuple[bytes, str]:
 
 
 async def _serve(request: Request) -> Response:
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
+    path = request.scope["path"]
     body, tag = asset(path)
     headers = {**HEADERS, "ETag": tag}
     if request.headers.get("if-none-match") == tag:
