@@ -158,6 +158,19 @@ def test_threads_come_in_pages(http: httpx.Client) -> None:
     assert "nothing on this page" in pages[3]
 
 
+def test_many_rounds_stay_readable(start_server: Callable[..., Any]) -> None:
+    """Of a thread of many rounds the comparison begins with what changed; what was said on the way is folded away."""
+    replies = [text for number in range(9) for text in (f"draft {number}", f"Not yet {number}.")]
+    server = start_server(build_model=lambda spec: ScriptedModel(replies))
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "many", input={"task": "Write.", "limits": {"max_rounds": 8}})
+        many = client.get("/page/threads/many/diff?before=0&after=8").json()["html"]
+        few = client.get("/page/threads/many/diff?before=6&after=8").json()["html"]
+    assert "about 8 drafts, from round 0 to round 7</summary>" in many
+    assert all(f"Not yet {number}." in many for number in range(8))
+    assert "<summary>" not in few
+
+
 def test_errors_keep_secrets(start_server: Callable[..., Any]) -> None:
     """What a model's error says, which may hold a key and a path, is in no view and in no stream of the page."""
     secret = RuntimeError("Incorrect API key sk-secret-123456 in /home/me/.env")
