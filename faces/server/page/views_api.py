@@ -18,7 +18,7 @@ from ...displays.documents import macros
 from ...displays.drafts import diff_facts
 from ...displays.timeline import event_row
 from ..callers import require_caller
-from ..requests import can_be_id, checked_id, checked_values
+from ..requests import checked_id, checked_values
 from ..runs import BadRequestError, Caller, NotThereError
 from ..wire import json_response
 from .drawing import drawn
@@ -85,7 +85,7 @@ async def thread(request: Request, caller: Asker, thread_id: str) -> Response:
     runs = await engine.runs(caller, thread_id)
     under_way = [run for run in reversed(runs) if not run.ended]
     last = runs[0] if runs else None
-    served = record.assistant in engine.assistants() and bool(can_be_served(thread_id))
+    served = record.assistant in engine.assistants() and _can_be_served(thread_id)
     question = await read.aquestion() if facts["begun"] and not under_way and served else None
     facts |= {
         "assistant": record.assistant,
@@ -215,14 +215,14 @@ def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:
     }
 
 
-def can_be_served(thread_id: str) -> bool:
+def _can_be_served(thread_id: str) -> bool:
     """Return whether the API takes a thread's id: the shell may have made one that it doesn't."""
     try:
         checked_id(thread_id)
     except BadRequestError:
         return False
-    return can_be_id(thread_id)
+    return True
 
 
 def _new_id(parent: str) -> str:
-    return f"{parent}-{secrets.token_hex(3)}" if len(parent) <= 100 and can_be_served(parent) else str(uuid.uuid4())
+    return f"{parent}-{secrets.token_hex(3)}" if len(parent) <= 100 and _can_be_served(parent) else str(uuid.uuid4())
