@@ -28,6 +28,8 @@ ECHOES = {
     "its ends": lambda key: f"Incorrect API key provided: {key[:8]}************{key[-4:]}. You can find yours at …",
 }
 WHOLE = ECHOES["all of it"]
+HARDER_KEY = pytest.mark.parametrize("key", [KEYS["a key like any word"]], indirect=True, ids=["a key like any word"])
+"""For tests that take long: what only looks like a key is easier to find."""
 AGENT = ("--graph", "agent", "--tool", "calculate")
 DRAFT, CRITIQUE = "A boat at dawn.", "Name the month, please."
 
@@ -110,6 +112,7 @@ def _every_view(seen: Callable[..., Any], thread: str) -> None:
     seen("html", thread, "-o", "page.html")
 
 
+@HARDER_KEY
 @pytest.mark.parametrize(
     ("graph", "good"),
     [((), 99), ((), 2), ((), 1), ((), 0), (AGENT, 99), (AGENT, 1), (AGENT, 0), (("--graph", "reasoning"), 0)],
@@ -124,6 +127,7 @@ def test_a_run_shows_no_key(graph: tuple[str, ...], good: int, seen: Any, provid
     seen("resume", "one")
 
 
+@HARDER_KEY
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
 @pytest.mark.parametrize("status", [401, 429])
 def test_what_a_provider_repeats_of_it_is_left_out(echo: Any, status: int, seen: Any, provider: Provider) -> None:
@@ -133,6 +137,7 @@ def test_what_a_provider_repeats_of_it_is_left_out(echo: Any, status: int, seen:
     _every_view(seen, "one")
 
 
+@HARDER_KEY
 @pytest.mark.parametrize("good", [99, 0])
 def test_an_evaluation_shows_no_key(good: int, seen: Any, provider: Provider) -> None:
     """Results, settings, reports and checkpoints of an evaluation hold no key, whether it went well or not."""
@@ -142,6 +147,7 @@ def test_an_evaluation_shows_no_key(good: int, seen: Any, provider: Provider) ->
     seen("report", "out")
 
 
+@HARDER_KEY
 @pytest.mark.parametrize("good", [99, 1, 0])
 def test_a_pipeline_shows_no_key(good: int, seen: Any, provider: Provider) -> None:
     """Neither a pipeline's trace nor its record."""
@@ -151,6 +157,7 @@ def test_a_pipeline_shows_no_key(good: int, seen: Any, provider: Provider) -> No
     _every_view(seen, "one")
 
 
+@HARDER_KEY
 @pytest.mark.parametrize("good", [99, 1, 0])
 def test_a_traceback_shows_no_key(
     good: int, provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
@@ -251,6 +258,7 @@ def test_an_error_holds_no_key(sync: bool, provider: Provider) -> None:
         assert "***" in error.message
 
 
+@HARDER_KEY
 @pytest.mark.parametrize("good", [99, 1, 0])
 def test_traces_and_notebooks_show_no_key(good: int, provider: Provider) -> None:
     """Spans with all texts, and what a notebook displays of a graph and a thread, hold no key."""
@@ -276,6 +284,7 @@ def test_traces_and_notebooks_show_no_key(good: int, provider: Provider) -> None
         assert_unseen(str(shown), repr(shown), json.dumps(shown._repr_mimebundle_(), default=str))
 
 
+@HARDER_KEY
 def test_a_server_shows_no_key_and_no_token(provider: Provider, key: str, tmp_path: Path) -> None:
     """Not in what callers get, in its metrics, its database or its log: neither the models' key nor callers' tokens."""
     token, wrong = "mqrkedtoken-0123456789abcdefq9w8", "mqrkedwrong-0123456789abcdefq9w8"
