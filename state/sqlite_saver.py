@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from .async_by_thread import AsyncByThread
+from .group_commit import GroupCommit, Insert, Rows, Statement
 from .runs import row_from_checkpoint
-from .runs_table import DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable, parameters
+from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable
+from .sqlite_readers import Readers, StockReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
+
+    from .runs import RunRow
 
 __all__ = ["IndexedSqliteSaver", "open_sqlite"]
 
 BUSY_TIMEOUT_S = 30.0
-THREADS = 4  # one writes, the others wait for the lock or decode what they read
+READERS = 4
+
+INSERT_CHECKPOINT = Insert(
+    "checkpoints",
+    "INSERT OR REPLACE INTO checkpoints"
+    " (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata) VALUES",
+    7,
+)
+_WRITES = "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value) VALUES"
+INSERT_WRITES = Insert("writes", f"INSERT OR IGNORE {_WRITES}", 9)
+REPLACE_WRITES = Insert("writes", f"INSERT OR REPLACE {_WRITES}", 9)
+_UPSERT = UPSERT_RUN.partition(f"({', '.join(f'%({name})s' for name in COLUMNS)})")
+INSERT_RUN = Insert("runs", _UPSERT[0], len(COLUMNS), _UPSERT[2])
+_run_columns = attrgetter(*COLUMNS)
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+_FORK_AT = COLUMNS.index("fork_at")
 
 
 def open_sqlite(path: Path) -> IndexedSqliteSaver:
@@ -46,10 +72,9 @@ def open_sqlite(path: Path) -> IndexedSqliteSaver:
         raise IsADirectoryError(f"{str(path)!r} is a directory, not a SQLite file")
     conn: sqlite3.Connection | None = None
     try:
-        # isolation_level=None: transactions begin and end in `cursor`, nowhere else
-        conn = sqlite3.connect(path.absolute(), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        conn = _connect(path.absolute())
         _set_up(conn)
-        return IndexedSqliteSaver(conn)
+        return IndexedSqliteSaver(conn, path.absolute())
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -62,42 +87,37 @@ def open_sqlite(path: Path) -> IndexedSqliteSaver:
         raise
 
 
-class IndexedSqliteSaver(AsyncByThread, SqliteSaver):
-    """LangGraph's SQLite saver for `invoke` and `ainvoke`, many threads and processes, with its threads in `runs`.
+class IndexedSqliteSaver(AsyncByThread):
+    """A saver for `invoke` and `ainvoke`, many threads and processes, with its threads in `runs`.
 
-    The tables are LangGraph's own, so its savers read what this one wrote, and the other way round.
+    The tables are those of LangGraph's SQLite savers, so they read what this one wrote, and the other way round. What
+    many runs save at once is committed together; a call returns when its own is committed. Reads wait for no writer.
     """
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        super().__init__(conn)
-        self.is_setup = True
-        self.lock = threading.RLock()  # type: ignore[assignment]
-        self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="redraft-sqlite")
+    def __init__(self, conn: sqlite3.Connection, path: Path) -> None:
+        super().__init__()
+        self.writer = GroupCommit(conn)
+        self.readers = Readers(lambda: _connect(path, read_only=True), READERS)
+        self.executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
         self.runs = RunsTable(self._query)
 
     def close(self) -> None:
         """Waits for what is under way, then gives the file back."""
         self.executor.shutdown()
-        with self.lock:
-            self.conn.close()
+        self.readers.close()
+        self.writer.close()
 
-    @contextmanager
-    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """A cursor in a transaction that is rolled back on an error; one inside another joins it.
+    def get_next_version(self, current: str | int | None, channel: None) -> str:
+        """The version after this one, in the width in which LangGraph's SQLite savers count: text in order.
 
-        `BEGIN IMMEDIATE` waits for a second process here, where it may, and not in the middle of a transaction.
+        Theirs ends in a random part besides, which tells branches apart where a value is stored by its version. Here
+        each checkpoint holds its values.
         """
-        with self.lock, closing(self.conn.cursor()) as cur:
-            if not transaction or self.conn.in_transaction:
-                yield cur
-                return
-            cur.execute("BEGIN IMMEDIATE")
-            try:
-                yield cur
-                self.conn.commit()
-            except BaseException:
-                self.conn.rollback()
-                raise
+        return f"{int(str(current or 0).partition('.')[0]) + 1:032}"
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self.readers.borrowed() as conn:
+            return StockReader(conn, self.serde).get_tuple(config)
 
     def list(
         self,
@@ -107,8 +127,16 @@ class IndexedSqliteSaver(AsyncByThread, SqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """All that match, read before this returns, so that no lock is held while a caller looks at them."""
-        return iter(tuple(super().list(config, filter=filter, before=before, limit=limit)))
+        """All that match, read before this returns, so that nothing is held while a caller looks at them."""
+        with self.readers.borrowed() as conn:
+            found = StockReader(conn, self.serde).list(config, filter=filter, before=before, limit=limit)
+            return iter(tuple(found))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        with self.readers.borrowed() as conn:
+            return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
     def put(
         self,
@@ -118,21 +146,99 @@ class IndexedSqliteSaver(AsyncByThread, SqliteSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Saves the checkpoint and its thread's row in one transaction: both or neither."""
-        row = row_from_checkpoint(config, checkpoint, metadata)
-        with self.cursor():
-            saved = super().put(config, checkpoint, metadata, new_versions)
-            if row is not None:
-                self._query(UPSERT_RUN, parameters(row))
-            return saved
+        self.writer.write(*self._of_checkpoint(config, checkpoint, metadata))
+        return _saved(config, checkpoint)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        await self.writer.awrite(*self._of_checkpoint(config, checkpoint, metadata))
+        return _saved(config, checkpoint)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self.writer.write(self._of_writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await self.writer.awrite(self._of_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
-        with self.cursor():
-            super().delete_thread(thread_id)
-            self._query(DELETE_RUNS, {"thread_id": str(thread_id)})
+        self.writer.write(*_of_deletion(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self.writer.awrite(*_of_deletion(thread_id))
+
+    def _of_checkpoint(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> Sequence[Rows]:
+        """All of it is serialised here, so that a value which can't be saved stops its own caller only."""
+        told = get_checkpoint_metadata(config, metadata)
+        where = config["configurable"]
+        values = (
+            str(where["thread_id"]),
+            where["checkpoint_ns"],
+            checkpoint["id"],
+            where.get("checkpoint_id"),
+            *self.serde.dumps_typed(checkpoint),
+            _to_json(told).encode("utf-8", "ignore"),
+        )
+        saved = Rows(INSERT_CHECKPOINT, [values])
+        row = row_from_checkpoint({"configurable": where}, checkpoint, told)
+        return [saved] if row is None else [saved, Rows(INSERT_RUN, [_columns(row)])]
+
+    def _of_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Rows:
+        where = config["configurable"]
+        key = (str(where["thread_id"]), str(where["checkpoint_ns"]), str(where["checkpoint_id"]), task_id, task_path)
+        dumps = self.serde.dumps_typed
+        rows = [
+            (*key, WRITES_IDX_MAP.get(channel, index), channel, *dumps(value))
+            for index, (channel, value) in enumerate(writes)
+        ]
+        return Rows(REPLACE_WRITES if all(one[0] in WRITES_IDX_MAP for one in writes) else INSERT_WRITES, rows)
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        with self.cursor(transaction=False) as cur:
-            return cur.execute(re.sub(r"%\((\w+)\)s", r":\1", statement), values).fetchall()
+        statement = re.sub(r"%\((\w+)\)s", r":\1", statement)
+        if not statement.startswith("SELECT"):
+            return self.writer.write(Statement(statement, values))
+        with self.readers.borrowed() as conn:
+            return conn.execute(statement, values).fetchall()
+
+
+def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+    where = config["configurable"]
+    place = {"thread_id": where["thread_id"], "checkpoint_ns": where["checkpoint_ns"]}
+    return {"configurable": {**place, "checkpoint_id": checkpoint["id"]}}
+
+
+def _of_deletion(thread_id: str) -> Sequence[Statement]:
+    values = {"thread_id": str(thread_id)}
+    tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
+    runs = DELETE_RUNS.replace("%(thread_id)s", ":thread_id")
+    return [Statement(statement, values) for statement in (*tables, runs)]
+
+
+def _columns(row: RunRow) -> tuple[Any, ...]:
+    values: tuple[Any, ...] = _run_columns(row)
+    if row.fork_at is None:
+        return values
+    return (*values[:_FORK_AT], str(row.fork_at), *values[_FORK_AT + 1 :])
+
+
+def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    # isolation_level=None: transactions begin and end where this code says so, nowhere else
+    conn = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    if read_only:
+        conn.execute("PRAGMA query_only = ON")
+    return conn
 
 
 def _set_up(conn: sqlite3.Connection) -> None:

@@ -218,11 +218,14 @@ def test_a_page_is_read_through_an_index(tmp_path: Any) -> None:
 
     with open_checkpointer(tmp_path / "runs.sqlite") as saver:
         statements: list[str] = []
-        saver.conn.set_trace_callback(statements.append)
+        with saver.readers.borrowed() as conn:
+            conn.set_trace_callback(statements.append)
         saver.runs.list(before=("2026", "t"), preset="writing")
         saver.runs.children("t")
-        saver.conn.set_trace_callback(None)
-        plans = [" ".join(row[3] for row in saver.conn.execute(f"EXPLAIN QUERY PLAN {text}")) for text in statements]
+        with saver.readers.borrowed() as conn:
+            conn.set_trace_callback(None)
+            asked = [text for text in statements if text.startswith("SELECT")]
+            plans = [" ".join(row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {text}")) for text in asked]
     assert len(plans) == 2
     assert all("USING INDEX" in plan and "SCAN" not in plan and "TEMP B-TREE" not in plan for plan in plans), plans
 

@@ -1,0 +1,135 @@
+"""How much CPU does a step of a graph cost when it is saved, beside the same step that is not?
+
+One graph, a loop of one node on LangGraph's own StateGraph, runs without a saver, on redraft's SQLite saver and on
+LangGraph's AsyncSqliteSaver, one run at a time and many at once. The measurements alternate; the table shows medians of
+CPU time (of all threads of the process) and the ratio to no saver, taken round by round. Exits with 1 when redraft's
+ratio with many runs at once is above the goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib.metadata
+import os
+import platform
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["main", "opened", "versions"]
+
+GOAL = 1.4
+STEPS = 10
+MANY = 100
+SAVERS = ("none", "redraft", "stock")
+
+
+class State(TypedDict, total=False):
+    text: str
+    step: int
+    stop: str | None
+
+
+def build(saver: Any, steps: int = STEPS) -> Any:
+    """A node that writes 200 characters, and a route that reads a counter: nothing that costs much by itself."""
+    from langgraph.graph import END, START, StateGraph
+
+    async def write(state: State) -> State:
+        step = state["step"] + 1
+        return {"text": f"{step:>200}", "step": step, "stop": "done" if step == steps else None}
+
+    graph = StateGraph(State)
+    graph.add_node("write", write)
+    graph.add_edge(START, "write")
+    graph.add_conditional_edges("write", lambda state: END if state["stop"] else "write", ["write", END])
+    return graph.compile(checkpointer=saver)
+
+
+@asynccontextmanager
+async def opened(name: str, folder: str | Path) -> AsyncIterator[Any]:
+    """The saver of this name over a new file in the folder; `None` for none."""
+    path = Path(folder) / "runs.sqlite"
+    if name == "none":
+        yield None
+    elif name == "redraft":
+        from redraft.state import open_checkpointer
+
+        async with open_checkpointer(path) as saver:
+            yield saver
+    elif name == "stock":
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            yield saver
+    else:
+        raise ValueError(f"no saver is called {name!r}")
+
+
+async def cpu_per_step(name: str, *, at_once: int, runs: int) -> float:
+    """Microseconds of CPU time a step, in a new database."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened(name, folder) as saver:
+            graph = build(saver)
+            gate = asyncio.Semaphore(at_once)
+
+            async def one(number: int) -> None:
+                config = {"configurable": {"thread_id": str(number)}, "recursion_limit": 10 * STEPS}
+                async with gate:
+                    out = await graph.ainvoke({"step": 0}, config)
+                if out["step"] != STEPS:
+                    raise RuntimeError(f"the run made {out['step']} steps, not {STEPS}")
+
+            await one(-1)
+            gc.collect()
+            start = time.process_time()
+            await asyncio.gather(*map(one, range(runs)))
+            return (time.process_time() - start) / (runs * STEPS) * 1e6
+
+
+def versions() -> str:
+    """The machine and what the numbers depend on, in one line."""
+    packages = ("langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite")
+    told = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "?"
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, load {load}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {told}"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="rounds of alternating measurements")
+    parser.add_argument("--runs", type=int, default=100, metavar="N", help=f"runs of {STEPS} steps in each")
+    given = parser.parse_args(arguments)
+    os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+    print(versions())
+    print(f"{given.runs} runs of {STEPS} steps, medians of {given.repeats}; CPU µs a step, ÷ no saver")
+    of_redraft = 0.0
+    for at_once in (1, MANY):
+        rounds = []
+        for _ in range(given.repeats):
+            measured = [asyncio.run(cpu_per_step(name, at_once=at_once, runs=given.runs)) for name in SAVERS]
+            rounds.append(dict(zip(SAVERS, measured, strict=True)))
+        for name in SAVERS:
+            spent = statistics.median(one[name] for one in rounds)
+            ratio = statistics.median(one[name] / one["none"] for one in rounds)
+            if name == "redraft":
+                of_redraft = ratio
+            goal = f"  goal ≤ {GOAL}" if name == "redraft" else ""
+            print(f"{at_once:>4} at once  {name:<8} {spent:>6.0f} µs  {ratio:>5.2f} ×{goal}", flush=True)
+    return int(of_redraft > GOAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

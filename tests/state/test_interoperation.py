@@ -1,0 +1,115 @@
+"""A SQLite file that redraft and LangGraph's own savers write in turn."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import pytest
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+from redraft.state import open_checkpointer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+WORDS = [f"word {number}" for number in range(1, 7)]
+
+
+def _append(state: list[str], writes: list[list[str]]) -> list[str]:
+    return [*state, *(word for write in writes for word in write)]
+
+
+class State(TypedDict, total=False):
+    words: Annotated[list[str], DeltaChannel(_append, snapshot_frequency=10**9)]
+    plain: list[str]
+    rounds: int
+
+
+def build(saver: Any) -> Any:
+    """A loop that stops after each round, and whose state has a value of each kind."""
+
+    def write(state: State) -> State:
+        rounds = state.get("rounds", 0) + 1
+        word = f"word {rounds}"
+        return {"words": [word], "plain": [*state.get("plain", []), word], "rounds": rounds}
+
+    graph = StateGraph(State)
+    graph.add_node("write", write)
+    graph.add_edge(START, "write")
+    graph.add_conditional_edges(
+        "write", lambda state: END if state["rounds"] == len(WORDS) else "write", ["write", END]
+    )
+    return graph.compile(checkpointer=saver, interrupt_after=["write"])
+
+
+@asynccontextmanager
+async def opened(kind: str, path: Path) -> AsyncIterator[Any]:
+    """A saver of this kind over the file."""
+    if kind == "redraft":
+        async with open_checkpointer(path) as saver:
+            yield saver
+    elif kind == "AsyncSqliteSaver":
+        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            yield saver
+    else:
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            yield saver
+
+
+async def one_round(kind: str, path: Path, given: Any) -> Any:
+    """The values after one more round, which this saver loads and saves."""
+    async with opened(kind, path) as saver:
+        graph = build(saver)
+        if kind == "SqliteSaver":  # it has no async methods
+            graph.invoke(given, THREAD)
+            return graph.get_state(THREAD).values
+        await graph.ainvoke(given, THREAD)
+        return (await graph.aget_state(THREAD)).values
+
+
+@pytest.mark.parametrize("stock", ["SqliteSaver", "AsyncSqliteSaver"])
+@pytest.mark.parametrize("first", ["redraft", "stock"])
+async def test_a_run_goes_on_whoever_saved_it_last(first: str, stock: str, tmp_path: Path) -> None:
+    """A run whose rounds are saved by redraft and by LangGraph's saver in turn ends as if one had saved it."""
+    path = tmp_path / "runs.sqlite"
+    turns = ["redraft", stock] * 3 if first == "redraft" else [stock, "redraft"] * 3
+    for number, kind in enumerate(turns, start=1):
+        values = await one_round(kind, path, {"rounds": 0} if number == 1 else None)
+        assert values == {"words": WORDS[:number], "plain": WORDS[:number], "rounds": number}
+    histories = []
+    for kind in ("redraft", stock):
+        async with opened(kind, path) as saver:
+            history = build(saver).get_state_history(THREAD) if kind != "AsyncSqliteSaver" else None
+            if history is None:
+                histories.append([state async for state in build(saver).aget_state_history(THREAD)])
+            else:
+                histories.append(list(history))
+    assert [(state.values, state.next, state.metadata) for state in histories[0]] == [
+        (state.values, state.next, state.metadata) for state in histories[1]
+    ]
+    assert len(histories[0]) == len(WORDS) + 2
+
+
+@pytest.mark.parametrize("writer", ["redraft", "SqliteSaver", "AsyncSqliteSaver"])
+async def test_an_old_step_is_forked_by_the_other_saver(writer: str, tmp_path: Path) -> None:
+    """A branch that the other saver begins at an old checkpoint runs on from there, and both read it."""
+    path = tmp_path / "runs.sqlite"
+    for number in range(4):
+        await one_round(writer, path, {"rounds": 0} if number == 0 else None)
+    other = "redraft" if writer != "redraft" else "AsyncSqliteSaver"
+    async with opened(other, path) as saver:
+        graph = build(saver)
+        states = [state async for state in graph.aget_state_history(THREAD)]
+        old = next(state for state in states if state.values.get("rounds") == 2)
+        await graph.aupdate_state(old.config, {"plain": ["changed"]}, as_node="write")
+        await graph.ainvoke(None, THREAD)
+    expected = {"words": WORDS[:3], "plain": ["changed", WORDS[2]], "rounds": 3}
+    async with opened("AsyncSqliteSaver", path) as saver:
+        assert (await build(saver).aget_state(THREAD)).values == expected
+    async with opened("redraft", path) as saver:
+        assert build(saver).get_state(THREAD).values == expected
