@@ -52,11 +52,14 @@ class Readers:
             finally:
                 if conn.in_transaction:
                     conn.rollback()
-                with self._lock:
-                    if self._closed:
-                        conn.close()
-                    else:
-                        self._free.append(conn)
+                self._take_back(conn)
+
+    def _take_back(self, conn: sqlite3.Connection) -> None:
+        with self._lock:
+            if self._closed:
+                conn.close()
+            else:
+                self._free.append(conn)
 
     def close(self) -> None:
         """Close the connections; one that is lent is closed when it comes back."""
