@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.critique import Critique
-from ..state.events import Event, failure, record
+from ..state.events import Event, append_events, failure, frozen, record
 from ..state.folds import Attempt, latest_draft, rounds
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.usage import NO_USAGE
@@ -59,7 +59,7 @@ def feedback(
     ranked = in_order(critics)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
-        events: list[Event] = list(state["events"])
+        events: list[Event] = state["events"]
         head: str = state["head"]
         fresh: list[Event] = []
         attempt = latest_draft(events)
@@ -76,7 +76,7 @@ def feedback(
             if not critic.verifier and spent_budget(events, state["limits"]):
                 break
             emit(kind="start", node=name, round=attempt.round, by=critic.name)
-            question = (state,) if critic.takes_state else (state["task"], attempt.text, tuple(events))
+            question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
             outcome = yield from ask(
                 critic.call, *question, config=config, prices=prices, state={**state, "events": events}
             )
@@ -88,7 +88,7 @@ def feedback(
             update = record({"head": head}, *news)
             head = update["head"]
             fresh += update["events"]
-            events += update["events"]
+            events = append_events(events, [update["events"]])
             for event in update["events"]:
                 emit(**event)
             if failed:
@@ -121,7 +121,7 @@ def _edited(
     by = edit.by or person.name
     news = edited_draft(edit, base=attempt.round, number=number, by=by)
     for check in person.checks:
-        question = (state["task"], edit.draft, tuple(state["events"]))
+        question = (state["task"], edit.draft, frozen(state["events"]))
         outcome = yield from ask(check.call, *question, config=config, prices=None)
         found, failed = _news(check, number, outcome, node="human")
         if failed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
 from ..state.folds import attempts, rounds
+from ..state.reading import condensed
 from ..state.stopping import spent_budget
 from .generate import writer_update
 from .meter import spent_in
@@ -58,7 +59,9 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             update = record(state, failure("refine", number, error, usage=outcome.usage, **spent_in(error)))
             emit(**update["events"][0])
             return update
-        reason = rejection(text, earlier=[attempt.text for attempt in attempts(events)], result=outcome.result)
+        told = condensed(text)
+        alike = [attempt.text for attempt in attempts(events) if attempt.condensed == told]
+        reason = rejection(text, earlier=alike, result=outcome.result)
         event = {
             "kind": "revision",
             "round": number,

@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp
 
+from ..state.events import frozen
 from ..state.masking import mask_error
 from ..state.stopping import spent_budget
 from .meter import METER, Meter, Prices
@@ -94,7 +95,7 @@ def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | N
     limits = (state or {}).get("limits") or {}
     if state is None or all(limits.get(name) is None for name in BUDGETS):
         return None
-    events = tuple(state.get("events") or ())
+    events = frozen(state.get("events") or ())
     return lambda used: spent_budget(events, limits, besides=used)
 
 

@@ -12,17 +12,20 @@ from .masking import masked
 from .usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
     "Event",
     "EventKind",
+    "FrozenRecord",
+    "Record",
     "append_events",
     "broken_links",
     "digest",
     "failure",
+    "frozen",
     "own_events",
     "record",
     "task_event",
@@ -109,9 +112,45 @@ def digest(event: Event) -> str:
     return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
 
 
+class Record(list[Event]):
+    """The record in a graph's state: a list that remembers what was read off it, and is not changed in place.
+
+    A copy of it, a slice and what is saved are plain lists.
+    """
+
+    __slots__ = ("reading",)
+
+    def __init__(self, events: Iterable[Event] = (), reading: Any = None) -> None:
+        super().__init__(events)
+        self.reading = reading
+        """A `Reading` of these events or of the first of them, or `None`."""
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return (list, (), None, iter(self))
+
+
+class FrozenRecord(tuple[Event, ...]):
+    """The record as others are shown it: a tuple that remembers the same."""
+
+    reading: Any = None
+
+    def __reduce__(self) -> Any:
+        return (tuple, (list(self),))
+
+
 def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) -> list[Event]:
     """Return the record with all writes appended, in order: the reducer of the `events` channel."""
-    return [*events, *(event for write in writes for event in write)]
+    grown = Record(events, events.reading if isinstance(events, Record) else None)
+    for write in writes:
+        grown.extend(write)
+    return grown
+
+
+def frozen(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the record as a tuple, for who must not append to it."""
+    shown = FrozenRecord(events)
+    shown.reading = events.reading if isinstance(events, Record | FrozenRecord) else None
+    return shown
 
 
 def own_events(values: Mapping[str, Any]) -> list[Event]:

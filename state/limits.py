@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .folds import current_run
+from .reading import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,10 +95,7 @@ def limits_in_force(events: Sequence[Event]) -> dict[str, Any]:
 
     The task holds those that the run began with, and each verdict those that were changed since.
     """
-    for event in reversed(current_run(events)):
-        if event["kind"] in ("task", "verdict") and "limits" in event:
-            return dict(event["limits"])
-    return {}
+    return dict(reading_of(events).limits)
 
 
 def _unknown(name: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from .events import Event, broken_links
+from .events import Event, append_events, broken_links
 from .folds import accepted_by, best_draft, current_run, oracle_touched, rounds, run_options, usage_total
 from .limits import limits_in_force
 from .stopping import decide
@@ -38,7 +38,7 @@ def replay_record(values: Mapping[str, Any]) -> Replay:
     Raises:
         ValueError: The state holds no record: the thread was not made by a graph of ours, or has not begun.
     """
-    events: Sequence[Event] = values.get("events") or []
+    events = append_events([], [values.get("events") or []])  # nothing that was read off it before is believed
     if not events:
         raise ValueError("this thread holds no record of a refinement run, so there is nothing to replay")
     run = current_run(events)
@@ -69,7 +69,9 @@ def _recompute(events: Sequence[Event], run: Sequence[Event]) -> RefineOutput:
         if options.get("custom_check"):
             reason = last.get("stop_reason")
         else:
-            reason = decide(run[:-1], limits_in_force(run), out_of_steps=last.get("out_of_steps", False))
+            reason = decide(
+                append_events([], [run[:-1]]), limits_in_force(run), out_of_steps=last.get("out_of_steps", False)
+            )
     return cast(
         "RefineOutput",
         {
@@ -88,13 +90,15 @@ def _recompute(events: Sequence[Event], run: Sequence[Event]) -> RefineOutput:
 def _verdict_differences(run: Sequence[Event]) -> list[str]:
     """Compare every verdict with the drafts and critiques before it."""
     differences = []
-    for index, event in enumerate(run):
-        if event["kind"] != "verdict":
-            continue
-        best = best_draft(run[:index], keep=run[0].get("options", {}).get("keep", "best"))
-        differences += _difference(
-            f"best draft at the verdict of round {event['round']}", event.get("best"), best.round if best else None
-        )
+    keep = run[0].get("options", {}).get("keep", "best")
+    before = append_events([], [])
+    for event in run:
+        if event["kind"] == "verdict":
+            best = best_draft(before, keep=keep)
+            differences += _difference(
+                f"best draft at the verdict of round {event['round']}", event.get("best"), best.round if best else None
+            )
+        before = append_events(before, [[event]])
     return differences
 
 

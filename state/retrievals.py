@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .folds import current_run
+from .reading import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,8 @@ def latest_retrieval(events: Sequence[Event], *, since: int = 0) -> Event | None
         events: The record.
         since: Index of the event before which retrievals don't count, as they searched other documents.
     """
-    run = current_run(events)
-    start = max(0, since - (len(events) - len(run)))
-    return next((event for event in reversed(run[start:]) if event["kind"] == "retrieval"), None)
+    found = reading_of(events).retrieval
+    return events[found] if found is not None and found >= since else None
 
 
 def passages(events: Sequence[Event]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from .folds import attempts, current_run, latest_draft, rounds, run_options, usage_total
+from .folds import attempts, latest_draft, rounds, run_options, usage_total
 from .limits import Limits
+from .reading import reading_of
 from .usage import add_usage
 
 if TYPE_CHECKING:
@@ -107,11 +108,7 @@ def spent_budget(
 
 def since_verdict(events: Sequence[Event]) -> Sequence[Event]:
     """Return what happened in the current task after its last verdict."""
-    run = current_run(events)
-    for index in range(len(run) - 1, -1, -1):
-        if run[index]["kind"] == "verdict":
-            return run[index + 1 :]
-    return run
+    return events[reading_of(events).verdict :]
 
 
 def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:

@@ -8,20 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from threading import RLock
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from ...state.events import clean
+from ...state.events import clean, frozen
 from ...state.stopping import spent_budget
 from ..meter import METER
 from ..step import emitter
-
-if TYPE_CHECKING:
-    from ...state.events import Event
 
 __all__ = ["StepWatch", "steps_of", "storable"]
 
@@ -51,7 +48,7 @@ class StepWatch(BaseCallbackHandler):
         self._asked = asked
         self._seen: Counter[tuple[str, str]] = Counter()
         self._began = False
-        self._events: list[Event] = list(state.get("events", []))
+        self._events = frozen(state.get("events", []))
         self._limits = state.get("limits", {})
         self._start = perf_counter()
         self._meter = METER.get()
@@ -104,8 +101,8 @@ class StepWatch(BaseCallbackHandler):
         """Return the budget that is spent by now; empty while every one lasts."""
         if self._meter is None:
             return ""
-        so_far: Any = {"kind": "draft", "usage": self._meter.usage(seconds=perf_counter() - self._start)}
-        return (spent_budget([*self._events, so_far], self._limits) or "").replace("_", " ")
+        so_far = self._meter.usage(seconds=perf_counter() - self._start)
+        return (spent_budget(self._events, self._limits, besides=so_far) or "").replace("_", " ")
 
     def _resume(self, messages: list[AIMessage | ToolMessage]) -> None:
         """Take over what the agent did before a pause: it was streamed then, and counts now."""

@@ -1,0 +1,128 @@
+"""What is read off a record: the same, however the record grew."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import random
+from typing import Any
+
+import pytest
+from redraft.state.events import Record, append_events, frozen, record
+from redraft.state.folds import (
+    attempts,
+    best_draft,
+    latest_draft,
+    oracle_touched,
+    rounds,
+    run_options,
+    scores,
+    usage_total,
+)
+from redraft.state.limits import limits_in_force
+from redraft.state.retrievals import latest_retrieval
+from redraft.state.stopping import decide, since_verdict
+from redraft.state.usage import NO_USAGE
+
+LIMITS = {"max_rounds": 3, "patience": 2, "max_tokens": 500}
+
+
+def everything(events: Any) -> dict[str, Any]:
+    return {
+        "attempts": attempts(events),
+        "best": best_draft(events),
+        "last": best_draft(events, keep="last"),
+        "latest": latest_draft(events),
+        "rounds": rounds(events),
+        "usage": usage_total(events),
+        "scores": scores(events),
+        "options": run_options(events),
+        "oracle": oracle_touched(events),
+        "limits": limits_in_force(events),
+        "since": list(since_verdict(events)),
+        "retrieval": latest_retrieval(events, since=2),
+        "reason": decide(events, LIMITS),
+    }
+
+
+def an_event(chance: random.Random, number: int) -> dict[str, Any]:
+    kind = chance.choice(
+        ["task", "draft", *["revision"] * 4, *["critique"] * 6, *["verdict"] * 3, "human", "retrieval", "failure"]
+    )
+    event: dict[str, Any] = {
+        "kind": kind,
+        "round": number,
+        "by": chance.choice("abc"),
+        "text": f"text {chance.randrange(20)}",
+        "usage": {**NO_USAGE, "total_tokens": chance.randrange(9), "cost_usd": chance.choice([0.1, 0.2, None])},
+    }
+    if kind in ("draft", "revision") and chance.random() < 0.2:
+        event["rejected"] = chance.choice(["empty", "repeat"])
+    if kind == "revision":
+        event["base"] = chance.randrange(number + 1)
+    if kind in ("critique", "human"):
+        event |= {"accepted": chance.choice([True, False, None]), "score": chance.choice([None, 0.2, 0.5, 1.0])}
+        if chance.random() < 0.2:
+            event["verifier"] = True
+        if chance.random() < 0.1:
+            event["oracle"] = True
+    if kind == "task" or (kind == "verdict" and chance.random() < 0.3):
+        event["limits"] = {"max_rounds": chance.randrange(9)}
+    if kind == "task":
+        event["options"] = {"asks": chance.random() < 0.5}
+    return event
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_record_that_grew_reads_as_one_that_is_read_whole(seed: int) -> None:
+    """After every step, and in any order of questions, each answer is that of a fresh look at the whole record."""
+    chance = random.Random(seed)
+    grown, head = append_events([], []), ""
+    whole: list[Any] = []
+    for number in range(30):
+        update = record({"head": head}, *(an_event(chance, number) for _ in range(chance.randint(0, 3))))
+        head = update.get("head", head)
+        grown = append_events(grown, [update.get("events", [])])
+        whole += update.get("events", [])
+        if chance.random() < 0.4:
+            fresh = json.loads(json.dumps(whole))
+            assert everything(grown) == everything(fresh)
+            assert everything(frozen(grown)) == everything(fresh)
+
+
+def test_two_records_that_grew_out_of_one_do_not_mix() -> None:
+    """A path that is read does not change what another one, from the same draft, is read as."""
+    update = record({}, {"kind": "task", "round": 0, "by": "c"}, {"kind": "draft", "round": 0, "by": "m", "text": "a"})
+    trunk = append_events([], [update["events"]])
+    assert latest_draft(trunk) is not None
+    paths = []
+    for text in ("b", "c"):
+        revision = {"kind": "revision", "round": 1, "by": "m", "text": text, "base": 0}
+        paths.append(append_events(trunk, [record(update, revision)["events"]]))
+    assert [[one.text for one in attempts(path)] for path in paths] == [["a", "b"], ["a", "c"]]
+    assert [one.text for one in attempts(trunk)] == ["a"]
+
+
+def test_a_record_that_somebody_changed_is_read_anew() -> None:
+    """One who appends to the output of a run, cuts it or puts another event at its end sees that in what is read."""
+    update = record({}, {"kind": "task", "round": 0, "by": "c"}, {"kind": "draft", "round": 0, "by": "m", "text": "a"})
+    events = append_events([], [update["events"]])
+    assert rounds(events) == 0
+    events.append(record(update, {"kind": "revision", "round": 1, "by": "m", "text": "b", "base": 0})["events"][0])
+    assert (rounds(events), latest_draft(events).text) == (1, "b")  # type: ignore[union-attr]
+    events[-1] = {**events[-1], "text": "c"}
+    assert latest_draft(events).text == "c"  # type: ignore[union-attr]
+    del events[-1]
+    assert (rounds(events), latest_draft(events).text) == (0, "a")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("made", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_a_record_is_a_plain_list(made: Any) -> None:
+    """What leaves the graph holds the events and nothing else; JSON has them as they are."""
+    events = append_events([], [record({}, {"kind": "task", "round": 0, "by": "c"})["events"]])
+    assert rounds(events) == 0
+    assert isinstance(events, Record)
+    assert type(made(events)) is list
+    assert made(events) == events == json.loads(json.dumps(events))
+    assert type(copy.deepcopy(frozen(events))) is tuple
