@@ -9,7 +9,7 @@ from .events import own_events
 from .runs import row_from_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
@@ -54,7 +54,8 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
     ran, known = "", 0
     for snapshot in reversed(list(snapshots)):
         values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
-        events = tuple(own_events(values))
+        events: Sequence[Event] = values.get("events") or ()
+        news = tuple(own_events({**values, "events": events[known:]})) if isinstance(events, list) else ()
         metadata = snapshot.metadata or {}
         source = metadata.get("source")
         node = {"input": "input", "update": "edit"}.get(str(source), ran)
@@ -66,7 +67,7 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
                 step=metadata.get("step", 0),
                 node=node,
                 next=snapshot.next,
-                events=events[known:],
+                events=news,
                 stop_reason=values.get("stop_reason"),
                 created_at=snapshot.created_at,
             )

@@ -6,12 +6,14 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from .diffs import Diff, diff_words
+from .events import DRAFT_KINDS
 from .folds import attempts, best_draft, run_options
 from .forks import ForkPoint, fork_at_checkpoint, fork_at_round
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .pipeline_resuming import PIPELINE, next_pipeline_step, restart_pipeline
 from .replay import Replay, replay_record
 from .resuming import begun, killed_in_mid_step, next_step, restart, task_again, values_of_last_run
+from .snapshots import asnapshots, snapshots
 from .steering import SteeredThread, UnknownThreadError
 from .under_way import BusyThreadError
 
@@ -118,12 +120,12 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
         """
         self._stored()
-        return read_history(self.graph.get_state_history(self.config))
+        return read_history(snapshots(self.graph, self.config))
 
     async def ahistory(self) -> list[HistoryStep]:
         """Async twin of `history`."""
         await self._astored()
-        return read_history([snapshot async for snapshot in self.graph.aget_state_history(self.config)])
+        return read_history(await asnapshots(self.graph, self.config))
 
     def replay(self) -> Replay:
         """Return the output recomputed from the record, and whether it agrees with the result. Calls no model, ever.
@@ -264,7 +266,7 @@ class Thread(SteeredThread):
         """Return the checkpoint that a fork starts from: that id's, or the newest that ends with that draft."""
         if isinstance(at, str):
             return self.graph.get_state(_at(self.config, at))
-        for snapshot in self.graph.get_state_history(self.config) if _has_draft(latest, at) else ():
+        for snapshot in snapshots(self.graph, self.config) if _has_draft(latest, at) else ():
             if begun(snapshot) and _latest_round(snapshot) == at:
                 return snapshot
         return latest
@@ -273,7 +275,7 @@ class Thread(SteeredThread):
         if isinstance(at, str):
             return await self.graph.aget_state(_at(self.config, at))
         if _has_draft(latest, at):
-            async for snapshot in self.graph.aget_state_history(self.config):
+            for snapshot in await asnapshots(self.graph, self.config):
                 if begun(snapshot) and _latest_round(snapshot) == at:
                     return snapshot
         return latest
@@ -367,8 +369,13 @@ def _has_draft(snapshot: StateSnapshot, number: int) -> bool:
 
 
 def _latest_round(snapshot: StateSnapshot) -> int | None:
-    found = attempts(snapshot.values.get("events") or [])
-    return found[-1].round if found else None
+    for event in reversed(snapshot.values.get("events") or []):
+        if event["kind"] in DRAFT_KINDS and not event.get("rejected"):
+            number: int = event["round"]
+            return number
+        if event["kind"] == "task":
+            break
+    return None
 
 
 def _draft(values: Mapping[str, Any], number: int | None, *, first: bool) -> str:
