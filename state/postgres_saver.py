@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
@@ -10,21 +11,26 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from langgraph.checkpoint.base import WRITES_IDX_MAP, get_serializable_checkpoint_metadata
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from .async_by_thread import AsyncByThread
 from .database_urls import without_secrets
+from .postgres_writer import GroupWriter
 from .runs import row_from_checkpoint
-from .runs_table import DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable, parameters
+from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+
+    Rows = Mapping[str, Sequence[Sequence[Any]]]
 
 __all__ = ["IndexedPostgresSaver", "open_postgres"]
 
@@ -69,7 +75,13 @@ def open_postgres(url: str) -> IndexedPostgresSaver:
     except psycopg.Error as error:
         raise ConnectionError(f"can't open {shown!r}: {_one_line(error)}") from None
     pool: ConnectionPool[Connection] = ConnectionPool(
-        conninfo, connection_class=Connection, kwargs=OPTIONS, min_size=1, max_size=CONNECTIONS, open=True
+        conninfo,
+        connection_class=Connection,
+        kwargs=OPTIONS,
+        min_size=1,
+        max_size=CONNECTIONS,
+        check=ConnectionPool.check_connection,  # one that the server closed is replaced before it is used
+        open=True,
     )
     return IndexedPostgresSaver(pool)
 
@@ -85,10 +97,12 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
         self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
+        self.writer = GroupWriter(pool)
         self.runs = RunsTable(self._query)
 
     def close(self) -> None:
         """Waits for what is under way, then closes every connection."""
+        self.writer.close()
         self.executor.shutdown()
         self.pool.close()
 
@@ -111,21 +125,62 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Saves the checkpoint and its thread's row in one transaction: both or neither."""
+        saved, thread_id, key, rows = self._checkpoint_rows(config, checkpoint, metadata, new_versions)
+        self.writer.write(thread_id, key, rows)
+        return saved
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        saved, thread_id, key, rows = self._checkpoint_rows(config, checkpoint, metadata, new_versions)
+        await self.writer.awrite(thread_id, key, rows)
+        return saved
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self.writer.write(*self._written_rows(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await self.writer.awrite(*self._written_rows(config, writes, task_id, task_path))
+
+    def _checkpoint_rows(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> tuple[RunnableConfig, str, object, Rows]:
+        """Return the config of the checkpoint, whose it is, what it is, and the rows that LangGraph's saver writes."""
+        place = config["configurable"]
+        thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
         row = row_from_checkpoint(config, checkpoint, metadata)
         values = checkpoint["channel_values"]
         aside = {channel: value for channel, value in values.items() if not _fits_jsonb(value)}
-        if aside:
-            kept = {channel: value for channel, value in values.items() if channel not in aside}
-            checkpoint = {**checkpoint, "channel_values": kept}
-        with self.pool.connection() as conn, conn.transaction():
-            if versions := {channel: new_versions[channel] for channel in aside if channel in new_versions}:
-                where = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
-                with conn.cursor(binary=True) as cur:
-                    cur.executemany(self.UPSERT_CHECKPOINT_BLOBS_SQL, self._dump_blobs(*where, aside, versions))
-            saved = self._on(conn).put(config, checkpoint, metadata, new_versions)
-            if row is not None:
-                conn.execute(UPSERT_RUN, parameters(row))
-            return saved
+        kept = {channel: value for channel, value in values.items() if channel not in aside}
+        kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
+        data = json.dumps({**checkpoint, "channel_values": kept})
+        about = json.dumps(get_serializable_checkpoint_metadata(config, metadata))
+        changed = {channel: version for channel, version in versions.items() if channel in aside}
+        rows: Rows = {
+            "blobs": self._dump_blobs(thread_id, namespace, aside, changed),
+            "checkpoints": [(thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)],
+            "runs": [tuple(parameters(row).values())] if row is not None else [],
+        }
+        saved = {"thread_id": place["thread_id"], "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
+        return {"configurable": saved}, thread_id, "checkpoint", rows
+
+    def _written_rows(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> tuple[str, object, Rows]:
+        """Return whose they are, which, and the rows. What a task wrote stays; its errors and pauses are replaced."""
+        place = config["configurable"]
+        where = (str(place["thread_id"]), place["checkpoint_ns"], place["checkpoint_id"])
+        kind = "writes" if all(channel in WRITES_IDX_MAP for channel, _ in writes) else "new_writes"
+        rows = self._dump_writes(*where, task_id, task_path, writes)
+        return where[0], (*where[1:], task_id), {kind: rows}
 
     def delete_thread(self, thread_id: str) -> None:
         with self.pool.connection() as conn, conn.transaction():
@@ -170,10 +225,10 @@ def _set_up(conn: Connection) -> None:
 
 
 def _fits_jsonb(value: object) -> bool:
-    """Whether LangGraph may put a plain value into its JSONB column; what does not fit goes where it puts objects."""
+    """Whether a value stands in the checkpoint's own JSON; every other has a row of its own, once a version."""
     if isinstance(value, str):
         return "\0" not in value and not SURROGATE.search(value)
-    return not isinstance(value, float) or math.isfinite(value)
+    return value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _first(conn: Connection, statement: str, *values: Any) -> Any:

@@ -9,12 +9,26 @@ from typing import Any, TypeAlias
 from .runs import KEPT, Position, RunRow, Runs
 from .under_way import SET_UP_UNDER_WAY, UnderWayTable
 
-__all__ = ["DELETE_RUNS", "SET_UP_RUNS", "UPSERT_RUN", "Query", "RunsTable", "parameters"]
+__all__ = [
+    "DELETE_RUNS",
+    "RUN_COLUMNS",
+    "SET_UP_RUNS",
+    "UPSERT_RUN",
+    "UPSERT_RUN_ON_CONFLICT",
+    "Query",
+    "RunsTable",
+    "parameters",
+]
 
 Query: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]
 """Runs one statement with `%(name)s` parameters and returns its rows."""
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(RunRow))
+
+NUMBERS = {"rounds": "bigint", "score": "float8", "total_tokens": "bigint", "cost_usd": "float8"}
+
+RUN_COLUMNS = ", ".join(f"{name} {NUMBERS.get(name, 'text')}" for name in COLUMNS)
+"""The columns with their types in PostgreSQL."""
 
 SET_UP_RUNS = (
     """CREATE TABLE IF NOT EXISTS runs (
@@ -42,15 +56,17 @@ SET_UP_RUNS = (
 )
 """`{bytewise}` is what makes the database order text as Python does."""
 
-UPSERT_RUN = f"""INSERT INTO runs ({", ".join(COLUMNS)})
-    VALUES ({", ".join(f"%({name})s" for name in COLUMNS)})
-    ON CONFLICT (thread_id) DO UPDATE SET {
+UPSERT_RUN_ON_CONFLICT = f"""(thread_id) DO UPDATE SET {
     ", ".join(
         f"{name} = COALESCE(excluded.{name}, runs.{name})" if name in KEPT else f"{name} = excluded.{name}"
         for name in COLUMNS
         if name not in ("thread_id", "created_at")
     )
-}"""  # noqa: S608  (column names of our own)
+}"""
+
+UPSERT_RUN = f"""INSERT INTO runs ({", ".join(COLUMNS)})
+    VALUES ({", ".join(f"%({name})s" for name in COLUMNS)})
+    ON CONFLICT {UPSERT_RUN_ON_CONFLICT}"""  # noqa: S608  (column names of our own)
 
 DELETE_RUNS = "DELETE FROM runs WHERE thread_id = %(thread_id)s"
 

@@ -1,0 +1,238 @@
+"""Many puts in one PostgreSQL transaction: one round trip and one commit for all that wait at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from .runs_table import RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from psycopg.rows import DictRow
+    from psycopg_pool import ConnectionPool
+
+__all__ = ["GroupWriter"]
+
+WRITERS = 2
+"""One prepares its statements while the database works on the other's."""
+LARGEST_GROUP = 128
+RECONNECT_S = 30.0
+"""How long a put waits for a server that went away."""
+
+
+def _insert(table: str, columns: str, then: str) -> str:
+    """Return the statement that inserts rows given as one array a column; JSON comes as text."""
+    named = [column.partition(" ") for column in columns.split(", ")]
+    names = ", ".join(name for name, _, _ in named)
+    arrays = ", ".join(f"%b::{'text' if kind == 'jsonb' else kind}[]" for _, _, kind in named)
+    cast = ", ".join(f"{name}::{kind}" if kind == "jsonb" else name for name, _, kind in named)
+    return f"INSERT INTO {table} ({names}) SELECT {cast} FROM unnest({arrays}) AS given ({names}) ON CONFLICT {then}"  # noqa: S608  (names of our own)
+
+
+STATEMENTS = {
+    "blobs": _insert(
+        "checkpoint_blobs",
+        "thread_id text, checkpoint_ns text, channel text, version text, type text, blob bytea",
+        "DO NOTHING",
+    ),
+    "checkpoints": _insert(
+        "checkpoints",
+        "thread_id text, checkpoint_ns text, checkpoint_id text, parent_checkpoint_id text, checkpoint jsonb, "
+        "metadata jsonb",
+        "(thread_id, checkpoint_ns, checkpoint_id) "
+        "DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata",
+    ),
+    "new_writes": _insert(
+        "checkpoint_writes",
+        "thread_id text, checkpoint_ns text, checkpoint_id text, task_id text, task_path text, idx int4, channel text, "
+        "type text, blob bytea",
+        "DO NOTHING",
+    ),
+    "writes": _insert(
+        "checkpoint_writes",
+        "thread_id text, checkpoint_ns text, checkpoint_id text, task_id text, task_path text, idx int4, channel text, "
+        "type text, blob bytea",
+        "(thread_id, checkpoint_ns, checkpoint_id, task_id, idx) "
+        "DO UPDATE SET channel = excluded.channel, type = excluded.type, blob = excluded.blob",
+    ),
+    "runs": _insert("runs", RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT),
+}
+"""In the order in which each transaction takes its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Put:
+    """The rows of one call."""
+
+    thread_id: str
+    key: object
+    """What it writes: two with the same key never share a transaction, and keep their order."""
+    rows: Mapping[str, Sequence[Sequence[Any]]]
+    """By the names in `STATEMENTS`."""
+    done: Future[None] = field(default_factory=Future)
+    """Of a caller that blocks."""
+    waiter: asyncio.Future[None] | None = None
+    """Of one that awaits. It may be cancelled; what was put is written all the same."""
+
+
+class GroupWriter:
+    """Writes what many threads and event loops put, a thread's puts in their order.
+
+    Args:
+        pool: Where its connections come from.
+    """
+
+    def __init__(self, pool: ConnectionPool[psycopg.Connection[DictRow]]) -> None:
+        self._pool = pool
+        self._queues = [_Queue() for _ in range(WRITERS)]
+        self._threads: list[threading.Thread] = []
+        self._starting = threading.Lock()
+
+    def write(self, thread_id: str, key: object, rows: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+        """Return when the rows are committed; raises what the database said to these.
+
+        Args:
+            thread_id: Whose they are.
+            key: What they are, in the thread: two with the same key never share a transaction.
+            rows: By the names in `STATEMENTS`.
+
+        Raises:
+            RuntimeError: The saver is closed.
+        """
+        put = Put(thread_id, (thread_id, key), rows)
+        self._add(put)
+        put.done.result()
+
+    async def awrite(self, thread_id: str, key: object, rows: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+        """Async twin of `write`. One that is cancelled is written all the same."""
+        put = Put(thread_id, (thread_id, key), rows, waiter=asyncio.get_running_loop().create_future())
+        self._add(put)
+        assert put.waiter is not None  # noqa: S101
+        await put.waiter
+
+    def _add(self, put: Put) -> None:
+        if not self._threads:
+            self._start()
+        self._queues[hash(put.thread_id) % WRITERS].add(put)
+
+    def close(self) -> None:
+        """Waits until everything is written."""
+        for queue in self._queues:
+            queue.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        with self._starting:
+            if not self._threads:
+                started = [
+                    threading.Thread(target=self._work, args=(queue,), name="redraft-postgres-writer", daemon=True)
+                    for queue in self._queues
+                ]
+                for thread in started:
+                    thread.start()
+                self._threads = started
+
+    def _work(self, queue: _Queue) -> None:
+        while group := queue.take():
+            self._write(group)
+
+    def _write(self, group: Sequence[Put]) -> None:
+        """Write all, or where one is refused, each alone, so that its error is its own."""
+        try:
+            self._commit(group)
+        except Exception as error:
+            if len(group) == 1 or isinstance(error, PoolTimeout):
+                _tell(group, error)
+                return
+            for put in group:
+                self._write([put])
+        else:
+            _tell(group, None)
+
+    def _commit(self, group: Sequence[Put]) -> None:
+        """Write in one transaction. Repeated on a new connection when the old one broke: every row is an upsert, so
+        that one whose commit was not heard of is only written again."""
+        rows = {name: [row for put in group for row in put.rows.get(name, ())] for name in STATEMENTS}
+        deadline = time.monotonic() + RECONNECT_S
+        while True:
+            with self._pool.connection(timeout=RECONNECT_S) as conn:
+                try:
+                    with conn.pipeline(), conn.transaction(), conn.cursor() as cur:
+                        for name, found in rows.items():
+                            if found:
+                                # in one order everywhere, so that no two transactions wait for each other
+                                cur.execute(STATEMENTS[name].encode(), _columns(sorted(found, key=itemgetter(0))))
+                except psycopg.OperationalError:
+                    if not conn.broken or time.monotonic() > deadline:
+                        raise
+                else:
+                    return
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self._waiting: deque[Put] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def add(self, put: Put) -> None:
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the checkpointer is closed")
+            self._waiting.append(put)
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def take(self) -> list[Put]:
+        """Return what waits, up to the first that writes what one before it does; empty at the end."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            group: list[Put] = []
+            keys: set[object] = set()
+            while self._waiting and len(group) < LARGEST_GROUP and self._waiting[0].key not in keys:
+                group.append(self._waiting.popleft())
+                keys.add(group[-1].key)
+            return group
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _tell(group: Sequence[Put], error: Exception | None) -> None:
+    """Wake who waits, each event loop once."""
+    waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for put in group:
+        if put.waiter is not None:
+            waiters.setdefault(put.waiter.get_loop(), []).append(put.waiter)
+        elif error is not None:
+            put.done.set_exception(error)
+        else:
+            put.done.set_result(None)
+    for loop, waiting in waiters.items():
+        with suppress(RuntimeError):  # that loop is closed, and nobody waits in it
+            loop.call_soon_threadsafe(_wake, waiting, error)
+
+
+def _wake(waiting: Iterable[asyncio.Future[None]], error: Exception | None) -> None:
+    for waiter in waiting:
+        if not waiter.done():
+            waiter.set_exception(error) if error is not None else waiter.set_result(None)

@@ -1,0 +1,209 @@
+"""PostgreSQL under load and after a restart: many puts in one transaction, each with its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from redraft.state import open_checkpointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+psycopg = pytest.importorskip("psycopg")
+
+
+def on(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+
+
+def checkpoint(**values: Any) -> Any:
+    versions = dict.fromkeys(values, "1")
+    return {**empty_checkpoint(), "channel_values": values, "channel_versions": versions}
+
+
+async def put(saver: Any, thread_id: str, **values: Any) -> Any:
+    made = checkpoint(**values)
+    return await saver.aput(on(thread_id), made, {"source": "loop", "step": 1}, made["channel_versions"])
+
+
+def hold_writers(saver: Any, hold: threading.Event) -> threading.Barrier:
+    """Make each writer wait at its first transaction; the barrier says that both do."""
+    commit, both = saver.writer._commit, threading.Barrier(3)
+    waited = threading.local()
+
+    def later(group: Any) -> None:
+        if not hasattr(waited, "once"):
+            waited.once = True
+            both.wait(60)
+            assert hold.wait(60)
+        commit(group)
+
+    saver.writer._commit = later
+    return both
+
+
+async def one_for_each_writer(saver: Any) -> list[asyncio.Task[Any]]:
+    """Puts that occupy both writers, so that those after them wait together."""
+    names: dict[int, str] = {}
+    for number in range(100):
+        names.setdefault(hash(f"first {number}") % 2, f"first {number}")
+    return [asyncio.create_task(put(saver, name, task="held")) for name in names.values()]
+
+
+async def test_what_waits_is_committed_together_and_a_refused_put_alone_is_told(postgres_url: str) -> None:
+    """Of 60 puts at one moment, the database refuses one: that caller gets its error, the other 59 are saved."""
+    async with open_checkpointer(postgres_url) as saver:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute("ALTER TABLE runs ADD CONSTRAINT refused CHECK (task <> 'bad')")
+        hold, commits = threading.Event(), []
+        commit = saver.writer._commit
+        saver.writer._commit = lambda group: (commits.append(len(group)), commit(group))
+        both = hold_writers(saver, hold)
+        held = await one_for_each_writer(saver)
+        await asyncio.to_thread(both.wait, 60)
+        puts = [asyncio.create_task(put(saver, f"t{n}", task="bad" if n == 30 else "good")) for n in range(60)]
+        await asyncio.sleep(0)  # each has now queued what it puts
+        hold.set()
+        results = await asyncio.gather(*puts, return_exceptions=True)
+        await asyncio.gather(*held)
+        assert [n for n, result in enumerate(results) if isinstance(result, Exception)] == [30]
+        assert isinstance(results[30], psycopg.errors.CheckViolation)
+        assert len(saver.runs.list(limit=100)) == 61
+        assert saver.runs.get("t30") is None
+        assert await saver.aget_tuple(on("t30")) is None
+        # the two held, a group that is committed at once, one that is refused, and that one's puts each alone
+        assert sorted(commits, reverse=True)[0] > 10
+        assert len(commits) < 2 + 2 + 60
+
+
+async def test_a_cancelled_put_is_written_all_the_same(postgres_url: str) -> None:
+    """Cancelling who waits neither loses the step nor hurts the puts beside it."""
+    async with open_checkpointer(postgres_url) as saver:
+        hold = threading.Event()
+        both = hold_writers(saver, hold)
+        held = await one_for_each_writer(saver)
+        await asyncio.to_thread(both.wait, 60)
+        waiting = [asyncio.create_task(put(saver, name, task="count")) for name in ("a", "b")]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        hold.set()
+        await asyncio.gather(*held, waiting[1])
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+    async with open_checkpointer(postgres_url) as saver:  # closing waited for it
+        assert saver.runs.get("a").task == "count"
+        assert saver.runs.get("b").task == "count"
+
+
+async def test_one_thread_put_twice_at_once_keeps_the_order(postgres_url: str) -> None:
+    """Two puts of one thread never share a transaction; the row says what the later one said."""
+    async with open_checkpointer(postgres_url) as saver:
+        hold = threading.Event()
+        both = hold_writers(saver, hold)
+        held = await one_for_each_writer(saver)
+        await asyncio.to_thread(both.wait, 60)
+        puts = [asyncio.create_task(put(saver, "t", task=f"task {number}")) for number in range(5)]
+        await asyncio.sleep(0)
+        hold.set()
+        await asyncio.gather(*held, *puts)
+        assert saver.runs.get("t").task == "task 4"
+        assert len([found async for found in saver.alist(on("t"))]) == 5
+
+
+def test_two_event_loops_and_threads_use_one_saver(postgres_url: str) -> None:
+    """Puts from two event loops and from plain threads at once are all there, each answered where it was made."""
+    with open_checkpointer(postgres_url) as saver:
+        start = threading.Barrier(3, timeout=60)
+
+        def in_a_loop(name: str) -> None:
+            async def many() -> None:
+                await asyncio.gather(*(put(saver, f"{name} {number}", task=name) for number in range(20)))
+
+            start.wait()
+            asyncio.run(many())
+
+        def plainly() -> None:
+            start.wait()
+            for number in range(20):
+                made = checkpoint(task="plain")
+                saver.put(on(f"plain {number}"), made, {"source": "loop", "step": 1}, made["channel_versions"])
+
+        with ThreadPoolExecutor(3) as pool:
+            for done in [pool.submit(in_a_loop, "a"), pool.submit(in_a_loop, "b"), pool.submit(plainly)]:
+                done.result()
+        assert len(saver.runs.list(limit=100)) == 60
+
+
+def test_a_closed_saver_says_so(postgres_url: str) -> None:
+    """A put after the end is refused in words, and does not wait for ever."""
+    with open_checkpointer(postgres_url) as saver:
+        pass
+    with pytest.raises(RuntimeError, match="the checkpointer is closed"):
+        saver.put(on("t"), checkpoint(), {}, {})
+
+
+def _shared() -> Any:
+    """`tests/conftest.py`, which starts servers."""
+    spec = importlib.util.spec_from_file_location("postgres_of_tests", Path(__file__).parents[1] / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    shared = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shared)
+    return shared
+
+
+@pytest.fixture
+def own_server() -> Iterator[str]:
+    """URL of a server of this test's own, which may be restarted."""
+    shared = _shared()
+    if missing := shared._missing_for_postgres():
+        pytest.skip(missing)
+    with shared._throwaway_postgres() as url:
+        yield url
+
+
+def restart(url: str) -> None:
+    """Stop the server as a machine that is switched off does, and start it again."""
+    shared = _shared()
+    with psycopg.connect(url, autocommit=True) as admin:
+        (data,) = admin.execute("SELECT current_setting('data_directory')").fetchone()
+    user = shared._unprivileged_user()
+    as_user: dict[str, Any] = {"user": user, "group": shared._group_of(user), "extra_groups": []} if user else {}
+    command = [str(shared._binaries() / "pg_ctl"), "-D", data, "-m", "immediate", "-l", f"{data}/../again.log", "-w"]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([*command, "restart"], check=True, cwd="/", **quiet, **as_user)
+
+
+@pytest.mark.parametrize("when", ["idle", "in a transaction"])
+async def test_a_server_restarted_in_mid_run_loses_no_step(own_server: str, when: str) -> None:
+    """A put that meets a server that went away is made again on a new connection; reads go on too."""
+    async with open_checkpointer(own_server) as saver:
+        await asyncio.gather(*(put(saver, f"before {number}", task="count") for number in range(10)))
+        pool, restarted = saver.pool, threading.Event()
+
+        class Restarting:
+            @contextmanager
+            def connection(self, **which: Any) -> Iterator[Any]:
+                with pool.connection(**which) as conn:
+                    if when == "in a transaction" and not restarted.is_set():
+                        restarted.set()
+                        restart(own_server)
+                    yield conn
+
+        saver.writer._pool = Restarting()
+        if when == "idle":
+            restarted.set()
+            await asyncio.to_thread(restart, own_server)
+        await asyncio.gather(*(put(saver, f"after {number}", task="count") for number in range(10)))
+        assert restarted.is_set()
+        assert len(saver.runs.list(limit=100)) == 20
+        assert await saver.aget_tuple(on("before 3")) is not None
