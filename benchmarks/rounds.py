@@ -1,0 +1,131 @@
+"""Does a step, or a look at a thread's history, cost more the more rounds a run has?
+
+redraft's loop with a scripted model and a critic that rejects every draft (1 KB each), and one of the same shape on
+`Annotated[list, operator.add]`, run for few and for many rounds, interleaved. With `memory="all"` every prompt holds
+all earlier drafts, which no bookkeeping makes constant: that row is shown and not judged. Prints medians of CPU time
+and their ratios; exits with 1 when redraft misses a goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from storage_growth import (
+    empty_database,
+    postgres_saver,
+    postgres_server,
+    printed_versions,
+    run_plain,
+    run_redraft,
+    sqlite_saver,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["main"]
+
+Times = tuple[int, int, int]
+"""Few rounds, many rounds, repeats."""
+
+STEP_GOAL, HISTORY_GOAL = 1.02, 11.0
+NODES_A_ROUND, NODES_BESIDE = 3, 4
+
+
+def cpu(call: Callable[[], Any]) -> float:
+    """CPU seconds of this process, without those of the collector's backlog."""
+    gc.collect()
+    before = time.process_time()
+    call()
+    return time.process_time() - before
+
+
+last_only = partial(run_redraft, memory="last")
+
+
+def per_step(run: Callable[[Any, int, str], int], saver: Any, rounds: int, name: str) -> float:
+    return cpu(lambda: run(saver, rounds, name)) / (NODES_A_ROUND * rounds + NODES_BESIDE)
+
+
+def steps_row(label: str, run: Callable[[Any, int, str], int], saver: Any, times: Times) -> float:
+    """Print CPU per step after few and many rounds, and return their ratio."""
+    few, many, repeats = times
+    run(saver, few, "warm")
+    small, large = [], []
+    for repeat in range(repeats):
+        small.append(median(per_step(run, saver, few, f"few {repeat} {one}") for one in range(3)))
+        large.append(per_step(run, saver, many, f"many {repeat}"))
+    return printed(label, median(small) * 1e6, median(large) * 1e6, "µs")
+
+
+def history_row(label: str, saver: Any, times: Times, *, ours: bool) -> float:
+    """Print what reading a history costs after few and many rounds, and return their ratio."""
+    from redraft.graphs.loop import build_refine_graph
+    from redraft.models import ScriptedModel
+    from redraft.state import Thread
+
+    few, many, repeats = times
+    graph = build_refine_graph(ScriptedModel(["none"]), critics=[], checkpointer=saver)
+    threads = {rounds: Thread(graph, f"history {rounds} {label}") for rounds in (few, many)}
+    taken: dict[int, list[float]] = {few: [], many: []}
+    for rounds, thread in threads.items():
+        run_redraft(saver, rounds, thread.thread_id)
+    for _ in range(repeats):
+        for rounds, thread in threads.items():
+            read = thread.history if ours else lambda found=thread: list(graph.get_state_history(found.config))
+            taken[rounds].append(cpu(read))
+    return printed(label, median(taken[few]) * 1e3, median(taken[many]) * 1e3, "ms")
+
+
+def printed(label: str, small: float, large: float, unit: str) -> float:
+    print(f"{label:<52}{small:>9.1f} {unit}{large:>9.1f} {unit}{large / small:>8.2f}", flush=True)
+    return large / small
+
+
+def main() -> int:
+    """Print the table; return 0 when redraft's costs grow as they should."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, nargs=2, default=[10, 100], metavar=("FEW", "MANY"))
+    parser.add_argument("--repeats", type=int, default=3, help="default: 3, with --full 11")
+    parser.add_argument("--full", action="store_true", help="more repeats")
+    parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
+    arguments = parser.parse_args()
+    few, many = arguments.rounds
+    repeats = 11 if arguments.full else arguments.repeats
+    times, once = (few, many, repeats), (few, many, 1)
+
+    print(f"CPU time, {repeats} repeats, medians\n\n{'':<52}{f'{few} rounds':>12}{f'{many} rounds':>12}{'ratio':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        steps = [steps_row("a step, redraft, no saver", last_only, None, times)]
+        steps_row("a step, redraft, no saver, memory=all", run_redraft, None, times)
+        steps_row("a step, plain list reducer, no saver", run_plain, None, times)
+        with sqlite_saver(Path(folder) / "ours.sqlite", ours=True) as saver:
+            steps.append(steps_row("a step, redraft, SQLite", last_only, saver, times))
+            histories = [history_row("a history, redraft, SQLite", saver, times, ours=True)]
+            history_row("the same thread, get_state_history", saver, once, ours=False)
+        with sqlite_saver(Path(folder) / "plain.sqlite", ours=False) as saver:
+            steps_row("a step, plain list reducer, stock SQLite", run_plain, saver, once)
+    with postgres_server(arguments.postgres) as server:
+        if server:
+            with empty_database(server) as url, postgres_saver(url, ours=True) as saver:
+                steps.append(steps_row("a step, redraft, PostgreSQL", last_only, saver, times))
+                histories.append(history_row("a history, redraft, PostgreSQL", saver, times, ours=True))
+                history_row("the same thread, get_state_history", saver, once, ours=False)
+    growth = many / few / 10
+    met = max(steps) <= STEP_GOAL, max(histories) <= HISTORY_GOAL * growth
+    said = ["met" if one else "NOT met" for one in met]
+    print(f"\nGoals: a step at most {STEP_GOAL}: {said[0]}; a history at most {HISTORY_GOAL * growth:g}: {said[1]}.")
+    print(printed_versions())
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
