@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
 from ..state.folds import usage_total
+from ..state.journal import UnkeptReplyError
 from ..state.masking import masked
 from ..state.threads import Thread
 from .records import failed_record, result_record
@@ -44,6 +47,9 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         task: What the graph is given; the gold answer is neither known nor needed here.
         limits: Budgets and rounds.
         thread_id: Where it is worked on.
+
+    Raises:
+        ConnectionError: The database was lost, or is full. That says nothing about the problem, so it is no outcome.
     """
     start = perf_counter()
     config: Any = {"configurable": {"thread_id": thread_id}, "metadata": {"redraft_preset": method.name}}
@@ -55,10 +61,18 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         # A call that was paid for is on the disk before the next one begins.
         output = dict(await graph.ainvoke(given, config, durability="sync" if graph.checkpointer else None))
     except Exception as error:
+        if _of_storage(error):
+            raise ConnectionError(f"the checkpoints can't be kept: {error}") from error
         events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
         said = masked(f"{type(error).__name__}: {error}")
         return Outcome(output=None, error=said, usage=usage_total(events or []), seconds=perf_counter() - start)
     return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
+
+
+def _of_storage(error: Exception) -> bool:
+    """Return whether an error comes from where threads are kept."""
+    postgres = sys.modules.get("psycopg")  # not imported by runs on SQLite
+    return isinstance(error, (UnkeptReplyError, sqlite3.Error)) or bool(postgres and isinstance(error, postgres.Error))
 
 
 def scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: bool = False) -> ResultRecord:

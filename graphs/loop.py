@@ -17,6 +17,7 @@ from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
+from ..nodes.journal import journal_option
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.prompts import Keep, Memory, PromptedModel, Prompts
 from ..nodes.refine import REFINE_PROMPT
@@ -63,6 +64,7 @@ def build_refine_graph(
     limits: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    journal: bool | None = None,
     store: BaseStore | None = None,
     state_schema: type[RefineState] = RefineState,
     input_schema: type[RefineInput] = RefineInput,
@@ -89,14 +91,17 @@ def build_refine_graph(
         limits: Used where the caller gives none.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
         checkpointer: As in `StateGraph.compile`.
+        journal: Whether replies are kept as they come, so that no finished call is paid twice, see
+            `redraft.nodes.journal`. Default: where the saver in force is one of `open_checkpointer`. A run's own config
+            has the last word: `{"configurable": {"redraft_journal": False}}`.
         store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
         state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.
         input_schema: A subclass of `RefineInput` with those of them that a caller may give.
         name: Name of the graph, as a node and in traces.
 
     Raises:
-        ValueError: A model or writer is missing, a prompt or limit makes no sense, or `judge_last=False` stands beside
-            a verifier (judging is free then).
+        ValueError: A model or writer is missing, a prompt or limit makes no sense, `judge_last=False` stands beside a
+            verifier (judging is free then), or `journal=True` beside a saver that is not of `open_checkpointer`.
         TypeError: A critic is not callable.
     """
     prices = prices if prices is not None else default_prices()
@@ -144,7 +149,8 @@ def build_refine_graph(
     graph.add_edge("human" if people else "feedback", "check")
     graph.add_conditional_edges("check", route)
     graph.add_edge("refine", "feedback")
-    return graph.compile(checkpointer=checkpointer, store=store, name=name)
+    compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
+    return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))
 
 
 def default_prices() -> Prices:

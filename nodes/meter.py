@@ -13,6 +13,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
+from .journal import ASKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
@@ -69,7 +71,8 @@ class Meter(BaseCallbackHandler):
         self._start = perf_counter()
         self.model = ""
         self._lock = threading.Lock()
-        self._input = self._output = self._total = self._calls = self._uncounted = 0
+        self._input = self._output = self._total = self._calls = self._uncounted = self._reused = 0
+        self._earlier = 0.0
         self._cost: float | None = 0.0
         self._providers: dict[UUID, str | None] = {}
 
@@ -100,8 +103,19 @@ class Meter(BaseCallbackHandler):
     def _check_budget(self) -> None:
         if self._guard is None or not self._calls:  # the node itself looked before the first; several begin together
             return
-        if budget := self._guard(self.usage(seconds=perf_counter() - self._start)):
+        if budget := self._guard(self.usage(seconds=self.elapsed)):
             raise BudgetSpentError(budget)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first call here began, with those that replies out of the journal took when they came."""
+        return perf_counter() - self._start + self._earlier
+
+    def reuse(self, seconds: float) -> None:
+        """Count a reply out of the journal, which was there so many seconds after the first call here began."""
+        with self._lock:
+            self._reused += 1
+            self._earlier += max(0.0, seconds - self.elapsed)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
@@ -133,6 +147,8 @@ class Meter(BaseCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
+        if (asking := ASKING.get()) is not None:
+            asking.failed(error)
         completion = getattr(error, "completion", None)
         if completion is None:
             with self._lock:
@@ -150,7 +166,7 @@ class Meter(BaseCallbackHandler):
     def usage(self, *, seconds: float) -> Usage:
         """Return what was counted, with the seconds that the caller measured."""
         with self._lock:
-            return {
+            used: Usage = {
                 "input_tokens": self._input,
                 "output_tokens": self._output,
                 "total_tokens": self._total,
@@ -159,6 +175,9 @@ class Meter(BaseCallbackHandler):
                 "cost_usd": self._cost,
                 "seconds": round(seconds, 6),
             }
+            if self._reused:
+                used["reused_calls"] = self._reused
+            return used
 
     @staticmethod
     def _message(response: LLMResult) -> AIMessage | None:

@@ -10,9 +10,9 @@ import asyncio
 import inspect
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -20,8 +20,11 @@ from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp
 
 from ..state.events import frozen
+from ..state.journal import UnkeptReplyError
 from ..state.masking import mask_error
 from ..state.stopping import spent_budget
+from .journal import ASKING, Asking, NodeJournal, node_journal, place_in
+from .journal_cache import answering
 from .meter import METER, Meter, Prices
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ class Call:
     args: tuple[Any, ...]
     config: RunnableConfig
     meter: Meter
+    place: str = ""
+    """How far the record is, where that is known; see `redraft.nodes.journal`."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,18 @@ def ask(
 
     Raises:
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
+        UnkeptReplyError: The journal can't be written. That is no answer, so no run ends with it.
     """
     meter = Meter(prices, guard=_guard(state))
-    start = perf_counter()
     result, failure = None, None
     try:
-        result = yield Call(target, args, config, meter)
-    except GraphBubbleUp:
+        result = yield Call(target, args, config, meter, place_in(state, *args))
+    except (GraphBubbleUp, UnkeptReplyError):
         raise
     except Exception as error:
         mask_error(error)  # LangGraph stores what it says, if it is raised
         failure = error
-    return Outcome(result, failure, meter.usage(seconds=perf_counter() - start), meter.model)
+    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model)
 
 
 def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | None:
@@ -139,57 +144,80 @@ class Step(Runnable[Any, Update]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, making its calls in this thread."""
-        return _drive(self.logic(input, config or {}))
+        steps, journal = self.logic(input, config or {}), node_journal(config or {})
+        update: Update | None = None
+        error: BaseException | None = None
+        with answering() if journal else nullcontext():
+            try:
+                call = next(steps)
+                while True:
+                    try:
+                        result = _call(call, journal)
+                    except Exception as failure:
+                        call = steps.throw(failure)
+                    else:
+                        call = steps.send(result)
+            except StopIteration as end:
+                update = end.value
+                return update
+            except BaseException as failure:
+                error = failure
+                raise
+            finally:
+                if journal and (calls := journal.to_forget(error, update)):
+                    journal.journal.forget(journal.thread_id, calls)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
-        steps = self.logic(input, config or {})
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    result = await _acall(call)
-                except Exception as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(result)
-        except StopIteration as end:
-            update: Update = end.value
-            return update
-
-
-def _drive(steps: Steps) -> Update:
-    try:
-        call = next(steps)
-        while True:
+        steps, journal = self.logic(input, config or {}), node_journal(config or {})
+        update: Update | None = None
+        error: BaseException | None = None
+        with answering() if journal else nullcontext():
             try:
-                result = _call(call)
-            except Exception as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(result)
-    except StopIteration as end:
-        update: Update = end.value
-        return update
+                call = next(steps)
+                while True:
+                    try:
+                        result = await _acall(call, journal)
+                    except Exception as failure:
+                        call = steps.throw(failure)
+                    else:
+                        call = steps.send(result)
+            except StopIteration as end:
+                update = end.value
+                return update
+            except BaseException as failure:
+                error = failure
+                raise
+            finally:
+                if journal and (calls := journal.to_forget(error, update)):
+                    await journal.journal.aforget(journal.thread_id, calls)
 
 
-def _call(call: Call) -> Any:
-    context = _metered(call.meter)
-    if isinstance(call.target, Runnable):
-        return context.run(call.target.invoke, call.args[0], call.config)
-    result = context.run(_called, call.target, *call.args)
-    return context.run(_finish, result) if inspect.isawaitable(result) else result
+def _call(call: Call, journal: NodeJournal | None) -> Any:
+    context, asking = _prepared(call, journal)
+    try:
+        if isinstance(call.target, Runnable):
+            return context.run(call.target.invoke, call.args[0], call.config)
+        result = context.run(_called, call.target, *call.args)
+        return context.run(_finish, result) if inspect.isawaitable(result) else result
+    finally:
+        if asking is not None:
+            asking.end()
 
 
-async def _acall(call: Call) -> Any:
-    context = _metered(call.meter)
-    if isinstance(call.target, Runnable):
-        return await asyncio.create_task(call.target.ainvoke(call.args[0], call.config), context=context)
-    target = getattr(call.target, "acall", call.target)
-    if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
-        return await asyncio.create_task(target(*call.args), context=context)
-    result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *call.args)
-    return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+async def _acall(call: Call, journal: NodeJournal | None) -> Any:
+    context, asking = _prepared(call, journal)
+    try:
+        if isinstance(call.target, Runnable):
+            return await asyncio.create_task(call.target.ainvoke(call.args[0], call.config), context=context)
+        target = getattr(call.target, "acall", call.target)
+        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
+            return await asyncio.create_task(target(*call.args), context=context)
+        result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *call.args)
+        return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+    finally:
+        if asking is not None:
+            asking.end()
 
 
 def _called(target: Any, *args: Any) -> Any:
@@ -200,10 +228,13 @@ def _called(target: Any, *args: Any) -> Any:
         raise RuntimeError(f"StopIteration: {error}") from error
 
 
-def _metered(meter: Meter) -> Context:
+def _prepared(call: Call, journal: NodeJournal | None) -> tuple[Context, Asking | None]:
+    """Return where a call is made: what models do there is counted, and looked up in the journal first."""
     context = copy_context()
-    context.run(METER.set, meter)
-    return context
+    context.run(METER.set, call.meter)
+    asking = None if journal is None else Asking(journal, call.place, call.meter)
+    context.run(ASKING.set, asking)  # where this node has no journal, one around it must not answer
+    return context, asking
 
 
 async def _awaited(result: Any) -> Any:

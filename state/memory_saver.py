@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 
+from .journal import JournalInMemory
 from .runs import Position, RunRow, Runs, row_from_checkpoint
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class IndexedMemorySaver(InMemorySaver):
         super().__init__()
         self.lock = threading.RLock()
         self.runs = RunsInMemory(self.lock)
+        self.journal = JournalInMemory()
 
     def close(self) -> None:
         """Nothing to give back; here so that every saver can be closed."""
@@ -79,6 +81,7 @@ class IndexedMemorySaver(InMemorySaver):
         with self.lock:
             super().delete_thread(thread_id)
             self.runs.delete(str(thread_id))
+        self.journal.forget(str(thread_id))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -8,6 +8,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,6 +21,7 @@ from psycopg_pool import ConnectionPool
 
 from .async_by_thread import AsyncByThread
 from .database_urls import without_secrets
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .postgres_writer import GroupWriter
 from .runs import row_from_checkpoint
 from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, parameters
@@ -99,6 +101,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
         self.writer = GroupWriter(pool)
         self.runs = RunsTable(self._query)
+        self.journal = JournalTable(self._query, partial(self._by_thread, self._query))
 
     def close(self) -> None:
         """Waits for what is under way, then closes every connection."""
@@ -186,6 +189,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         with self.pool.connection() as conn, conn.transaction():
             self._on(conn).delete_thread(thread_id)
             conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
+            conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As LangGraph's; `"delete"` takes the threads' rows too."""
@@ -196,6 +200,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
             self._on(conn).prune(thread_ids, strategy=strategy)
             for thread_id in thread_ids:
                 conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
+                conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await self._by_thread(self.prune, thread_ids, strategy=strategy)
@@ -219,7 +224,7 @@ def _set_up(conn: Connection) -> None:
             raise TimeoutError(f"another process has been setting up the database for {SET_UP_TIMEOUT_S:.0f} s")
         time.sleep(0.02)
     PostgresSaver(conn).setup()
-    for statement in SET_UP_RUNS:
+    for statement in (*SET_UP_RUNS, SET_UP_JOURNAL):
         conn.execute(statement.format(bytewise='COLLATE "C"').encode())
     conn.execute("SELECT pg_advisory_unlock(%s)", (SET_UP_LOCK,))
 

@@ -15,6 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from .async_by_thread import AsyncByThread
 from .group_commit import GroupCommit, Insert, Rows, Statement
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .runs import row_from_checkpoint
 from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable
 from .sqlite_readers import Readers, StockReader
@@ -100,6 +101,7 @@ class IndexedSqliteSaver(AsyncByThread):
         self.readers = Readers(lambda: _connect(path, read_only=True), READERS)
         self.executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
         self.runs = RunsTable(self._query)
+        self.journal = JournalTable(self._query, self._aquery)
 
     def close(self) -> None:
         """Waits for what is under way, then gives the file back."""
@@ -212,6 +214,11 @@ class IndexedSqliteSaver(AsyncByThread):
         with self.readers.borrowed() as conn:
             return conn.execute(statement, values).fetchall()
 
+    async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        if statement.startswith("SELECT"):
+            return self._query(statement, values)  # one row by its key: sooner read than handed to a thread
+        return await self.writer.awrite(Statement(re.sub(r"%\((\w+)\)s", r":\1", statement), values))
+
 
 def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
     where = config["configurable"]
@@ -222,8 +229,8 @@ def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
 def _of_deletion(thread_id: str) -> Sequence[Statement]:
     values = {"thread_id": str(thread_id)}
     tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
-    runs = DELETE_RUNS.replace("%(thread_id)s", ":thread_id")
-    return [Statement(statement, values) for statement in (*tables, runs)]
+    ours = [one.replace("%(thread_id)s", ":thread_id") for one in (DELETE_RUNS, DELETE_JOURNAL)]
+    return [Statement(statement, values) for statement in (*tables, *ours)]
 
 
 def _columns(row: RunRow) -> tuple[Any, ...]:
@@ -248,7 +255,7 @@ def _set_up(conn: sqlite3.Connection) -> None:
         try:
             conn.execute("PRAGMA synchronous = NORMAL")
             SqliteSaver(conn).setup()
-            for statement in SET_UP_RUNS:
+            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL):
                 conn.execute(statement.format(bytewise=""))
             break
         except sqlite3.OperationalError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -17,7 +17,8 @@ class Usage(TypedDict):
 
     `cost_usd` is `None` where the price of a model that was called is not known; it is never guessed as 0.
     `uncounted_calls` are those of `calls` whose provider reported no tokens: then the tokens are a lower bound.
-    `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing.
+    `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing. `reused_calls` are those of
+    `calls` that were made before a crash and answered from the journal; what they cost then is counted, once.
     """
 
     input_tokens: int
@@ -27,6 +28,7 @@ class Usage(TypedDict):
     uncounted_calls: int
     cost_usd: float | None
     seconds: float
+    reused_calls: NotRequired[int]
 
 
 NO_USAGE: Usage = {
@@ -50,6 +52,8 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         total["calls"] += usage["calls"]
         total["uncounted_calls"] += usage["uncounted_calls"]
         total["seconds"] += usage["seconds"]
+        if reused := usage.get("reused_calls"):
+            total["reused_calls"] = total.get("reused_calls", 0) + reused
         known, cost = total["cost_usd"], usage["cost_usd"]
         total["cost_usd"] = None if known is None or cost is None else known + cost
     return total

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from threading import RLock
-from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
@@ -50,7 +49,6 @@ class StepWatch(BaseCallbackHandler):
         self._began = False
         self._events = frozen(state.get("events", []))
         self._limits = state.get("limits", {})
-        self._start = perf_counter()
         self._meter = METER.get()
         self._send = emitter()
         self._lock = RLock()
@@ -101,7 +99,7 @@ class StepWatch(BaseCallbackHandler):
         """Return the budget that is spent by now; empty while every one lasts."""
         if self._meter is None:
             return ""
-        so_far = self._meter.usage(seconds=perf_counter() - self._start)
+        so_far = self._meter.usage(seconds=self._meter.elapsed)
         return (spent_budget(self._events, self._limits, besides=so_far) or "").replace("_", " ")
 
     def _resume(self, messages: list[AIMessage | ToolMessage]) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...state.events import failure
 from ...state.usage import NO_USAGE, add_usage
 from ..meter import Meter
+from ..saver_in_force import SAVER, saver_of
 from ..step import Call, Step, Steps, emit
 from .own_threads import OwnThread
-from .path_run import SAVER, LostDraft, saver_of
+from .path_run import LostDraft
 from .paths import explored, lost, own_usage
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...state.usage import NO_USAGE
 from ..meter import Meter
 from ..prepare import prepare
+from ..saver_in_force import SAVER, saver_of
 from ..step import Call, Step, Steps
-from .path_run import SAVER, saver_of
 from .paths import drafts
 
 if TYPE_CHECKING:

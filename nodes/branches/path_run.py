@@ -15,6 +15,7 @@ from ...state.forks import before_check
 from ...state.memory_saver import IndexedMemorySaver
 from ...state.resuming import last_writer
 from ..meter import Meter
+from ..saver_in_force import SAVER, saver_of
 from ..step import emitter
 from .own_threads import SEARCH, OwnThread
 from .path_control import check_stop, control_of, running_path
@@ -23,7 +24,6 @@ from .paths import forked_values
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
@@ -35,19 +35,10 @@ if TYPE_CHECKING:
     """A plan, what it shares with its siblings, and whether it begins though another path was accepted."""
     Outcome: TypeAlias = "StateSnapshot | LostDraft | str"
 
-__all__ = ["LostDraft", "PathRun", "saver_of"]
-
-SAVER = "__pregel_checkpointer"
-"""Where LangGraph's config holds the saver in force: the graph's own, or that of the graph that it is a node of."""
+__all__ = ["LostDraft", "PathRun"]
 
 STEPS = 25
 """A path takes at most seven."""
-
-
-def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver that the running graph uses, or `None` where nothing is kept."""
-    found: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)
-    return found
 
 
 @dataclass(frozen=True)

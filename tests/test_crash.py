@@ -1,0 +1,187 @@
+"""The crash test in small: processes killed at chosen calls, a database that goes away, a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redraft.evals.methods import build_method
+from redraft.evals.problems import Dataset, Problem
+from redraft.evals.result_files import ResultFile, read_results
+from redraft.evals.running import run_method
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import Critique, Thread, open_checkpointer
+
+CRASH = Path(__file__).parents[1] / "benchmarks" / "crash"
+LAMP: Any = {"configurable": {"thread_id": "lamp"}}
+
+
+def loaded(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"tests_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Killer:
+    """A model whose reply depends on the request alone; it kills the group of who asks, in place of some answers."""
+
+    def __init__(self, *deadly: int) -> None:
+        self.deadly = set(deadly)
+        self.worker: subprocess.Popen[bytes] | None = None
+        self.asked: Counter[str] = Counter()
+        self.reply = loaded(CRASH / "model_server.py").completion
+
+    def __call__(self, request: dict[str, Any]) -> Any:
+        key = json.dumps([request["messages"], request.get("response_format")], sort_keys=True)
+        self.asked[key] += 1
+        if self.asked.total() in self.deadly:
+            while self.worker is None:
+                pass
+            os.killpg(self.worker.pid, signal.SIGKILL)
+            return {"drop": True}
+        answer = self.reply(request, hashlib.sha256(key.encode()).hexdigest())
+        return {"text": answer["choices"][0]["message"]["content"]}
+
+    def run(self, spec: str, database: str, results: Path) -> int:
+        self.worker = None
+        command = [sys.executable, str(CRASH / "worker.py"), spec, database, str(results)]
+        self.worker = subprocess.Popen(
+            [*command, "--problems", "3", "--concurrency", "2", "--method", "self-refine-2"], start_new_session=True
+        )
+        return self.worker.wait(300)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
+    database: str, serve: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Every problem has one result, the one of a run that was left alone; only calls in flight were made again."""
+    url = str(request.getfixturevalue("postgres_url")) if database == "postgres" else str(tmp_path / "runs.sqlite")
+    whole, killed = Killer(), Killer(2, 7)
+    assert whole.run(serve(whole).spec, str(tmp_path / "whole.sqlite"), tmp_path / "whole.jsonl") == 0
+    spec = serve(killed).spec
+    assert killed.run(spec, url, tmp_path / "killed.jsonl") == -signal.SIGKILL
+    assert killed.run(spec, url, tmp_path / "killed.jsonl") == -signal.SIGKILL
+    assert killed.run(spec, url, tmp_path / "killed.jsonl") == 0
+    once, again = (read_results(tmp_path / f"{name}.jsonl") for name in ("whole", "killed"))
+    assert [
+        (one.question_id, one.final_solution, one.stop_reason, one.total_tokens) for _, one in sorted(once.items())
+    ] == [(one.question_id, one.final_solution, one.stop_reason, one.total_tokens) for _, one in sorted(again.items())]
+    assert len((tmp_path / "killed.jsonl").read_text().splitlines()) == 3
+    assert killed.asked.keys() == whole.asked.keys()
+    assert 2 <= killed.asked.total() - whole.asked.total() <= 4  # two at once, two kills
+
+
+def reject(task: str, draft: str, history: Any, /) -> Critique:
+    return Critique("Write it anew.", accepted=False)
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    """When SQLite has no room the run raises and says so; with room it goes on, and pays one call again at most."""
+    model = ScriptedModel([f"{number} {'word ' * 9000}" for number in range(8)])
+    with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
+        graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 3})
+        ((pages,),) = saver.writer.write(Statement("PRAGMA page_count"))
+        saver.writer.write(Statement(f"PRAGMA max_page_count = {pages + 60}"))
+        with pytest.raises(Exception, match="disk is full"):
+            graph.invoke({"task": "Write."}, LAMP, durability="sync")
+        before = len(model.calls)
+        saver.writer.write(Statement("PRAGMA max_page_count = 1000000"))
+        out = Thread(graph, "lamp").resume()
+        assert (out["stop_reason"], out["rounds"]) == ("max_rounds", 3)
+        assert Thread(graph, "lamp").replay().matches
+    assert 1 <= before < 4
+    assert len(model.calls) in (4, 5)
+
+
+def test_a_full_disk_makes_no_result_of_a_bulk_run(tmp_path: Path) -> None:
+    """An evaluation whose checkpoints find no room stops and says so; resumed with room, every problem has a result."""
+    data = Dataset(
+        "full", "exact", "0" * 64, tuple(Problem(f"p{number}", f"Task {number}.", "") for number in range(4))
+    )
+
+    async def run(pages: int) -> None:
+        async with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
+            ((now,),) = saver.writer.write(Statement("PRAGMA page_count"))
+            saver.writer.write(Statement(f"PRAGMA max_page_count = {now + pages}"))
+            model = ScriptedModel(["word " * 20_000] * 4)
+            method = build_method("zero-shot", "exact", model, checkpointer=saver)
+            with ResultFile(tmp_path / "results.jsonl") as results:
+                await run_method(method, data, results, concurrency=1, run_id="full")
+
+    with pytest.raises(ConnectionError, match="disk is full"):
+        asyncio.run(run(90))
+    assert 0 < len(read_results(tmp_path / "results.jsonl")) < 4
+    asyncio.run(run(10_000))
+    records = read_results(tmp_path / "results.jsonl")
+    assert [record.error for record in records.values()] == [None] * 4
+
+
+def test_a_database_that_is_restarted_ends_no_run_for_good(postgres_url: str) -> None:
+    """PostgreSQL drops every connection in mid-run: what was running raises or goes on, and is resumed to its end."""
+    import psycopg
+
+    def drop_connections(messages: Any) -> str:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        return "after the restart"
+
+    model = ScriptedModel(["one", drop_connections, "three", "four", "five", "six"])
+    with open_checkpointer(postgres_url) as saver:
+        graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 2})
+        given: Any = {"task": "Write."}
+        for _ in range(12):  # the pool may hand out some more connections that are dead
+            try:
+                graph.invoke(given, LAMP, durability="sync")
+                break
+            except (psycopg.Error, OSError):
+                given = None
+        out = Thread(graph, "lamp").resume()
+    assert (out["stop_reason"], out["rounds"]) == ("max_rounds", 2)
+    assert len(model.calls) <= 4  # the one whose reply could not be kept
+
+
+RESUME = """
+import sys
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import Thread, open_checkpointer
+with open_checkpointer(sys.argv[1]) as saver:
+    Thread(build_refine_graph(ScriptedModel([]), checkpointer=saver), "lamp").resume()
+"""
+
+
+def test_of_two_processes_that_resume_a_thread_one_wins(tmp_path: Path) -> None:
+    """While one process runs a thread on, another that wants to is told who does, and calls no model."""
+    database, told = str(tmp_path / "runs.sqlite"), []
+
+    def meanwhile(messages: Any) -> str:
+        other = [sys.executable, "-c", RESUME, database]
+        told.append(subprocess.run(other, check=False, capture_output=True, text=True))
+        return "a bright lamp"
+
+    model = ScriptedModel(["a lamp", TimeoutError("slow"), meanwhile])
+    with open_checkpointer(database) as saver:
+        graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 1})
+        assert graph.invoke({"task": "Write."}, LAMP, durability="sync")["stop_reason"] == "failed"
+        assert Thread(graph, "lamp").resume()["answer"] == "a bright lamp"
+    assert told[0].returncode == 1
+    assert f"BusyThreadError: the thread 'lamp' is being run right now, by process {os.getpid()}" in told[0].stderr
