@@ -5,19 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .branches import Branch
-from .critique import Critic, Critique, Verifier
-from .events import Event
-from .limits import Limits
-from .results import Result
-from .usage import Usage
-
 if TYPE_CHECKING:
+    from .branches import Branch
     from .checkpointers import open_checkpointer
+    from .critique import Critic, Critique, Verifier
+    from .events import Event
+    from .limits import Limits
     from .replay import Replay
+    from .results import Result
     from .runs import RunRow
     from .schema import RefineInput, RefineOutput, RefineState
     from .threads import Thread
+    from .usage import Usage
 
 __all__ = [
     "Branch",
@@ -37,19 +36,33 @@ __all__ = [
     "open_checkpointer",
 ]
 
-_LAZY = {
-    "RefineInput": ".schema",
-    "RefineOutput": ".schema",
-    "RefineState": ".schema",
-    "Replay": ".replay",
-    "RunRow": ".runs",
-    "Thread": ".threads",
-    "open_checkpointer": ".checkpointers",
+_HOME = {
+    "Branch": "branches",
+    "Critic": "critique",
+    "Critique": "critique",
+    "Event": "events",
+    "Limits": "limits",
+    "RefineInput": "schema",
+    "RefineOutput": "schema",
+    "RefineState": "schema",
+    "Replay": "replay",
+    "Result": "results",
+    "RunRow": "runs",
+    "Thread": "threads",
+    "Usage": "usage",
+    "Verifier": "critique",
+    "open_checkpointer": "checkpointers",
 }
-"""These import langgraph, which takes a second: only when they are asked for."""
+"""Imported when they are asked for: limits need pydantic, and what stores or runs a thread needs langgraph."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name], __name__), name)
+    found = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -123,25 +123,41 @@ def test_nothing_is_importable_under_two_names(tmp_path: Path) -> None:
     isolated(code, cwd=tmp_path)
 
 
+LIGHT = ("pydantic", "langgraph", "langchain_core", "langsmith", "openai", "httpx", "httpx2", "aiohttp", "rich")
+
+
 def test_importing_the_state_stays_light(tmp_path: Path) -> None:
+    """`import redraft.state` costs next to nothing: pydantic and langgraph come only with what needs them."""
+    printed = isolated("import sys, redraft.state as state; print(*sys.modules); dir(state)", cwd=tmp_path)
+    assert not imported(LIGHT, printed)
+
+
+def test_limits_need_no_langgraph(tmp_path: Path) -> None:
     """`from redraft.state import Limits` takes no second: langgraph comes only with what needs it."""
-    isolated("import sys, redraft.state; redraft.state.Limits(); assert 'langgraph' not in sys.modules", cwd=tmp_path)
+    printed = isolated("import sys; from redraft.state import Limits; Limits(); print(*sys.modules)", cwd=tmp_path)
+    assert not imported(("langgraph", "langchain_core", "openai", "rich"), printed)
 
 
 def test_help_stays_light(tmp_path: Path) -> None:
-    """`redraft --help` answers without importing langgraph."""
+    """`redraft --help` imports no model, no graph, no validation and not even the commands that it lists."""
     code = """
         import sys
         from redraft.faces.cli import main
-        sys.argv = ["redraft", "--help"]
         try:
-            main()
+            main(["--help"])
         except SystemExit as end:
             assert not end.code, end.code
-        heavy = [name for name in ("langgraph", "langchain_core", "openai") if name in sys.modules]
-        assert not heavy, heavy
+        print(*sys.modules)
     """
-    assert "redraft" in isolated(code, cwd=tmp_path)
+    printed = isolated(code, cwd=tmp_path)
+    assert "redraft" in printed
+    assert not imported((*LIGHT, "redraft.state", "redraft.models", "redraft.nodes"), printed)
+    assert "redraft.faces.commands_" not in printed
+
+
+def imported(names: Sequence[str], printed: str) -> list[str]:
+    """Return which of the names are among the modules that were printed last."""
+    return sorted({*names} & {*printed.splitlines()[-1].split()})
 
 
 def isolated(code: str, *, cwd: Path) -> str:

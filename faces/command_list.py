@@ -1,0 +1,196 @@
+"""The commands of the shell: where each is, what it does in a sentence, and examples to copy."""
+
+from __future__ import annotations
+
+from .lazy_group import LazyCommand
+
+__all__ = ["COMMANDS"]
+
+COMMANDS = (
+    LazyCommand(
+        "demo",
+        "commands_run:demo",
+        "Refine six bundled tasks live, on the embedded model unless you name another. Needs no key.",
+        (
+            "redraft demo",
+            "redraft demo --db memory",
+            "redraft demo --model openai:gpt-5-mini",
+        ),
+    ),
+    LazyCommand(
+        "run",
+        "commands_run:run",
+        "Write, get feedback, check and refine until it is right or a limit says stop.",
+        (
+            'redraft run "Write one sentence about autumn." --verify uses_words:leaf,wind',
+            'redraft run "Explain recursion to a child." --model openai:gpt-5-mini --critic self --max-rounds 2',
+            'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math',
+            'redraft run "Write a haiku." --model http://localhost:8080/v1#my-model --critic openai:gpt-5-mini',
+            'redraft run "Write to Ann that we are late." --critic self --human',
+            "redraft run - --json --token-budget 5000 < task.txt | jq -r .answer",
+        ),
+    ),
+    LazyCommand(
+        "pipeline",
+        "commands_pipeline:pipeline",
+        "Draft, criticise and improve in the steps that you write down; each step has its checkpoint.",
+        (
+            "redraft pipeline \"SetTopic('Microservices') | UseRefinementLoop('3')\"",
+            "redraft pipeline \"SetTopic('Tests') | UseDir('docs') | UseDraft | UseCritique | UseImprove\" --trace",
+            "redraft pipeline \"SetTopic('Rain') | UseSelfCritique('2')\" --threshold 0.9",
+            'redraft pipeline "UseCritique | UseImprove" --thread run-1f0c    goes on with a thread',
+        ),
+    ),
+    LazyCommand(
+        "eval",
+        "commands_eval:evaluate",
+        "Run methods on a dataset, a result for every problem, and say what refining fixed and broke.",
+        (
+            "redraft eval bundled --limit 5 --methods zero-shot,self-refine-2 --out first",
+            "redraft eval gsm8k.jsonl --model openai:gpt-5-mini --methods zero-shot,program-3 --rpm 300 --out gsm8k",
+            "redraft eval gsm8k.jsonl --methods zero-shot,program-3 --out gsm8k --resume",
+            "redraft report gsm8k",
+        ),
+    ),
+    LazyCommand(
+        "report",
+        "commands_report:report",
+        "Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.",
+        (
+            "redraft report gsm8k",
+            "redraft report gsm8k humaneval --out both",
+            "redraft report gsm8k --json",
+        ),
+    ),
+    LazyCommand(
+        "compare",
+        "commands_report:compare",
+        "Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.",
+        (
+            "redraft compare before.jsonl after.jsonl",
+            "redraft compare gsm8k/zero-shot/results.jsonl gsm8k/program-3/results.jsonl --json",
+            "redraft compare a.jsonl b.jsonl --id task --correct passed",
+        ),
+    ),
+    LazyCommand(
+        "diagnose",
+        "commands_report:diagnose",
+        "Run a small labelled sample, before you spend on the rest: is refining worth it here, and how many rounds?",
+        (
+            "redraft diagnose gsm8k.jsonl --model openai:gpt-5-mini --limit 30 --out sample",
+            "redraft diagnose bundled --limit 10 --methods zero-shot,self-refine-2 --out sample",
+        ),
+    ),
+    LazyCommand(
+        "resume",
+        "commands_run:resume",
+        "Go on with a thread that was interrupted, killed, failed or forked, or that waits for "
+        "you; or give it more room.",
+        (
+            "redraft resume run-1f0c",
+            "redraft resume run-1f0c --max-rounds 6 --token-budget 20000",
+        ),
+    ),
+    LazyCommand(
+        "answer",
+        "commands_human:answer",
+        "Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead.",
+        (
+            "redraft answer run-1f0c --accept",
+            'redraft answer run-1f0c --feedback "Warmer, and half as long."',
+            "redraft answer run-1f0c --draft mine.txt",
+        ),
+    ),
+    LazyCommand(
+        "stop",
+        "commands_human:stop",
+        "Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on.",
+        (
+            "redraft stop run-1f0c",
+            "redraft resume run-1f0c",
+        ),
+    ),
+    LazyCommand(
+        "threads",
+        "commands_threads:threads",
+        "List the threads of a database, the newest first.",
+        (
+            "redraft threads",
+            "redraft threads --stopped unfinished",
+            "redraft threads --json",
+        ),
+    ),
+    LazyCommand(
+        "history",
+        "commands_threads:history",
+        "Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts.",
+        (
+            "redraft history run-1f0c",
+            "redraft history run-1f0c --json",
+        ),
+    ),
+    LazyCommand(
+        "show",
+        "commands_threads:show",
+        "Show what a thread came to: its task, every draft with what was said about it, and the answer.",
+        (
+            "redraft show run-1f0c",
+            "redraft show run-1f0c --round 0",
+        ),
+    ),
+    LazyCommand(
+        "tree",
+        "commands_threads:tree",
+        "Show the branches that a thread is part of: its ancestors, and all that was forked from them.",
+        ("redraft tree run-1f0c",),
+    ),
+    LazyCommand(
+        "html",
+        "commands_threads:html",
+        "Write one page with everything about a thread: drafts and what changed, steps, the path, scores, branches.",
+        (
+            "redraft html run-1f0c",
+            "redraft html run-1f0c -o run.html",
+        ),
+    ),
+    LazyCommand(
+        "replay",
+        "commands_threads:replay",
+        "Recompute a thread's result from its record, without a model call; exit with 1 where they disagree.",
+        (
+            "redraft replay run-1f0c",
+            "redraft replay run-1f0c --json",
+        ),
+    ),
+    LazyCommand(
+        "fork",
+        "commands_run:fork",
+        "Start a new thread in the middle of another, with other feedback, draft, model or limits. "
+        "The other one stays.",
+        (
+            'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --run',
+            "redraft fork run-1f0c --at 1 --model openai:gpt-5 --as with-gpt-5",
+            "redraft resume with-gpt-5",
+        ),
+    ),
+    LazyCommand(
+        "diff",
+        "commands_threads:diff",
+        "Compare two drafts word by word, with the critique that led from one to the other.",
+        (
+            "redraft diff run-1f0c",
+            "redraft diff run-1f0c --before 0 --after 1",
+            "redraft diff run-1f0c with-gpt-5",
+        ),
+    ),
+    LazyCommand(
+        "serve",
+        "commands_serve:serve",
+        "Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.",
+        (
+            "redraft serve",
+            "redraft serve --model openai:gpt-5-mini --db postgresql://me@localhost/runs --port 9000",
+            "redraft serve --host 0.0.0.0 --token-file tokens.txt --max-rounds 5 --max-seconds 300",
+        ),
+    ),
+)
