@@ -11,7 +11,7 @@ import asyncio
 import atexit
 import contextlib
 import threading
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from .echoes import without_key
@@ -27,6 +27,7 @@ Route = Literal["default", "direct"]
 """`default` honours HTTP_PROXY and its kin; `direct` never does (a proxy can't reach our own loopback server)."""
 
 _CLOSE_TIMEOUT_S = 1.0
+_OF_PLAIN_REQUESTS = {"content", "headers", "timeout"}
 
 
 @cache
@@ -63,7 +64,10 @@ def async_client(route: Route = "default") -> httpx2.AsyncClient:
 
 
 def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
+    import httpx2
     import openai
+
+    parsed_url = lru_cache(maxsize=256)(httpx2.URL)
 
     class PerLoopClient(openai.DefaultAioHttpClient):  # type: ignore[misc, valid-type, unused-ignore]
         """Builds requests itself and sends each through the client of the running loop."""
@@ -72,7 +76,18 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             super().__init__(trust_env=trust_env)
             self._by_loop: dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, AsyncGenerator[None]]] = {}
             self._lock = threading.Lock()
+            self._own_headers = [(name.lower(), value) for name, value in self.headers.items()]
             atexit.register(self._close_leftovers)
+
+        def build_request(self, method: str, url: Any, **given: Any) -> httpx2.Request:
+            content, headers, timeout = given.get("content"), given.get("headers"), given.get("timeout")
+            plain = content is not None and isinstance(url, str) and isinstance(headers, list) and timeout is not None
+            if not plain or any(given[name] is not None for name in given.keys() - _OF_PLAIN_REQUESTS):
+                return super().build_request(method, url, **given)
+            named = {name.lower() for name, _ in headers}
+            headers += [(name, value) for name, value in self._own_headers if name not in named]
+            extensions = {"timeout": httpx2.Timeout(timeout).as_dict()}
+            return httpx2.Request(method, parsed_url(url), content=content, headers=headers, extensions=extensions)
 
         async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
             response = await (await self._of_this_loop()).send(request, **kwargs)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clients import async_client, sync_client
 from .echoes import check_key
+from .plain_calls import PlainCompletions
 
 if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
@@ -41,12 +42,14 @@ def openai_model(
     limit: dict[str, Any] = {} if max_output_tokens is None else {"max_tokens": max_output_tokens}
     # With a proxy of its own, ChatOpenAI builds its own clients and refuses others.
     clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
-    return ChatOpenAI(
+    model = ChatOpenAI(
         model=name,
         **clients,
         **limit,
         **_common(temperature, seed, max_retries, timeout_s),
     )
+    model.async_client = PlainCompletions(model.root_async_client)
+    return model
 
 
 def served_model(
@@ -82,6 +85,7 @@ def served_model(
     for client in (model.root_client, model.root_async_client):
         client.organization = client.project = None
         client._custom_headers = {}
+    model.async_client = PlainCompletions(model.root_async_client)
     return model
 
 

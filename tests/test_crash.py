@@ -22,6 +22,7 @@ from redraft.evals.running import run_method
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer
+from redraft.state.group_commit import Statement
 
 CRASH = Path(__file__).parents[1] / "benchmarks" / "crash"
 LAMP: Any = {"configurable": {"thread_id": "lamp"}}
