@@ -64,6 +64,8 @@ class Meter(BaseCallbackHandler):
 
     raise_error = True
     """A price table that breaks must not turn into a cost of 0, and a refused call must not be made."""
+    run_inline = True
+    """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph."""
 
     def __init__(self, prices: Prices | None, *, guard: Callable[[Usage], str | None] | None = None) -> None:
         self.prices = prices

@@ -206,16 +206,23 @@ def _call(call: Call, journal: NodeJournal | None) -> Any:
 
 
 async def _acall(call: Call, journal: NodeJournal | None) -> Any:
-    context, asking = _prepared(call, journal)
+    asking = _asking(call, journal)
+    metered, asked = (
+        METER.set(call.meter),
+        ASKING.set(asking),
+    )  # this task is the node's own, and makes one call at a time
     try:
         if isinstance(call.target, Runnable):
-            return await asyncio.create_task(call.target.ainvoke(call.args[0], call.config), context=context)
+            return await call.target.ainvoke(call.args[0], call.config)
         target = getattr(call.target, "acall", call.target)
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
-            return await asyncio.create_task(target(*call.args), context=context)
+            return await target(*call.args)
+        context = copy_context()
         result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *call.args)
         return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
     finally:
+        METER.reset(metered)
+        ASKING.reset(asked)
         if asking is not None:
             asking.end()
 
@@ -230,11 +237,14 @@ def _called(target: Any, *args: Any) -> Any:
 
 def _prepared(call: Call, journal: NodeJournal | None) -> tuple[Context, Asking | None]:
     """Return where a call is made: what models do there is counted, and looked up in the journal first."""
-    context = copy_context()
+    context, asking = copy_context(), _asking(call, journal)
     context.run(METER.set, call.meter)
-    asking = None if journal is None else Asking(journal, call.place, call.meter)
     context.run(ASKING.set, asking)  # where this node has no journal, one around it must not answer
     return context, asking
+
+
+def _asking(call: Call, journal: NodeJournal | None) -> Asking | None:
+    return None if journal is None else Asking(journal, call.place, call.meter)
 
 
 async def _awaited(result: Any) -> Any:
