@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -135,6 +136,7 @@ def _snapshot() -> Any:
     return get_snapshot()
 
 
+@lru_cache(maxsize=1024)  # the bundled list does not change, and every call of a model asks
 def _provider_at(url: str) -> str | None:
     try:
         return str(_snapshot().find_provider(None, None, url).id)
@@ -149,7 +151,18 @@ def _known_provider(name: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=1024)
+def _is_listed(model: str, provider: str) -> bool:
+    try:
+        _snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:
+        return False
+    return True
+
+
 def _bundled_cost(model: str, provider: str, tokens: dict[str, int]) -> float | None:
+    if not _is_listed(model, provider):
+        return None
     from genai_prices import Usage, calc_price
 
     try:

@@ -108,8 +108,11 @@ class Event(TypedDict):
 
 def digest(event: Event) -> str:
     """Return the hash of an event, 32 hex digits. It covers every field, so it covers all that came before."""
-    canonical = json.dumps(event, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(_CANONICAL.encode(event).encode(), digest_size=16).hexdigest()
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+"""Made once: `json.dumps` makes a new one for every event."""
 
 
 class Record(list[Event]):
