@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tracemalloc
+from contextvars import ContextVar
 from typing import Any
 
 from rows import Row, add_options, at_most, finish
@@ -37,25 +38,31 @@ async def bytes_per_run(which: str, runs: int, at: str) -> float:
     from loops import CALLS, TASK, Answering, bare_graph, redraft_graph
 
     waiting, all_wait, go_on = 0, asyncio.Event(), asyncio.Event()
+    calls: ContextVar[list[int] | None] = ContextVar("calls", default=None)
 
     class Gate(Answering):
         async def _agenerate(self, messages: list[Any], stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
             nonlocal waiting
-            waiting += 1
-            if runs * (0 if at == "first" else CALLS - 1) < waiting:
-                if waiting == runs * (1 if at == "first" else CALLS):
-                    all_wait.set()
-                await go_on.wait()
+            made = calls.get()
+            if made is not None:
+                made[0] += 1
+                if made[0] == (1 if at == "first" else CALLS):
+                    waiting += 1
+                    if waiting == runs:
+                        all_wait.set()
+                    await go_on.wait()
             return self._generate(messages)
 
+    async def counted() -> Any:
+        calls.set([0])  # the nodes of a run see the same list
+        return await graph.ainvoke({"task": TASK})
+
     graph = (redraft_graph if which == "redraft" else bare_graph)(Gate())
-    waiting = -(10**9)  # the first run, which builds what all share, is not counted and does not wait
-    await graph.ainvoke({"task": TASK})
-    waiting = 0
+    await graph.ainvoke({"task": TASK})  # builds what all share, and does not wait
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    tasks = [asyncio.create_task(graph.ainvoke({"task": TASK})) for _ in range(runs)]
+    tasks = [asyncio.create_task(counted()) for _ in range(runs)]
     await all_wait.wait()
     gc.collect()
     used = tracemalloc.get_traced_memory()[0] - before

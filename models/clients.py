@@ -81,11 +81,11 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
 
         def build_request(self, method: str, url: Any, **given: Any) -> httpx2.Request:
             content, headers, timeout = given.get("content"), given.get("headers"), given.get("timeout")
-            plain = content is not None and isinstance(url, str) and isinstance(headers, list) and timeout is not None
-            if not plain or any(given[name] is not None for name in given.keys() - _OF_PLAIN_REQUESTS):
+            others = any(given[name] is not None for name in given.keys() - _OF_PLAIN_REQUESTS)
+            if others or content is None or timeout is None or not isinstance(headers, list):
                 return super().build_request(method, url, **given)
             named = {name.lower() for name, _ in headers}
-            headers += [(name, value) for name, value in self._own_headers if name not in named]
+            headers = headers + [(name, value) for name, value in self._own_headers if name not in named]
             extensions = {"timeout": httpx2.Timeout(timeout).as_dict()}
             return httpx2.Request(method, parsed_url(url), content=content, headers=headers, extensions=extensions)
 
