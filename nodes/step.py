@@ -207,10 +207,8 @@ def _call(call: Call, journal: NodeJournal | None) -> Any:
 
 async def _acall(call: Call, journal: NodeJournal | None) -> Any:
     asking = _asking(call, journal)
-    metered, asked = (
-        METER.set(call.meter),
-        ASKING.set(asking),
-    )  # this task is the node's own, and makes one call at a time
+    # This task is the node's own, and makes one call at a time.
+    metered, asked = METER.set(call.meter), ASKING.set(asking)
     try:
         if isinstance(call.target, Runnable):
             return await call.target.ainvoke(call.args[0], call.config)

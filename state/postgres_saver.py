@@ -8,7 +8,6 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -101,7 +100,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
         self.writer = GroupWriter(pool)
         self.runs = RunsTable(self._query)
-        self.journal = JournalTable(self._query, partial(self._by_thread, self._query))
+        self.journal = JournalTable(self._query, self._aquery)
 
     def close(self) -> None:
         """Waits for what is under way, then closes every connection."""
@@ -212,6 +211,10 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
+
+    async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        rows: Sequence[Sequence[Any]] = await self._by_thread(self._query, statement, values)
+        return rows
 
 
 def _set_up(conn: Connection) -> None:

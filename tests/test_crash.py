@@ -126,7 +126,7 @@ def test_a_full_disk_makes_no_result_of_a_bulk_run(tmp_path: Path) -> None:
                 await run_method(method, data, results, concurrency=1, run_id="full")
 
     with pytest.raises(ConnectionError, match="disk is full"):
-        asyncio.run(run(90))
+        asyncio.run(run(220))
     assert 0 < len(read_results(tmp_path / "results.jsonl")) < 4
     asyncio.run(run(10_000))
     records = read_results(tmp_path / "results.jsonl")
