@@ -64,12 +64,13 @@ class Meter(BaseCallbackHandler):
 
     raise_error = True
     """A price table that breaks must not turn into a cost of 0, and a refused call must not be made."""
-    run_inline = True
-    """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph."""
 
     def __init__(self, prices: Prices | None, *, guard: Callable[[Usage], str | None] | None = None) -> None:
         self.prices = prices
         self._guard = guard
+        self.run_inline = guard is None
+        """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph.
+        One that may refuse can't be in line: LangChain would leave what it wants to tell other handlers unawaited."""
         self._start = perf_counter()
         self.model = ""
         self._lock = threading.Lock()

@@ -58,6 +58,17 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture
+def own_postgres() -> Iterator[tuple[str, Callable[[], None]]]:
+    """URL of a server of one test's own, which keeps what it committed, and what switches it off and on again."""
+    if missing := _missing_for_postgres():
+        if os.environ.get("REDRAFT_REQUIRE_POSTGRES") == "1":
+            pytest.fail(f"REDRAFT_REQUIRE_POSTGRES=1, but {missing}", pytrace=False)
+        pytest.skip(missing)
+    with _restartable_postgres(keeps="on") as server:
+        yield server
+
+
+@pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """URL of an empty database, dropped after the test."""
     import psycopg
@@ -115,7 +126,18 @@ def _missing_for_postgres() -> str | None:
 
 @contextmanager
 def _throwaway_postgres() -> Iterator[str]:
-    """Starts a server on loopback that writes nothing durably, and stops it by its own data directory."""
+    """Starts a server on loopback that writes nothing durably, and stops it."""
+    with _restartable_postgres(keeps="off") as (url, _):
+        yield url
+
+
+@contextmanager
+def _restartable_postgres(*, keeps: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Starts a server on loopback, gives its URL and what restarts it, and stops it by its own data directory.
+
+    Args:
+        keeps: Its `synchronous_commit`: `"on"` where a restart must find what was committed.
+    """
     binaries = _binaries()
     assert binaries is not None
     home = Path(tempfile.mkdtemp(prefix="redraft-pg-"))
@@ -144,11 +166,12 @@ def _throwaway_postgres() -> Iterator[str]:
             port = free.getsockname()[1]
         options = (
             f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={home} "
-            "-c fsync=off -c full_page_writes=off -c synchronous_commit=off -c max_connections=100"
+            f"-c fsync=off -c full_page_writes=off -c synchronous_commit={keeps} -c max_connections=100"
         )
         run("pg_ctl", "-D", str(data), "-o", options, "-l", str(home / "server.log"), "-w", "start")
         try:
-            yield f"postgresql://redraft@127.0.0.1:{port}/postgres"
+            again = ("-D", str(data), "-m", "immediate", "-o", options, "-l", str(home / "again.log"), "-w", "restart")
+            yield f"postgresql://redraft@127.0.0.1:{port}/postgres", lambda: run("pg_ctl", *again)
         finally:
             run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
     finally:

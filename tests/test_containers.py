@@ -65,7 +65,7 @@ def test_the_command_line_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.Mon
 
     program, command, *words = [*entry(), *SERVER["command"]]
     assert program in PYPROJECT["project"]["scripts"]
-    serve: Any = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    serve: Any = typer.main.get_command(app).get_command(None, command)  # type: ignore[attr-defined]
     for name in SERVER["environment"]:
         monkeypatch.setenv(name, "postgresql://redraft@db/redraft")
     given = serve.make_context(command, words).params
@@ -83,7 +83,7 @@ def test_every_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     from psycopg.pq import Conninfo
     from redraft.faces.cli import app
 
-    serve: Any = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    serve: Any = typer.main.get_command(app).get_command(None, "serve")  # type: ignore[attr-defined]
     by_options: set[str] = set()
     for option in serve.params:
         by_options.update([option.envvar] if isinstance(option.envvar, str) else option.envvar or [])

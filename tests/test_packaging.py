@@ -53,7 +53,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder).as_posix()}"
         for package, folder in FOLDERS.items()
         for path in (ROOT / folder).glob("*")
-        if path.is_file() and path.suffix not in (".pyc", ".md") and not any("_cache" in part for part in path.parts)
+        if path.is_file()
+        and path.suffix not in (".pyc", ".md")
+        and not any(part.endswith("_cache") for part in path.parts)
     }
     assert {name for name in names if name.startswith("redraft/")} == expected
     assert {f"{package.replace('.', '/')}/py.typed" for package in FOLDERS} <= names

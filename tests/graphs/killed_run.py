@@ -43,16 +43,20 @@ def kill_on_entering(node: str) -> None:
 
 def kill_at_put(saver: Any, number: int) -> None:
     """Patch the saver: checkpoint `number` is never saved."""
-    put, count = type(saver).put, 0
+    count = 0
 
-    def dying_put(self: Any, *args: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == number:
-            die()
-        return put(self, *args)
+    def dying(put: Any) -> Any:
+        def dying_put(self: Any, *args: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                die()
+            return put(self, *args)
 
-    type(saver).put = dying_put
+        return dying_put
+
+    for name in ("put", "aput"):
+        setattr(type(saver), name, dying(getattr(type(saver), name)))
 
 
 def main(database: str, spec: str, moment: str, *asynchronous: str) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,42 +148,11 @@ def test_a_closed_saver_says_so(postgres_url: str) -> None:
         saver.put(on("t"), checkpoint(), {}, {})
 
 
-def _shared() -> Any:
-    """`tests/conftest.py`, which starts servers."""
-    spec = importlib.util.spec_from_file_location("postgres_of_tests", Path(__file__).parents[1] / "conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    shared = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(shared)
-    return shared
-
-
-@pytest.fixture
-def own_server() -> Iterator[str]:
-    """URL of a server of this test's own, which may be restarted."""
-    shared = _shared()
-    if missing := shared._missing_for_postgres():
-        pytest.skip(missing)
-    with shared._throwaway_postgres() as url:
-        yield url
-
-
-def restart(url: str) -> None:
-    """Stop the server as a machine that is switched off does, and start it again."""
-    shared = _shared()
-    with psycopg.connect(url, autocommit=True) as admin:
-        (data,) = admin.execute("SELECT current_setting('data_directory')").fetchone()
-    user = shared._unprivileged_user()
-    as_user: dict[str, Any] = {"user": user, "group": shared._group_of(user), "extra_groups": []} if user else {}
-    command = [str(shared._binaries() / "pg_ctl"), "-D", data, "-m", "immediate", "-l", f"{data}/../again.log", "-w"]
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([*command, "restart"], check=True, cwd="/", **quiet, **as_user)
-
-
 @pytest.mark.parametrize("when", ["idle", "in a transaction"])
-async def test_a_server_restarted_in_mid_run_loses_no_step(own_server: str, when: str) -> None:
+async def test_a_server_restarted_in_mid_run_loses_no_step(own_postgres: Any, when: str) -> None:
     """A put that meets a server that went away is made again on a new connection; reads go on too."""
-    async with open_checkpointer(own_server) as saver:
+    url, restart = own_postgres
+    async with open_checkpointer(url) as saver:
         await asyncio.gather(*(put(saver, f"before {number}", task="count") for number in range(10)))
         pool, restarted = saver.pool, threading.Event()
 
@@ -196,13 +162,13 @@ async def test_a_server_restarted_in_mid_run_loses_no_step(own_server: str, when
                 with pool.connection(**which) as conn:
                     if when == "in a transaction" and not restarted.is_set():
                         restarted.set()
-                        restart(own_server)
+                        restart()
                     yield conn
 
         saver.writer._pool = Restarting()
         if when == "idle":
             restarted.set()
-            await asyncio.to_thread(restart, own_server)
+            await asyncio.to_thread(restart)
         await asyncio.gather(*(put(saver, f"after {number}", task="count") for number in range(10)))
         assert restarted.is_set()
         assert len(saver.runs.list(limit=100)) == 20
