@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/page", tags=["page"])
+router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
 Asker = Annotated[Caller, Depends(require_caller)]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/page", tags=["page"])
+router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
 Asker = Annotated[Caller, Depends(require_caller)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
