@@ -1,8 +1,11 @@
 """What CPU does a model call cost in the loop around it, in redraft and in peers that run the same task?
 
-The model answers at once and objects to every draft, so that each run makes the same 8 calls with the same texts
-(`benchmarks/loops.py`): redraft's loop, the graph by hand with LangGraph, and a plain loop of `await`. They take turns
-run by run, `n` times. Nothing is promised: who does less costs less. The plain loop keeps no record at all.
+The model answers at once and objects to every draft, so that each run makes 8 calls (`benchmarks/loops.py`,
+`benchmarks/peer_loops.py`). redraft's loop, the graph by hand with LangGraph, pydantic-graph and a plain loop of `await`
+send the same texts to the same LangChain model; `dspy.Refine` has a client of its own, whose engine answers at once: 3
+drafts, 3 judgements as its reward and 2 calls for its advice. They take turns run by run, `n` times. Nothing is
+promised: who does less costs less, and redraft does most (`benchmarks/loop_overhead.py` says what). What is not installed
+is left out by name: `pip install --group bench` brings it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import sys
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
-from loops import CALLS, CRITIC_PROMPT, REFINE_PROMPT, ROUNDS, TASK, Answering, bare_graph, redraft_graph
+from loops import CALLS, TASK, Answering, bare_graph, redraft_graph
+from peer_loops import dspy_refine, plain_loop, pydantic_graph_loop
 from rows import Row, add_options, at_most, finish, left_out
 
 if TYPE_CHECKING:
@@ -22,35 +26,30 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-PACKAGES = ("redraft", "langgraph", "langchain-core")
+PACKAGES = ("redraft", "langgraph", "langchain-core", "pydantic-graph", "dspy")
+MISSING = "pip install --group bench"
 
 
-def peers(model: Any) -> dict[str, Callable[[], Awaitable[Any]]]:
-    """One run of each, by name."""
+def peers(model: Any) -> tuple[dict[str, Callable[[], Awaitable[Any]]], list[Row]]:
+    """One run of each, by name, and the rows of those that are not installed."""
     ours, bare = redraft_graph(model), bare_graph(model)
-
-    async def plain() -> str:
-        draft, earlier = (await model.ainvoke(TASK)).text, []
-        for number in range(ROUNDS + 1):
-            said = (await model.ainvoke(CRITIC_PROMPT.format(task=TASK, draft=draft))).text
-            if said.strip().strip(".").lower() == "no issues" or number == ROUNDS:
-                break
-            history = "\n\n".join(earlier)
-            asked = REFINE_PROMPT.format(task=TASK, history=history, draft=draft, feedback=said)
-            earlier.append(f"{draft}\n{said}")
-            draft = (await model.ainvoke(asked)).text
-        return str(draft)
-
-    return {
+    runs: dict[str, Callable[[], Awaitable[Any]]] = {
         "redraft": lambda: ours.ainvoke({"task": TASK}),
         "LangGraph by hand": lambda: bare.ainvoke({"task": TASK}),
-        "plain asyncio": plain,
+        "plain asyncio": plain_loop(model),
     }
+    absent = []
+    for name, made in (("pydantic-graph", lambda: pydantic_graph_loop(model)), ("DSPy Refine", dspy_refine)):
+        try:
+            runs[name] = made()
+        except ImportError as error:
+            absent.append(left_out(f"CPU per model call: {name}", f"{error}; {MISSING}"))
+    return runs, absent
 
 
 async def measure(repeats: int) -> list[Row]:
-    """The rows, and those of the peers that are not measured yet."""
-    runs = peers(Answering())
+    """The rows of all, each beside redraft."""
+    runs, absent = peers(Answering())
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 3):  # the first ones warm up
         for name, run in runs.items():
@@ -58,11 +57,13 @@ async def measure(repeats: int) -> list[Row]:
             await run()
             if turn >= 3:
                 taken[name].append(process_time() - start)
-    rows = [
-        at_most(f"CPU per model call: {name}", 1e6 * statistics.median(times) / CALLS, None, unit="µs", n=repeats)
-        for name, times in taken.items()
-    ]
-    return rows + [left_out(f"CPU per model call: {name}", "not written yet") for name in ("pydantic-graph", "DSPy")]
+    rows = []
+    for name, times in taken.items():
+        ratio = statistics.median(one / ours for one, ours in zip(times, taken["redraft"], strict=True))
+        note = "" if name == "redraft" else f"{ratio:.2f} × redraft"
+        spent = 1e6 * statistics.median(times) / CALLS
+        rows.append(at_most(f"CPU per model call: {name}", spent, None, unit="µs", n=repeats, note=note))
+    return rows + absent
 
 
 def main() -> int:
