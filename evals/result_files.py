@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -60,11 +61,19 @@ class ResultFile:
             self._file.close()
 
     def add(self, record: ResultRecord) -> bool:
-        """Write a record; `False` where one with this id is there already."""
+        """Write a record; `False` where one with this id is there already.
+
+        Raises:
+            OSError: There is no room for it. The file is as it was.
+        """
         if record.question_id in self.records:
             return False
         assert self._file is not None, "the file is not open"  # noqa: S101
-        self._file.write((record.model_dump_json() + "\n").encode())
+        line = (record.model_dump_json() + "\n").encode()
+        before = os.fstat(self._file.fileno()).st_size
+        if self._file.write(line) != len(line):  # the disk is full: what fitted would be glued to the next line
+            self._file.truncate(before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         os.fsync(self._file.fileno())
         self.records[record.question_id] = record
         return True

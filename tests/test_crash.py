@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from redraft.evals.methods import build_method
 from redraft.evals.problems import Dataset, Problem
+from redraft.evals.records import failed_record
 from redraft.evals.result_files import ResultFile, read_results
 from redraft.evals.running import run_method
 from redraft.graphs.loop import build_refine_graph
@@ -131,6 +132,29 @@ def test_a_full_disk_makes_no_result_of_a_bulk_run(tmp_path: Path) -> None:
     asyncio.run(run(10_000))
     records = read_results(tmp_path / "results.jsonl")
     assert [record.error for record in records.values()] == [None] * 4
+
+
+def test_a_result_that_finds_no_room_leaves_no_torn_line(tmp_path: Path) -> None:
+    """Where a part of a line fits, the evaluation stops, the file holds whole lines, and the record goes in later."""
+    resource = pytest.importorskip("resource")
+    used: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "calls": 1, "cost_usd": None, "seconds": 0.1}
+    one, other = (
+        failed_record("no answer", question_id=name, question="Q", ground_truth=None, usage=used, seconds=0.1)
+        for name in ("p1", "p2")
+    )
+    path = tmp_path / "results.jsonl"
+    with ResultFile(path) as results:
+        assert results.add(one)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+        try:
+            with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+                results.add(other)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert list(read_results(path)) == ["p1"]
+        assert results.add(other)
+    assert list(read_results(path)) == ["p1", "p2"]
 
 
 def test_a_database_that_is_restarted_ends_no_run_for_good(postgres_url: str) -> None:
