@@ -1,212 +1,268 @@
-"""Runs killed with SIGKILL again and again until they are done: what is lost, doubled, or paid twice?
+"""Runs that are killed, cut off from their database and out of disk: what is lost, doubled, or paid twice?
 
-`python benchmarks/crash/killing.py` (or `make crash`) starts a model server on loopback, lets a process refine a few
-hundred problems undisturbed, and then lets another do the same while its whole process group is killed at random
-moments (seeded). Prints a table; exits with 1 when something was lost.
+`python benchmarks/crash/killing.py` (or `make crash`) starts a model server on loopback and lets a process refine a few
+hundred problems undisturbed. Then others do the same: their whole process group is killed with SIGKILL at random
+moments (seeded) until all is done, on SQLite and on PostgreSQL; the PostgreSQL server is restarted as after a crash
+under them; the disk below the SQLite file is full, and grows. Last, two processes resume one thread at once.
+
+A call may be paid again only if it was in flight when a process ended: its request was sent, and its reply was not
+committed. That is looked up, request by request, in what the database holds after each end; so there is no allowance.
+Prints a table; exits with 1 when a goal is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import importlib.util
-import json
 import os
-import platform
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from databases import Sqlite, opened_postgres
+from lives import Life, Outcome, live, paid_again
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 HERE = Path(__file__).parent
 
-__all__ = ["Outcome", "main", "run_killed"]
+__all__ = ["main"]
 
-TIMES = {"seconds", "time_taken", "timestamp"}
-"""What of a result two runs may differ in."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one run over all problems came to."""
-
-    kills: int
-    results: dict[str, Any]
-    lines: int
-    answered: dict[str, int]
-    """How often each request was answered, by its hash."""
-    in_flight: int
-    """Requests that the server was at when a process was killed, over all kills."""
-
-
-def run_killed(
-    folder: Path, database: str, *, problems: int, concurrency: int, delay_s: float, between: tuple[int, int], seed: int
-) -> Outcome:
-    """Run all problems, killing the process group after every so many answers; `between=(0, 0)` never kills."""
-    chance = random.Random(seed)
-    kills = in_flight = 0
-    results = folder / "results.jsonl"
-    with loaded(HERE / "model_server.py").ModelServer(delay_s=delay_s) as server:
-        command = [sys.executable, str(HERE / "worker.py"), server.spec, database, str(results)]
-        command += ["--problems", str(problems), "--concurrency", str(concurrency)]
-        while True:
-            worker = subprocess.Popen(command, start_new_session=True)
-            try:
-                more = chance.randint(*between)
-                if not more or not server.wait_for(more, alive=running(worker)):
-                    if worker.wait():
-                        raise RuntimeError(f"the worker ended with {worker.returncode}")
-                    break
-                time.sleep(chance.uniform(0, delay_s))
-            finally:  # also where this is interrupted: no worker outlives it
-                if worker.poll() is None:
-                    in_flight += server.in_flight
-                    os.killpg(worker.pid, signal.SIGKILL)
-                    worker.wait()
-            server.settle()
-            kills += 1
-        answered = dict(server.answered)
-    lines = results.read_text(encoding="utf-8").splitlines()
-    found = {record["question_id"]: without_times(record) for record in map(json.loads, lines)}
-    return Outcome(kills, found, len(lines), answered, in_flight)
-
-
-def running(worker: subprocess.Popen[bytes]) -> Callable[[], bool]:
-    return lambda: worker.poll() is None
-
-
-def without_times(value: Any) -> Any:
-    """Return a result without what depends on how long things took."""
-    if isinstance(value, dict):
-        return {key: without_times(one) for key, one in value.items() if key not in TIMES}
-    return [without_times(one) for one in value] if isinstance(value, list) else value
-
-
-def differences(reference: Outcome, killed: Outcome) -> list[str]:
-    """Return what is told of results that a kill changed."""
-    told = []
-    for name, result in reference.results.items():
-        other = killed.results.get(name, result)
-        changed = [f"{field} {str(other.get(field))[:120]!r}" for field in result if other.get(field) != result[field]]
-        told += [f"  {name} differs in {', '.join(changed)}"] if changed else []
-    return told
-
-
-def report(reference: Outcome, killed: Outcome, *, problems: int, concurrency: int) -> tuple[dict[str, Any], bool]:
-    """Return what is printed of a run that was killed, and whether nothing was lost."""
-    equal = sum(killed.results.get(name) == result for name, result in reference.results.items())
-    again = sum(killed.answered.values()) - sum(reference.answered.values())
-    missed = sum(count > killed.answered.get(key, 0) for key, count in reference.answered.items())
-    row = {
-        "kills": killed.kills,
-        "finished": f"{len(killed.results)}/{problems}",
-        "equal": f"{equal}/{problems}",
-        "lines lost": problems - len(killed.results),
-        "lines doubled": killed.lines - len(killed.results),
-        "calls": sum(reference.answered.values()),
-        "paid again": again,
-        "in flight": killed.in_flight,
-    }
-    at_most = killed.kills * concurrency
-    kept = (len(killed.results), equal, killed.lines) == (problems,) * 3 and missed == 0
-    return row, kept and again <= at_most
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; return 0 when every run that was killed came to what the undisturbed one did."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--concurrency", type=int, default=16)
-    parser.add_argument("--delay", type=float, default=0.2, metavar="SECONDS", help="of a reply, at most")
-    parser.add_argument("--between", type=int, nargs=2, default=(5, 120), help="answers between two kills")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
-    given = parser.parse_args(arguments)
-    print(f"{given.problems} runs, {given.concurrency} at once, killed after {given.between[0]} to {given.between[1]}")
-    print(f"answers (seed {given.seed}); a call may be paid again only if it was in flight at a kill, for which")
-    print(f"{given.concurrency} a kill is the bound, and 'in flight' what the server was still at\n")
-    good, titled = True, False
-    for database in given.databases:
-        folder = Path(tempfile.mkdtemp(prefix="redraft-crash-"))
-        try:
-            with opened(database, folder) as urls:
-                how = {"problems": given.problems, "concurrency": given.concurrency, "delay_s": given.delay}
-                outcomes = []
-                for name, between in (("whole", (0, 0)), ("killed", tuple(given.between))):
-                    (folder / name).mkdir()
-                    outcomes.append(run_killed(folder / name, urls[name], between=between, seed=given.seed, **how))
-                row, kept = report(*outcomes, problems=given.problems, concurrency=given.concurrency)
-                good = good and kept
-                if not titled:
-                    print(f"{'':<10}" + "".join(f"{name:>14}" for name in row))
-                    titled = True
-                print(f"{database:<10}" + "".join(f"{value!s:>14}" for value in row.values()), flush=True)
-                for line in differences(*outcomes):
-                    print(line)
-        except LookupError as missing:
-            print(f"{database:<10} left out: {missing}")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    print(
-        f"\n{'Nothing was lost or doubled, and only calls in flight were paid again.' if good else 'NOT all was kept.'}"
-    )
-    names = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langchain-openai")
-    print(f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, ", end="")
-    print(f"{platform.system()}, Python {platform.python_version()}")
-    print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in names))
-    return 0 if good else 1
-
-
-class opened:  # noqa: N801  # a context manager, used as a function
-    """Gives the databases of the two runs; a PostgreSQL server is started for them.
-
-    Raises:
-        LookupError: PostgreSQL is not installed.
-    """
-
-    def __init__(self, database: str, folder: Path) -> None:
-        self._database = database
-        self._folder = folder
-        self._server: Any = None
-
-    def __enter__(self) -> dict[str, str]:
-        if self._database == "sqlite":
-            return {name: str(self._folder / f"{name}.sqlite") for name in ("whole", "killed")}
-        import psycopg
-
-        conftest = loaded(HERE.parents[1] / "tests" / "conftest.py")
-        if missing := conftest._missing_for_postgres():
-            raise LookupError(missing)
-        self._server = conftest._throwaway_postgres()
-        url = self._server.__enter__()
-        with psycopg.connect(url, autocommit=True) as admin:
-            for name in ("whole", "killed"):
-                admin.execute(f'CREATE DATABASE "{name}"')
-        return {name: f"{url.rpartition('/')[0]}/{name}" for name in ("whole", "killed")}
-
-    def __exit__(self, *error: Any) -> None:
-        if self._server is not None:
-            self._server.__exit__(None, None, None)
+PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langchain-openai")
+RESTARTS = 3
+ROOM = (0.2, 0.5)
+"""How much of what the undisturbed run took the disk has at first, and after it was full once."""
 
 
 def loaded(path: Path) -> Any:
-    """Return a module that stands in no package: the model server, or what starts a PostgreSQL for the tests."""
+    """Return a module of another folder."""
     spec = importlib.util.spec_from_file_location(f"crash_{path.stem}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+rows = loaded(HERE.parent / "rows.py")
+
+
+def rows_of(name: str, outcome: Outcome, reference: Outcome, *, concurrency: int, stops: str) -> Iterator[Any]:
+    """The rows of one bulk run, beside the one that was left alone."""
+    problems = len(reference.results)
+    equal = sum(outcome.results.get(key) == result for key, result in reference.results.items())
+    lost, doubled = problems - len(outcome.results), outcome.lines - len(outcome.results)
+    paid, calls = paid_again(outcome), reference.calls
+    for told in differences(reference, outcome):
+        print(told, file=sys.stderr)
+    yield rows.at_least(f"{name}: finished, with the answer of a run left alone", equal / problems, 1, n=problems)
+    yield rows.at_most(f"{name}: result lines lost or doubled", lost + doubled, 0, unit="", n=problems, note=stops)
+    note = f"of {calls} calls; the server was at {paid.waiting}; {paid.uncommitted} replies were sent and not committed"
+    note += f", {paid.oldest_ms:.0f} ms before at most" if paid.uncommitted else ""
+    yield rows.at_most(f"{name}: calls paid again", paid.all, None, unit="", n=len(outcome.lives) - 1, note=note)
+    ended = len(outcome.lives) - 1
+    yield rows.at_most(f"{name}: of these, not in flight at an end", paid.unexplained, 0, unit="", n=ended)
+    yield rows.at_most(f"{name}: most paid again after one end", paid.most, concurrency, unit="", n=ended)
+
+
+def differences(reference: Outcome, other: Outcome) -> list[str]:
+    """Return what is told of results that differ."""
+    told = []
+    for name, result in reference.results.items():
+        found = other.results.get(name, result)
+        changed = [f"{field} {str(found.get(field))[:120]!r}" for field in result if found.get(field) != result[field]]
+        told += [f"  {name} differs in {', '.join(changed)}"] if changed else []
+    return told
+
+
+def at_random(server: Any, given: argparse.Namespace) -> Callable[[subprocess.Popen[str]], bool]:
+    """Kill after every so many answers, at any moment of a call."""
+    chance = random.Random(given.seed)
+
+    def stop(worker: subprocess.Popen[str]) -> bool:
+        if not server.wait_for(chance.randint(*given.between), alive=lambda: worker.poll() is None):
+            return False
+        time.sleep(chance.uniform(0, given.delay))
+        return True
+
+    return stop
+
+
+def restarting(server: Any, database: Any, given: argparse.Namespace) -> Callable[[subprocess.Popen[str]], bool]:
+    """Restart the database server a few times, whoever is at work, and kill nobody."""
+    chance = random.Random(given.seed)
+    left = [RESTARTS]
+
+    def stop(worker: subprocess.Popen[str]) -> bool:
+        while left[0] and server.wait_for(chance.randint(*given.between), alive=lambda: worker.poll() is None):
+            left[0] -= 1
+            database.restart()
+        return False
+
+    return stop
+
+
+def of_database(life: Life) -> None:
+    """Return if a process ended by itself since it could not keep what it had."""
+    if life.code > 0 and not any(said in life.said for said in ("can't be kept", "No space left on device")):
+        raise RuntimeError(f"the worker ended with {life.code}: {life.said[-2000:]}")
+
+
+class SmallDisk:
+    """A file system in memory, of a size that is changed while it is in use.
+
+    Raises:
+        LookupError: This user may not mount one.
+    """
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        self._mount("size", size)
+
+    def _mount(self, options: str, size: int) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", f"{options}={size}", "tmpfs", str(self._folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise LookupError(f"no small file system may be mounted here ({error})") from None
+
+    def grow(self, size: int) -> None:
+        """Give it this size."""
+        self._mount("remount,size", size)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "--lazy", str(self._folder)], check=False, capture_output=True)
+
+
+def on_a_full_disk(server: Any, folder: Path, needed: int, how: dict[str, Any]) -> Outcome:
+    """Run on a disk that has room for a part only, and gets more whenever it was full."""
+    sizes = [*(int(needed * share) for share in ROOM), 1 << 30]
+    disk = SmallDisk(folder, sizes.pop(0))
+
+    def after(life: Life) -> None:
+        of_database(life)
+        if not sizes:
+            raise RuntimeError(f"the disk has room, and the worker ended: {life.said[-2000:]}")
+        disk.grow(sizes.pop(0))
+
+    try:
+        return live(server, Sqlite(folder / "runs.sqlite"), folder, after=after, **how)
+    finally:
+        disk.close()
+
+
+def resumed_by_two(server: Any, database: Any) -> Any:
+    """The row of two processes that resume one thread while no call is answered, so that both are at it at once."""
+    command = [sys.executable, str(HERE / "resuming.py"), server.spec, database.url, "lamp"]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    started: list[subprocess.Popen[str]] = []
+    try:
+        started.append(start())  # leaves the thread in mid-run
+        server.wait_for(2, alive=lambda: started[0].poll() is None)
+        started[0].kill()
+        started[0].wait()
+        server.settle()
+        server.may_answer.clear()
+        two = [start(), start()]
+        started += two
+        deadline = time.monotonic() + 120
+        while all(one.poll() is None for one in two) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        server.may_answer.set()
+        told = [one.communicate(timeout=120) for one in two]
+    finally:
+        server.may_answer.set()
+        for one in started:
+            if one.poll() is None:
+                one.kill()
+            one.communicate()
+    won = sum(one.returncode == 0 and bool(answer.strip()) for one, (answer, _) in zip(two, told, strict=True))
+    other = two[0].pid if two[0].returncode == 0 else two[1].pid
+    said = sum(f"BusyThreadError: the thread 'lamp' is being run right now, by process {other}" in e for _, e in told)
+    note = "the other says which process is at it" if said == 1 else f"NOT said so: {[e[-300:] for _, e in told]}"
+    kind = "SQLite" if isinstance(database, Sqlite) else "PostgreSQL"
+    what = f"two processes resume one thread, {kind}: that go on"
+    return rows.Row(what=what, goal="= 1", measured=won, met=won == said == 1, unit="", n=2, note=note)
+
+
+def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
+    """All rows, as they come."""
+
+    def place(name: str) -> Path:
+        (folder / name).mkdir()
+        return folder / name
+
+    how = {"problems": given.problems, "concurrency": given.concurrency}
+    with loaded(HERE / "model_server.py").ModelServer(delay_s=given.delay) as server:
+        whole = Sqlite(place("whole") / "runs.sqlite")
+        reference = live(server, whole, folder / "whole", **how)
+        if reference.lives[0].code or paid_again(reference).all:
+            raise RuntimeError("the run that was left alone paid twice")
+        needed = sum(path.stat().st_size for path in (folder / "whole").iterdir())
+
+        def beside(name: str, database: Any, **options: Any) -> Iterator[Any]:
+            outcome = live(server, database, place(name.replace(" ", "-")), **options, **how)
+            ends = [life.code for life in outcome.lives if life.code]
+            stops = f"{sum(code < 0 for code in ends)} kills, {sum(code > 0 for code in ends)} ended by themselves"
+            yield from rows_of(name, outcome, reference, concurrency=given.concurrency, stops=stops)
+
+        if "sqlite" in given.databases:
+            database = Sqlite(place("sqlite") / "runs.sqlite")
+            yield from beside("killed, SQLite", database, stop=at_random(server, given))
+            try:
+                name, outcome = "disk full, SQLite", on_a_full_disk(server, place("disk"), needed, how)
+                stops = f"the disk was full {len(outcome.lives) - 1} times"
+                yield from rows_of(name, outcome, reference, concurrency=given.concurrency, stops=stops)
+            except LookupError as missing:
+                yield rows.left_out("disk full, SQLite", str(missing))
+            yield resumed_by_two(server, Sqlite(place("two") / "runs.sqlite"))
+        if "postgres" in given.databases:
+            try:
+                with opened_postgres(loaded(HERE.parents[1] / "tests" / "conftest.py"), "a", "b", "c") as opened:
+                    yield from beside("killed, PostgreSQL", opened[0], stop=at_random(server, given))
+                    stop = restarting(server, opened[1], given)
+                    name = f"PostgreSQL restarted {RESTARTS} times"
+                    yield from beside(name, opened[1], stop=stop, after=of_database)
+                    yield resumed_by_two(server, opened[2])
+            except LookupError as missing:
+                yield rows.left_out("PostgreSQL", str(missing))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; return 0 when nothing was lost, and nothing paid twice that was not in flight."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    rows.add_options(parser)
+    parser.add_argument("--problems", type=int, help="default: 200; --quick: 40")
+    parser.add_argument("--concurrency", type=int, default=16)
+    parser.add_argument("--delay", type=float, default=0.2, metavar="SECONDS", help="of a reply, at most")
+    parser.add_argument("--between", type=int, nargs=2, default=(20, 200), help="answers between two kills")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
+    given = parser.parse_args(arguments)
+    given.problems = given.problems or (40 if given.quick else 200)
+    os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+    print(f"{given.problems} runs, {given.concurrency} at once, seed {given.seed}\n", file=sys.stderr)
+    folder = Path(tempfile.mkdtemp(prefix="redraft-crash-"))
+    found = []
+    try:
+        for row in measure(given, folder):
+            print(rows.table([row]).splitlines()[1], file=sys.stderr, flush=True)
+            found.append(row)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(rows.finish(found, given.json, packages=PACKAGES))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import threading
 import time
@@ -25,6 +26,11 @@ class ModelServer:
         self.answered: Counter[str] = Counter()
         """How often each request got its answer, by its hash."""
         self.in_flight = 0
+        self.may_answer = threading.Event()
+        """While this is clear, no reply is sent."""
+        self.may_answer.set()
+        self._answers: list[tuple[str, float]] = []
+        self._connections = 0
         self._changed = threading.Condition()
         self._http = _Server(("127.0.0.1", 0), _Handler)
         self._http.model = self
@@ -54,20 +60,38 @@ class ModelServer:
             return True
 
     def settle(self) -> None:
-        """Return when no request is in flight."""
+        """Return when everything that was ever sent here is answered, once nobody is left to send more."""
+        probe = http.client.HTTPConnection(*self._http.server_address[:2])  # accepted after all that came before
+        probe.request("GET", "/")
+        probe.getresponse().read()
+        probe.close()
         with self._changed:
-            self._changed.wait_for(lambda: self.in_flight == 0)
+            self._changed.wait_for(lambda: self._connections == 0)
+
+    def answers(self) -> list[tuple[str, float]]:
+        """Return what was answered since this was last called: each request's hash, and when on the monotonic clock."""
+        with self._changed:
+            found, self._answers = self._answers, []
+            return found
+
+    def connected(self, change: int) -> None:
+        """Note a connection that was accepted, or ended."""
+        with self._changed:
+            self._connections += change
+            self._changed.notify_all()
 
     def begin(self) -> None:
         """Note a request."""
         with self._changed:
             self.in_flight += 1
+            self._changed.notify_all()
 
     def end(self, key: str) -> None:
         """Note an answer: it is paid, whether or not anybody is still there to read it."""
         with self._changed:
             self.in_flight -= 1
             self.answered[key] += 1
+            self._answers.append((key, time.monotonic()))
             self._changed.notify_all()
 
 
@@ -75,6 +99,16 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
     model: ModelServer
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.model.connected(1)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.model.connected(-1)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -91,6 +125,9 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):  # the client was killed
             self.close_connection = True
 
+    def do_GET(self) -> None:
+        self.send_error(404)
+
     def do_POST(self) -> None:
         model = self.server.model
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -98,6 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.dumps([request["messages"], request.get("response_format")], sort_keys=True)
         key = hashlib.sha256(asked.encode()).hexdigest()
         time.sleep(model.delay_s * (0.5 + int(key[:4], 16) / 0x1FFFF))
+        model.may_answer.wait()
         data = json.dumps(completion(request, key)).encode()
         model.end(key)
         self.send_response(200)
