@@ -89,6 +89,32 @@ def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
     assert 2 <= killed.asked.total() - whole.asked.total() <= 4  # two at once, two kills
 
 
+@pytest.mark.parametrize(
+    ("answered", "kept", "expected"),
+    [
+        ([[("a", 1.0)], [("b", 9.0)]], set(), (0, 0, 0)),
+        ([[("a", 6.0)], [("a", 9.0)]], set(), (1, 0, 0)),
+        ([[("a", 4.75)], [("a", 9.0)]], set(), (0, 1, 0)),
+        ([[("a", 4.75)], [("a", 9.0)]], {"a"}, (0, 0, 1)),
+        ([[("a", 4.0), ("a", 4.75)], []], set(), (0, 0, 1)),
+        ([[("a", 6.0)], [("a", 9.0)], [("a", 9.5)]], set(), (1, 0, 1)),
+    ],
+    ids=["once", "not answered", "not committed", "committed", "twice in one process", "committed after the second"],
+)
+def test_the_crash_test_tells_what_was_paid_again_without_need(
+    answered: list[list[tuple[str, float]]], kept: set[str], expected: tuple[int, int, int]
+) -> None:
+    """A call that is made again is excused only where its first reply was not committed when the process ended."""
+    lives = loaded(CRASH / "lives.py")
+    then = [kept, *({"a", "b"} for _ in answered[1:])]
+    outcome = lives.Outcome(
+        [lives.Life(*life, 5.0 * n, -9, "") for n, life in enumerate(zip(answered, then, strict=True), start=1)]
+    )
+    paid = lives.paid_again(outcome)
+    assert (paid.waiting, paid.uncommitted, paid.unexplained) == expected
+    assert paid.oldest_ms == (250.0 if paid.uncommitted else 0.0)
+
+
 def reject(task: str, draft: str, history: Any, /) -> Critique:
     return Critique("Write it anew.", accepted=False)
 

@@ -210,6 +210,8 @@ def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
         reference = live(server, whole, folder / "whole", **how)
         if reference.lives[0].code or paid_again(reference).all:
             raise RuntimeError("the run that was left alone paid twice")
+        if reference.lives[0].kept != {key[:16] for key, _ in reference.lives[0].answers}:
+            raise RuntimeError("the database does not tell which replies it keeps, so nothing can be looked up")
         needed = sum(path.stat().st_size for path in (folder / "whole").iterdir())
 
         def beside(name: str, database: Any, **options: Any) -> Iterator[Any]:
