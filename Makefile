@@ -13,7 +13,7 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types notebooks bench clean
+.PHONY: help demo test lint types notebooks bench crash clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-11s%s\n", $$1, $$2}'
@@ -34,9 +34,11 @@ types: $(DEV) ## Check the types of the whole package, strictly
 notebooks: $(DEV) ## Execute the notebooks, and write them with what they show
 	@.venv/bin/python notebooks/execute.py $(ARGS)
 
-bench: $(DEV) ## Measure: stored bytes a round, latency of the sandbox
-	@.venv/bin/python benchmarks/storage_growth.py $(ARGS)
-	@.venv/bin/python benchmarks/sandbox_latency.py
+bench: $(DEV) ## Measure all that is promised, in one table; ARGS="--full" or "--only peers"
+	@.venv/bin/python benchmarks/all.py $(ARGS)
+
+crash: $(DEV) ## Kill bulk runs again and again, and count what was lost or paid twice
+	@.venv/bin/python benchmarks/crash/killing.py $(ARGS)
 
 clean: ## Remove .venv, builds and caches; recorded runs stay
 	rm -rf .venv build dist redraft.egg-info .mypy_cache .pytest_cache .ruff_cache

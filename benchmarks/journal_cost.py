@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from rows import add_options, at_most, finish
 
 __all__ = ["main"]
 
@@ -54,25 +54,27 @@ def cpu_s(runs: int, rounds: int, *, durability: Any, journal: bool) -> float:
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, help="default: 15; --quick: 5")
     given = parser.parse_args()
+    repeats = given.repeats or (5 if given.quick else 15)
     calls = given.runs * (given.rounds + 1)
     for how in WAYS.values():  # what is imported on the way is not measured
         cpu_s(1, 1, **how)
     found: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(given.repeats):
+    for _ in range(repeats):
         for name, how in WAYS.items():
             found[name].append(cpu_s(given.runs, given.rounds, **how))
-    print(f"{'checkpoints':<24}{'CPU µs a call':>15}{'ratio':>8}")
-    first = statistics.median(next(iter(found.values())))
+    first, *_ = found.values()
+    rows = []
     for name, seconds in found.items():
-        middle = statistics.median(seconds)
-        print(f"{name:<24}{middle / calls * 1e6:>15,.0f}{middle / first:>8.2f}")
-    print(f"\n{given.runs} runs at once, {calls} calls, {given.repeats} repeats; {platform.machine()}, ", end="")
-    print(f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}")
-    return 0
+        ratio = statistics.median(one / other for one, other in zip(seconds, first, strict=True))
+        spent = statistics.median(seconds) / calls * 1e6
+        note = f"{ratio:.2f} × no journal; {given.runs} runs at once"
+        rows.append(at_most(f"CPU per call, checkpoints {name}", spent, None, unit="µs", n=repeats, note=note))
+    return finish(rows, given.json)
 
 
 if __name__ == "__main__":

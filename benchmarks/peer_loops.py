@@ -1,4 +1,4 @@
-"""The refinement of `benchmarks/loops.py` in libraries that are not redraft's: pydantic-graph, DSPy, and none at all."""
+"""The refinement of `benchmarks/loops.py` in other libraries: pydantic-graph, DSPy, and none at all."""
 
 from __future__ import annotations
 

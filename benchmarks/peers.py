@@ -1,11 +1,11 @@
 """What CPU does a model call cost in the loop around it, in redraft and in peers that run the same task?
 
-The model answers at once and objects to every draft, so that each run makes 8 calls (`benchmarks/loops.py`,
-`benchmarks/peer_loops.py`). redraft's loop, the graph by hand with LangGraph, pydantic-graph and a plain loop of `await`
-send the same texts to the same LangChain model; `dspy.Refine` has a client of its own, whose engine answers at once: 3
-drafts, 3 judgements as its reward and 2 calls for its advice. They take turns run by run, `n` times. Nothing is
-promised: who does less costs less, and redraft does most (`benchmarks/loop_overhead.py` says what). What is not installed
-is left out by name: `pip install --group bench` brings it.
+The model answers at once and objects to every draft, so that each run makes 8 calls. redraft's loop, the graph by hand
+with LangGraph (`benchmarks/loops.py`), pydantic-graph and a plain loop of `await` (`benchmarks/peer_loops.py`) send the
+same texts to the same LangChain model. `dspy.Refine` has a client of its own, whose engine answers at once: 3 drafts, 3
+judgements as its reward and 2 calls for its advice. They take turns run by run, `n` times. Nothing is promised: who
+does less costs less, and redraft does most (`benchmarks/loop_overhead.py` says what). What is not installed is left out
+by name: `pip install --group bench` brings it.
 """
 
 from __future__ import annotations

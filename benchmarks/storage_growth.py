@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from urllib.parse import urlsplit
 
+from rows import add_options, at_most, finish, left_out
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -214,6 +216,7 @@ def main() -> int:
         help="a PostgreSQL server where databases may be made; default: REDRAFT_TEST_POSTGRES, else one that is "
         "started for the measurement, where PostgreSQL is installed",
     )
+    add_options(parser)
     parser.add_argument("--rounds", type=int, nargs=2, default=[10, 100], metavar=("FEW", "MANY"))
     arguments = parser.parse_args()
     few, many = arguments.rounds
@@ -221,28 +224,32 @@ def main() -> int:
 
     print(f"Stored bytes of one thread, drafts and critiques of {KILOBYTE} bytes\n")
     print(f"{'database':<12}{'events held by':<20}{f'{few} rounds':>12}{f'{many} rounds':>13}{'ratio':>8}{'÷ JSON':>8}")
-    rows = [table("SQLite", sqlite_bytes, few, many)]
+    found = {"SQLite": table("SQLite", sqlite_bytes, few, many)}
     with postgres_server(arguments.postgres) as server:
         if server:
-            rows.append(table("PostgreSQL", partial(postgres_bytes, server), few, many))
-    ratio, logical = (max(column) for column in zip(*rows, strict=True))
-    met = ratio <= goal, logical <= LOGICAL_GOAL
-    said = ["met" if one else "NOT met" for one in met]
-    print(f"\nGoals for redraft: ratio at most {goal:g}: {said[0]}; ÷ JSON at most {LOGICAL_GOAL}: {said[1]}.")
+            found["PostgreSQL"] = table("PostgreSQL", partial(postgres_bytes, server), few, many)
+    rows = []
+    for database, ((ratio, logical), (plain, plain_logical)) in found.items():
+        what, note = f"stored bytes, {database}: {many} rounds ÷ {few}", f"list reducer on the stock saver: {plain:.0f}"
+        rows.append(at_most(what, ratio, goal, note=note))
+        what, note = f"stored bytes, {database}: ÷ JSON of the record", f"list reducer: {plain_logical:.0f}"
+        rows.append(at_most(what, logical, LOGICAL_GOAL, note=note))
     if not server:
-        print("PostgreSQL was left out: install it, or give --postgres URL.")
+        rows.append(left_out("stored bytes, PostgreSQL", "install it, or give --postgres URL", goal=f"≤ {goal:g}"))
+    print()
+    code = finish(rows, arguments.json)
     print(printed_versions())
-    return 0 if all(met) else 1
+    return code
 
 
-def table(database: str, measure: Callable[..., tuple[int, int]], few: int, many: int) -> tuple[float, float]:
-    """Print two rows, and return redraft's ratio, and its bytes over those of the record as JSON."""
+def table(database: str, measure: Callable[..., tuple[int, int]], few: int, many: int) -> list[tuple[float, float]]:
+    """Print two rows; return the ratio, and the bytes over those of the record as JSON, of redraft and the peer."""
     found = []
     for ours, label, run in ((True, "redraft", run_redraft), (False, "plain list reducer", run_plain)):
         (small, _), (large, logical) = measure(run, few, ours=ours), measure(run, many, ours=ours)
         found.append((large / small, large / logical))
         print(f"{database:<12}{label:<20}{small:>12,}{large:>13,}{found[-1][0]:>8.1f}{found[-1][1]:>8.1f}", flush=True)
-    return found[0]
+    return found
 
 
 @contextmanager
