@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.errors import GraphBubbleUp
 
-from ..state.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError
+from ..state.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
 from .kept_replies import reply_of, text_of
 from .saver_in_force import SAVER
 from .single_flight import Flights, caller
@@ -186,6 +186,7 @@ class Asking:
 
         Raises:
             BadJournalError: What is kept of it is no reply.
+            UnreadJournalError: It can't be read whether there is one.
         """
         call, who = self._begin(prompt, model)
         while True:
@@ -196,7 +197,11 @@ class Asking:
                     return None
             else:
                 self._opened(who, call, flight)
-                kept = self.node.journal.get(self.node.thread_id, call)
+                try:
+                    kept = self.node.journal.get(self.node.thread_id, call)
+                except Exception as error:
+                    self._close(who)
+                    raise _unread(error) from error
             if kept is not None:
                 return self._reused(call, kept, who)
             if mine:
@@ -211,7 +216,11 @@ class Asking:
                 kept = await flight.await_()
             else:
                 self._opened(who, call, flight)
-                kept = await self.node.journal.aget(self.node.thread_id, call)
+                try:
+                    kept = await self.node.journal.aget(self.node.thread_id, call)
+                except Exception as error:
+                    self._close(who)
+                    raise _unread(error) from error
             if kept is not None:
                 return self._reused(call, kept, who)
             if mine:
@@ -292,6 +301,10 @@ class Asking:
             call, flight = self._open.pop(who, (None, None))
         if call is not None and flight is not None:
             FLIGHTS.land(self._key(call), flight, kept)
+
+
+def _unread(error: Exception) -> UnreadJournalError:
+    return UnreadJournalError(f"the journal of finished calls can't be read: {error}; resume goes on from what is kept")
 
 
 def _unkept(error: Exception) -> UnkeptReplyError:

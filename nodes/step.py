@@ -81,7 +81,7 @@ def ask(
 
     Raises:
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
-        UnkeptReplyError: The journal can't be written. That is no answer, so no run ends with it.
+        UnkeptReplyError: The journal can't be written or read. That is no answer, so no run ends with it.
     """
     meter = Meter(prices, guard=_guard(state))
     result, failure = None, None

@@ -23,6 +23,7 @@ __all__ = [
     "JournalTable",
     "KeptReply",
     "UnkeptReplyError",
+    "UnreadJournalError",
 ]
 
 
@@ -32,6 +33,10 @@ class BadJournalError(ValueError):
 
 class UnkeptReplyError(OSError):
     """A reply came, and could not be written: the disk is full, say. The run ends here, and goes on when it can be."""
+
+
+class UnreadJournalError(UnkeptReplyError):
+    """Whether a call was answered before can't be read: the database is gone, say. So the call is not made either."""
 
 
 @dataclass(frozen=True)

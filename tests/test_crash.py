@@ -24,6 +24,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.group_commit import Statement
+from redraft.state.journal import UnreadJournalError
 
 CRASH = Path(__file__).parents[1] / "benchmarks" / "crash"
 LAMP: Any = {"configurable": {"thread_id": "lamp"}}
@@ -208,6 +209,31 @@ def test_a_database_that_is_restarted_ends_no_run_for_good(postgres_url: str) ->
         out = Thread(graph, "lamp").resume()
     assert (out["stop_reason"], out["rounds"]) == ("max_rounds", 2)
     assert len(model.calls) <= 4  # the one whose reply could not be kept
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_database_that_is_gone_when_a_call_is_looked_up_ends_no_run(tmp_path: Path, asynchronous: bool) -> None:
+    """The call is not made, the run raises and has not failed; once the database is back, it goes on to its end."""
+    database, gone = str(tmp_path / "runs.sqlite"), []
+    model = ScriptedModel(["a lamp", "a bright lamp"])
+
+    def lose(task: str, draft: str, history: Any, /) -> Critique:
+        if not gone:
+            gone.append(saver.writer.write(Statement("ALTER TABLE redraft_journal RENAME TO away")))
+        return reject(task, draft, history)
+
+    with open_checkpointer(database) as saver:
+        graph = build_refine_graph(model, critics=[lose], checkpointer=saver, limits={"max_rounds": 1})
+        given: Any = ({"task": "Write."}, LAMP)
+        run = (lambda: asyncio.run(graph.ainvoke(*given))) if asynchronous else (lambda: graph.invoke(*given))
+        with pytest.raises(UnreadJournalError, match="no such table: redraft_journal; resume goes on"):
+            run()
+        assert len(model.calls) == 1
+        assert graph.get_state(LAMP).values.get("stop_reason") is None
+        saver.writer.write(Statement("ALTER TABLE away RENAME TO redraft_journal"))
+        out = Thread(graph, "lamp").resume()
+    assert (out["answer"], out["stop_reason"]) == ("a bright lamp", "max_rounds")
+    assert len(model.calls) == 2
 
 
 RESUME = """
