@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="the full sizes, which take hours and an idle machine")
     parser.add_argument("--strict", action="store_true", help="end with 1 when a goal is missed")
     parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
-    parser.add_argument("--limit-s", type=float, metavar="S", help="for each (default: 300; --full: 7200)")
+    parser.add_argument("--limit-s", type=float, metavar="S", help="for each (default: 600; --full: 7200)")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write all rows there too")
     given = parser.parse_args(arguments)
     rows: list[Row] = []
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.only:
         options = list(BENCHMARKS[name][given.full])
         options += ["--postgres", given.postgres] if given.postgres and name in POSTGRES else []
-        found, measured = rows_of(name, options, limit_s=given.limit_s or (7200 if given.full else 300))
+        found, measured = rows_of(name, options, limit_s=given.limit_s or (7200 if given.full else 600))
         rows += found
         complete = complete and measured
     missed = finish(rows, given.json, packages=PACKAGES)

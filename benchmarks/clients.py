@@ -196,7 +196,7 @@ def main() -> int:
     add_options(parser)
     parser.add_argument("--repeats", type=int, metavar="N", help="turns (default: 7; --quick: 3)")
     parser.add_argument(
-        "--calls", type=int, metavar="N", help="of each client in each turn (default: 4096; --quick: 1024)"
+        "--calls", type=int, metavar="N", help="of each client in each turn (default: 4096; --quick: 512)"
     )
     parser.add_argument("--delay-ms", type=float, default=20.0, metavar="MS", help="of each reply (default: 20)")
     parser.add_argument("--serve", type=float, metavar="S", help=argparse.SUPPRESS)
@@ -204,7 +204,7 @@ def main() -> int:
     if given.serve is not None:
         serve(given.serve)
         return 0
-    calls = given.calls or (1024 if given.quick else 4096)
+    calls = given.calls or (512 if given.quick else 4096)
     repeats = given.repeats or (3 if given.quick else 7)
     with server(given.delay_ms / 1000) as base_url:
         rows = asyncio.run(measure_all(base_url, calls=calls, repeats=repeats))
