@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from langgraph.graph import START, StateGraph
+from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check as check_step
 from ..nodes.critics import CALLABLE, NamedCritic, model_critic, name_critics
@@ -22,6 +22,7 @@ from ..nodes.prepare import prepare as prepare_step
 from ..nodes.prompts import Keep, Memory, PromptedModel, Prompts
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
+from ..nodes.router import Router
 from ..nodes.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState
 
@@ -147,7 +148,7 @@ def build_refine_graph(
         graph.add_node("human", feedback_step(people, name="human", judge_last=judge_last))
         graph.add_edge("feedback", "human")
     graph.add_edge("human" if people else "feedback", "check")
-    graph.add_conditional_edges("check", route)
+    graph.add_conditional_edges("check", Router(route), ["refine", END])
     graph.add_edge("refine", "feedback")
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
     return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))
