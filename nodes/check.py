@@ -52,7 +52,7 @@ def check(
         steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
         explained: What the verdict says for a reason, where it is not what it usually says.
 
-    Reads: events, limits, remaining_steps. Writes: everything that comes back.
+    Reads: events, limits, remaining_steps. Writes: events, and of all that comes back what changed.
 
     Raises:
         ValueError: At run: `custom` returns something that is not a stop reason.
@@ -100,10 +100,7 @@ def check(
         sealed = record({**state, **extra}, *news, verdict)
         for event in sealed["events"]:
             emit(**event)
-        return {
-            **extra,
-            "events": [*added, *sealed["events"]],
-            "head": sealed["head"],
+        found = {
             "stop_reason": reason,
             "answer": best.text if best and reason else "",
             "rounds": rounds(events),
@@ -112,6 +109,9 @@ def check(
             "oracle": oracle_touched(events),
             "usage": usage_total(events),
         }
+        # What stays as it was is not written again: a saver would keep a row of it each round.
+        changed = {key: value for key, value in found.items() if key not in state or state[key] != value}
+        return {**extra, "events": [*added, *sealed["events"]], "head": sealed["head"], **changed}
 
     return Step("check", logic)
 
