@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -117,7 +116,9 @@ class Reading:
 
     def grown(self, news: Iterable[Event]) -> Reading:
         """Return the reading of the record with these events appended."""
-        new = copy(self)
+        new = Reading.__new__(Reading)
+        for name in self.__slots__:  # `copy.copy` takes three times as long
+            setattr(new, name, getattr(self, name))
         new.attempts, new.worth = self.attempts.copy(), self.worth.copy()
         for event in news:
             new._take(event)
