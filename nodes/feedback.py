@@ -77,22 +77,21 @@ def feedback(
                 break
             emit(kind="start", node=name, round=attempt.round, by=critic.name)
             question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
-            outcome = yield from ask(
-                critic.call, *question, config=config, prices=prices, state={**state, "events": events}
-            )
+            now = {**state, "events": events} if fresh else state
+            outcome = yield from ask(critic.call, *question, config=config, prices=prices, state=now)
             news, failed = _news(critic, attempt.round, outcome, node=name)
             if not failed and (edit := _edit_in(outcome.result)):
-                news = yield from _edited(critic, edit, attempt, {**state, "events": events}, config)
+                news = yield from _edited(critic, edit, attempt, now, config)
             if not news:
                 continue
             update = record({"head": head}, *news)
             head = update["head"]
             fresh += update["events"]
-            events = append_events(events, [update["events"]])
             for event in update["events"]:
                 emit(**event)
-            if failed:
+            if failed or critic is ranked[-1]:
                 break
+            events = append_events(events, [update["events"]])
             decided = decided or critic.verifier
             attempt = latest_draft(events) or attempt
         return {"events": fresh, "head": head} if fresh else {}

@@ -43,8 +43,8 @@ class Call:
     args: tuple[Any, ...]
     config: RunnableConfig
     meter: Meter
-    place: str = ""
-    """How far the record is, where that is known; see `redraft.nodes.journal`."""
+    states: tuple[Any, ...] = ()
+    """Where it may be known how far the record is, which a journal asks; see `redraft.nodes.journal`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def ask(
     meter = Meter(prices, guard=_guard(state))
     result, failure = None, None
     try:
-        result = yield Call(target, args, config, meter, place_in(state, *args))
+        result = yield Call(target, args, config, meter, (state, *args))
     except (GraphBubbleUp, UnkeptReplyError):
         raise
     except Exception as error:
@@ -242,7 +242,7 @@ def _prepared(call: Call, journal: NodeJournal | None) -> tuple[Context, Asking 
 
 
 def _asking(call: Call, journal: NodeJournal | None) -> Asking | None:
-    return None if journal is None else Asking(journal, call.place, call.meter)
+    return None if journal is None else Asking(journal, place_in(*call.states), call.meter)
 
 
 async def _awaited(result: Any) -> Any:
