@@ -195,7 +195,7 @@ NO_WORTH = (False, -1.0)
 
 def reading_of(events: Sequence[Event]) -> Reading:
     """Return the reading of a record; where it is a graph's own, that of the last step is carried on."""
-    if not isinstance(events, Record | FrozenRecord):
+    if not isinstance(events, (Record, FrozenRecord)):  # a union would be made anew at every call
         return Reading().grown(events)
     known: Reading | None = events.reading
     if known is not None and known.length == len(events) and (not events or known.last is events[-1]):

@@ -76,7 +76,7 @@ def _refused(events: Sequence[Event]) -> StopReason | None:
 
 def rounds_allowed(limits: Mapping[str, Any]) -> int:
     """Return how often the draft may be revised, also where someone wrote only some limits into the state."""
-    return int({**Limits(), **limits}["max_rounds"])
+    return int(limits["max_rounds"] if "max_rounds" in limits else Limits()["max_rounds"])
 
 
 def spent_budget(
