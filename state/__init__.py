@@ -6,9 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .bad_checkpoints import BadCheckpointError
     from .branches import Branch
     from .checkpointers import open_checkpointer
     from .critique import Critic, Critique, Verifier
+    from .encryption import EncryptionKeyError
     from .events import Event
     from .limits import Limits
     from .replay import Replay
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from .usage import Usage
 
 __all__ = [
+    "BadCheckpointError",
     "Branch",
     "Critic",
     "Critique",
+    "EncryptionKeyError",
     "Event",
     "Limits",
     "RefineInput",
@@ -37,9 +41,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "BadCheckpointError": "bad_checkpoints",
     "Branch": "branches",
     "Critic": "critique",
     "Critique": "critique",
+    "EncryptionKeyError": "encryption",
     "Event": "events",
     "Limits": "limits",
     "RefineInput": "schema",

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from .database_urls import kind_and_place
+from .encryption import Vault, key_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from .database_urls import DatabaseKind
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpointer", "open_checkpointer"]
 
 
-def open_checkpointer(url: str | Path) -> Checkpointer:
+def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow: Iterable[type] = ()) -> Checkpointer:
     """What gives, in `with` and in `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
 
     ```python
@@ -34,21 +36,30 @@ def open_checkpointer(url: str | Path) -> Checkpointer:
         url: A SQLite file (`"runs.sqlite"`, `Path("runs.sqlite")`, `"sqlite:///runs.sqlite"`, and `"sqlite:////…"` for
             an absolute path; a leading `~` is the home folder, and a text may hold no `?`), `"postgresql://…"` (needs
             the `postgres` extra), or `"memory"` for one that is gone when the block ends.
+        key: Encrypts tasks, drafts, critiques, replies and all other texts of runs: 64 hexadecimal digits
+            (`openssl rand -hex 32`) or 32 bytes; needs the extra `encryption`. Thread ids, names of nodes and presets,
+            times, scores and counts stay readable. A database is opened with the key that it was begun with. Default:
+            nothing is encrypted.
+        allow: Types of your own (dataclasses, pydantic models, enums) that may be built from what the database holds.
+            Default: plain data, LangChain's messages and LangGraph's own types, and nothing else.
 
     Raises:
-        ValueError: At once, if the URL is none of these; on entering, if what it names is no such database.
-        ImportError: On entering, if the `postgres` extra is not installed.
+        ValueError: At once, if the URL is none of these or the key is none; on entering, if what it names is no such
+            database, or was begun with another key or none.
+        ImportError: On entering, if the `postgres` or the `encryption` extra is needed and not installed.
         OSError: On entering, if the file can't be opened or the server can't be reached.
     """
-    return Checkpointer(*kind_and_place(url))
+    return Checkpointer(*kind_and_place(url), key=key_bytes(key), allow=allow)
 
 
 class Checkpointer:
     """A saver that is opened by `with` or `async with` and closed at the end of the block."""
 
-    def __init__(self, kind: DatabaseKind, place: str) -> None:
+    def __init__(self, kind: DatabaseKind, place: str, *, key: bytes | None = None, allow: Iterable[type] = ()) -> None:
         self._kind = kind
         self._place = place
+        self._key = key
+        self._allow = tuple(allow)
         self._opened: list[IndexedSaver] = []
 
     def open(self) -> IndexedSaver:
@@ -60,12 +71,12 @@ class Checkpointer:
         if self._kind == "sqlite":
             from .sqlite_saver import open_sqlite
 
-            return open_sqlite(Path(self._place))
+            return open_sqlite(Path(self._place), vault=Vault(self._key), allow=self._allow)
         try:
             from .postgres_saver import open_postgres
         except ImportError as error:
             raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
-        return open_postgres(self._place)
+        return open_postgres(self._place, vault=Vault(self._key), allow=self._allow)
 
     def __enter__(self) -> IndexedSaver:
         self._opened.append(self.open())

@@ -6,10 +6,13 @@ for is said in `redraft.nodes.journal`.
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .encryption import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -115,27 +118,30 @@ class JournalTable(Journal):
     Args:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
         aquery: The same, awaited.
+        vault: Encrypts the replies.
     """
 
     def __init__(
         self,
         query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
         aquery: Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Sequence[Any]]]],
+        vault: Vault | None = None,
     ) -> None:
         self._query = query
         self._aquery = aquery
+        self._vault = vault or Vault()
 
     def get(self, thread_id: str, call: str) -> KeptReply | None:
-        return _kept(self._query(SELECT, {"thread_id": thread_id, "call": call}))
+        return self._kept(thread_id, call, self._query(SELECT, {"thread_id": thread_id, "call": call}))
 
     async def aget(self, thread_id: str, call: str) -> KeptReply | None:
-        return _kept(await self._aquery(SELECT, {"thread_id": thread_id, "call": call}))
+        return self._kept(thread_id, call, await self._aquery(SELECT, {"thread_id": thread_id, "call": call}))
 
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        self._query(INSERT, _row(thread_id, call, kept))
+        self._query(INSERT, self._row(thread_id, call, kept))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        await self._aquery(INSERT, _row(thread_id, call, kept))
+        await self._aquery(INSERT, self._row(thread_id, call, kept))
 
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
         for statement, values in _deletions(thread_id, calls):
@@ -148,13 +154,27 @@ class JournalTable(Journal):
     def calls(self, thread_id: str) -> list[str]:
         return [str(row[0]) for row in self._query(SELECT_CALLS, {"thread_id": thread_id})]
 
+    def _kept(self, thread_id: str, call: str, rows: Sequence[Sequence[Any]]) -> KeptReply | None:
+        if not rows:
+            return None
+        reply, seconds = rows[0]
+        try:
+            return KeptReply(self._vault.reveal(reply), _checked_seconds(seconds))
+        except ValueError as error:
+            raise BadJournalError(
+                f"what the journal of thread {thread_id!r} holds under {call!r} is refused: {error}; "
+                f"saver.journal.forget({thread_id!r}) drops what it holds, and the calls are made anew"
+            ) from None
 
-def _kept(rows: Sequence[Sequence[Any]]) -> KeptReply | None:
-    return KeptReply(*rows[0]) if rows else None
+    def _row(self, thread_id: str, call: str, kept: KeptReply) -> dict[str, Any]:
+        reply = self._vault.hide(kept.reply)
+        return {"thread_id": thread_id, "call": call, "reply": reply, "seconds": kept.seconds}
 
 
-def _row(thread_id: str, call: str, kept: KeptReply) -> dict[str, Any]:
-    return {"thread_id": thread_id, "call": call, "reply": kept.reply, "seconds": kept.seconds}
+def _checked_seconds(seconds: object) -> float:
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"its seconds are {str(seconds)[:100]!r}")
+    return seconds
 
 
 def _deletions(thread_id: str, calls: Sequence[str] | None) -> list[tuple[str, dict[str, Any]]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -19,17 +22,26 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from .async_by_thread import AsyncByThread
+from .bad_checkpoints import checked, hidden_metadata, naming, split_filter
 from .database_urls import without_secrets
+from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .postgres_writer import GroupWriter
 from .runs import row_from_checkpoint
-from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, parameters
+from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, hidden, parameters
+from .serializing import PlainSerializer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
 
     Rows = Mapping[str, Sequence[Sequence[Any]]]
 
@@ -44,24 +56,33 @@ SET_UP_LOCK = int.from_bytes(b"redraft", "big")
 OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 """How LangGraph's saver wants its connections."""
 
+SELECT_NEWEST = (
+    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "
+    "ORDER BY checkpoint_id DESC LIMIT 1"
+)
+
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 Connection = psycopg.Connection[DictRow]
 
 
-def open_postgres(url: str) -> IndexedPostgresSaver:
+def open_postgres(url: str, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedPostgresSaver:
     """A saver over this database, whose tables are made if they are not there.
 
     Args:
         url: As `kind_and_place` let it through.
+        vault: Encrypts what is kept.
+        allow: Types of one's own that may be built from what the database holds.
 
     Raises:
         ConnectionError: If the server can't be reached, refuses the login or lacks the database. No message of ours
             holds the password.
-        ValueError: If the URL can't be read, or the database holds another program's `runs` table.
+        ValueError: If the URL can't be read, or the database holds another program's `runs` table, or was begun with
+            another key or none.
         TimeoutError: If another process keeps setting the tables up.
     """
     shown = without_secrets(url)
+    serde = PlainSerializer(vault, allow=allow)
     try:
         given = conninfo_to_dict(url)
         conninfo = make_conninfo(url, connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_S)
@@ -69,7 +90,7 @@ def open_postgres(url: str) -> IndexedPostgresSaver:
         raise ValueError(f"{shown!r} is not a PostgreSQL URL: are special characters percent-encoded?") from None
     try:
         with psycopg.connect(conninfo, **OPTIONS) as conn:
-            _set_up(conn)
+            _set_up(conn, serde.vault, shown)
     except psycopg.errors.UndefinedColumn as error:
         reason = _one_line(error)
         raise ValueError(f"the database {shown!r} has a table 'runs' that is not redraft's: {reason}") from None
@@ -84,7 +105,7 @@ def open_postgres(url: str) -> IndexedPostgresSaver:
         check=ConnectionPool.check_connection,  # one that the server closed is replaced before it is used
         open=True,
     )
-    return IndexedPostgresSaver(pool)
+    return IndexedPostgresSaver(pool, serde)
 
 
 class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
@@ -93,20 +114,27 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
     The tables are LangGraph's own, so its savers read what this one wrote, and the other way round.
     """
 
-    def __init__(self, pool: ConnectionPool[Connection]) -> None:
-        super().__init__(pool)
+    serde: PlainSerializer
+
+    def __init__(self, pool: ConnectionPool[Connection], serde: PlainSerializer) -> None:
+        super().__init__(pool, serde=serde)
+        self.vault = serde.vault
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
         self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
         self.writer = GroupWriter(pool)
-        self.runs = RunsTable(self._query)
-        self.journal = JournalTable(self._query, self._aquery)
+        self.runs = RunsTable(self._query, self.vault)
+        self.journal = JournalTable(self._query, self._aquery, self.vault)
 
     def close(self) -> None:
         """Waits for what is under way, then closes every connection."""
         self.writer.close()
         self.executor.shutdown()
         self.pool.close()
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with naming(partial(self._place, config)):
+            return super().get_tuple(config)
 
     def list(
         self,
@@ -117,7 +145,41 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """All that match, read before this returns, so that no connection is held while a caller looks at them."""
-        return iter(tuple(super().list(config, filter=filter, before=before, limit=limit)))
+        clear, matches = split_filter(filter, self.vault)
+        found = super().list(config, filter=clear, before=before, limit=None if matches else limit)
+        return iter(tuple(found if matches is None else islice(builtins.filter(matches, found), limit)))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        with naming(partial(self._place, config)):
+            return super().get_delta_channel_history(config=config, channels=channels)
+
+    def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
+        """Return the names of the checkpoint that is meant: the newest where none is named."""
+        given = config["configurable"]
+        if given.get("checkpoint_id"):
+            return given
+        where = {"thread_id": str(given["thread_id"]), "namespace": given.get("checkpoint_ns", "")}
+        found = self._query(SELECT_NEWEST, where)
+        return {**given, "checkpoint_id": found[0][0] if found else None}
+
+    def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
+        """As LangGraph's; raises BadCheckpointError for what is no checkpoint."""
+        with naming(lambda: value):
+            if not isinstance(value["checkpoint"], dict):
+                raise TypeError(f"the checkpoint is {type(value['checkpoint']).__name__}, not an object")
+            self._refuse_clear((value["checkpoint"].get("channel_values") or {}).values())
+            return checked(super()._load_checkpoint_tuple(value), self.vault)
+
+    def _build_delta_channels_writes_history(self, **found: Any) -> dict[str, DeltaChannelHistory]:
+        self._refuse_clear(found["seed_inline_by_ch"].values())
+        return super()._build_delta_channels_writes_history(**found)
+
+    def _refuse_clear(self, inline: Iterable[Any]) -> None:
+        """Return if what stands in a checkpoint's own JSON is what stands there when there is a key: no text."""
+        if self.vault.locked and any(isinstance(value, str | list | dict) for value in inline):
+            raise EncryptionKeyError("it holds text that is not encrypted, as all that is kept with this key must be")
 
     def put(
         self,
@@ -160,19 +222,22 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
         row = row_from_checkpoint(config, checkpoint, metadata)
         values = checkpoint["channel_values"]
-        aside = {channel: value for channel, value in values.items() if not _fits_jsonb(value)}
+        aside = {channel: value for channel, value in values.items() if self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
         kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
-        about = json.dumps(get_serializable_checkpoint_metadata(config, metadata))
+        about = json.dumps(hidden_metadata(get_serializable_checkpoint_metadata(config, metadata), self.vault))
         changed = {channel: version for channel, version in versions.items() if channel in aside}
         rows: Rows = {
             "blobs": self._dump_blobs(thread_id, namespace, aside, changed),
             "checkpoints": [(thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)],
-            "runs": [tuple(parameters(row).values())] if row is not None else [],
+            "runs": [tuple(parameters(hidden(row, self.vault)).values())] if row is not None else [],
         }
         saved = {"thread_id": place["thread_id"], "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
         return {"configurable": saved}, thread_id, "checkpoint", rows
+
+    def _goes_aside(self, value: object) -> bool:
+        return not _fits_jsonb(value) or (self.vault.locked and isinstance(value, str))
 
     def _written_rows(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -217,7 +282,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         return rows
 
 
-def _set_up(conn: Connection) -> None:
+def _set_up(conn: Connection, vault: Vault, shown: str) -> None:
     """Makes the tables. LangGraph's own set-up fails when two processes do it at once."""
     deadline = time.monotonic() + SET_UP_TIMEOUT_S
     # Asked again and again, not waited for: the wait would be a transaction, for whose end the other process's
@@ -227,9 +292,16 @@ def _set_up(conn: Connection) -> None:
             raise TimeoutError(f"another process has been setting up the database for {SET_UP_TIMEOUT_S:.0f} s")
         time.sleep(0.02)
     PostgresSaver(conn).setup()
-    for statement in (*SET_UP_RUNS, SET_UP_JOURNAL):
+    for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION):
         conn.execute(statement.format(bytewise='COLLATE "C"').encode())
+    check_key(partial(_on, conn), vault, shown)
     conn.execute("SELECT pg_advisory_unlock(%s)", (SET_UP_LOCK,))
+
+
+def _on(conn: Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    with conn.cursor(row_factory=tuple_row) as cur:
+        cur.execute(statement.encode(), values)
+        return cur.fetchall() if cur.description else []
 
 
 def _fits_jsonb(value: object) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from .encryption import Vault
 from .runs import KEPT, Position, RunRow, Runs
 from .under_way import SET_UP_UNDER_WAY, UnderWayTable
 
@@ -15,8 +16,10 @@ __all__ = [
     "SET_UP_RUNS",
     "UPSERT_RUN",
     "UPSERT_RUN_ON_CONFLICT",
+    "BadRunError",
     "Query",
     "RunsTable",
+    "hidden",
     "parameters",
 ]
 
@@ -86,16 +89,40 @@ def parameters(row: RunRow) -> dict[str, Any]:
     return {**dataclasses.asdict(row), "fork_at": None if row.fork_at is None else str(row.fork_at)}
 
 
-class RunsTable:
-    """The `RunIndex` of a database, read through its saver's own connection."""
+class BadRunError(ValueError):
+    """The index holds of a thread what it never wrote."""
 
-    def __init__(self, query: Query) -> None:
+
+def hidden(row: RunRow, vault: Vault) -> RunRow:
+    """Return the row as it is stored: with a key, its texts are encrypted."""
+    texts = {name: text for name in HIDDEN if (text := getattr(row, name)) is not None}
+    return dataclasses.replace(row, **{name: vault.hide(text) for name, text in texts.items()}) if vault.locked else row
+
+
+class RunsTable:
+    """The `RunIndex` of a database, read through its saver's own connection.
+
+    A row that is none of ours is refused by `get`; a list shows that it is there and what is wrong with it, so that one
+    bad row hides no other thread.
+
+    Args:
+        query: Runs one statement.
+        vault: Decrypts the rows.
+    """
+
+    def __init__(self, query: Query, vault: Vault | None = None) -> None:
         self._query = query
+        self._vault = vault or Vault()
         self.under_way = UnderWayTable(query)
 
     def get(self, thread_id: str) -> RunRow | None:
-        rows = self._rows(f"{SELECT_RUNS} WHERE thread_id = %(thread_id)s", {"thread_id": thread_id})
-        return rows[0] if rows else None
+        """As `RunIndex` says.
+
+        Raises:
+            BadRunError: What is stored of the thread is no row of this index.
+        """
+        rows = self._query(f"{SELECT_RUNS} WHERE thread_id = %(thread_id)s", {"thread_id": thread_id})
+        return _row(rows[0], self._vault) if rows else None
 
     def children(self, thread_id: str) -> Runs:
         statement = f"{SELECT_RUNS} WHERE {FILTERS['parent']} ORDER BY created_at, thread_id"
@@ -128,10 +155,39 @@ class RunsTable:
         return self._rows(statement, {**given, "created_at": created_at, "thread_id": thread_id, "limit": limit})
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> Runs:
-        return [_row(columns) for columns in self._query(statement, values)]
+        return [self._told(columns) for columns in self._query(statement, values)]
+
+    def _told(self, columns: Sequence[Any]) -> RunRow:
+        try:
+            return _row(columns, self._vault)
+        except BadRunError as error:
+            known = {name: str(value) for name, value in zip(COLUMNS, columns, strict=True) if name in PLACE}
+            return RunRow(**known, task=f"(unreadable: {error})")
 
 
-def _row(columns: Sequence[Any]) -> RunRow:
+def _row(columns: Sequence[Any], vault: Vault) -> RunRow:
     values = dict(zip(COLUMNS, columns, strict=True))
+    try:
+        for name, value in values.items():
+            _check_kind(name, value)
+        for name in HIDDEN:
+            if values[name] is not None:
+                values[name] = vault.reveal(values[name])
+    except ValueError as error:
+        raise BadRunError(f"what the runs index holds of thread {values['thread_id']!r} is refused: {error}") from None
     at = values["fork_at"]
-    return RunRow(**{**values, "fork_at": int(at) if at is not None and at.isdecimal() else at})
+    is_round = at is not None and at.isascii() and at.isdecimal() and len(at) < ROUND_DIGITS
+    return RunRow(**{**values, "fork_at": int(at) if is_round else at})
+
+
+def _check_kind(name: str, value: object) -> None:
+    kinds = (int, float) if name in NUMBERS else str
+    if (value is None and name in NEEDED) or (value is not None and not isinstance(value, kinds)):
+        raise ValueError(f"its {name} is {type(value).__name__}")
+
+
+HIDDEN = ("task", "accepted_by", "recipe")
+"""Columns with texts that a person, a model or a program's author wrote."""
+PLACE = ("thread_id", "created_at", "updated_at")
+NEEDED = (*PLACE, "task", "rounds", "total_tokens")
+ROUND_DIGITS = 19

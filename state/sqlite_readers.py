@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.utils import search_where
+
+from .bad_checkpoints import checked, naming, split_filter
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+
+    from .serializing import PlainSerializer
 
 __all__ = ["Readers", "StockReader"]
 
@@ -70,15 +78,59 @@ class Readers:
 
 
 class StockReader(SqliteSaver):
-    """LangGraph's SQLite saver for what it reads, on a connection that is nobody else's meanwhile."""
+    """LangGraph's SQLite saver for what it reads, on a connection that is nobody else's meanwhile.
 
-    def __init__(self, conn: sqlite3.Connection, serde: SerializerProtocol) -> None:
+    What is stored in a form that no checkpoint has is refused, with the names of its thread and checkpoint.
+    """
+
+    def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer) -> None:
         BaseCheckpointSaver.__init__(self, serde=serde)
         self.conn = conn
         self.is_setup = True
+        self._vault = serde.vault
+        self._at: dict[str, Any] = {}
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint; raises BadCheckpointError."""
+        self._at = dict(config["configurable"])
+        with naming(lambda: self._at):
+            found = super().get_tuple(config)
+            return None if found is None else checked(found, self._vault)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield what matches; raises BadCheckpointError, and ValueError for a filter that is none."""
+        clear, matches = split_filter(filter, self._vault)
+        search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
+        with naming(lambda: self._at):
+            listed = super().list(config, filter=clear, before=before, limit=None if matches else limit)
+            seen = (checked(found, self._vault) for found in listed)
+            yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what led to a checkpoint; raises BadCheckpointError."""
+        self._at = dict(config["configurable"])
+        with naming(lambda: self._at):
+            return super().get_delta_channel_history(config=config, channels=channels)
 
     @contextmanager
     def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:
         """A cursor; the transaction is the borrower's."""
         with closing(self.conn.cursor()) as cur:
+            cur.row_factory = self._noted
             yield cur
+
+    def _noted(self, cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a row, having noted whose it is."""
+        for column, value in zip(cursor.description, row, strict=True):
+            if column[0] in ("thread_id", "checkpoint_ns", "checkpoint_id"):
+                self._at[column[0]] = value
+        return row

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,17 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from .async_by_thread import AsyncByThread
+from .bad_checkpoints import hidden_metadata
+from .encryption import SET_UP_ENCRYPTION, Vault, check_key
 from .group_commit import GroupCommit, Insert, Rows, Statement
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .runs import row_from_checkpoint
-from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable
+from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable, hidden
+from .serializing import PlainSerializer
 from .sqlite_readers import Readers, StockReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
@@ -56,26 +60,34 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode
 _FORK_AT = COLUMNS.index("fork_at")
 
 
-def open_sqlite(path: Path) -> IndexedSqliteSaver:
+def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedSqliteSaver:
     """A saver over this file, which is made if it is not there.
 
     A step that is saved survives the death of the process at any moment; the last few may be lost, whole, when the
     machine itself loses power (`synchronous=NORMAL` with a write-ahead log).
 
+    Args:
+        path: The file.
+        vault: Encrypts what is kept.
+        allow: Types of one's own that may be built from what the file holds.
+
     Raises:
         FileNotFoundError: If the directory does not exist.
         OSError: If the file can't be opened, written or locked.
-        ValueError: If the file is not a SQLite database, or holds another program's `runs` table.
+        ValueError: If the file is not a SQLite database, holds another program's `runs` table, or was begun with
+            another key or none.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the directory of {str(path)!r} does not exist")
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory, not a SQLite file")
+    serde = PlainSerializer(vault, allow=allow)
     conn: sqlite3.Connection | None = None
     try:
         conn = _connect(path.absolute())
         _set_up(conn)
-        return IndexedSqliteSaver(conn, path.absolute())
+        check_key(partial(_on, conn), serde.vault, str(path))
+        return IndexedSqliteSaver(conn, path.absolute(), serde)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -95,13 +107,16 @@ class IndexedSqliteSaver(AsyncByThread):
     many runs save at once is committed together; a call returns when its own is committed. Reads wait for no writer.
     """
 
-    def __init__(self, conn: sqlite3.Connection, path: Path) -> None:
-        super().__init__()
+    serde: PlainSerializer
+
+    def __init__(self, conn: sqlite3.Connection, path: Path, serde: PlainSerializer) -> None:
+        super().__init__(serde=serde)
+        self.vault = serde.vault
         self.writer = GroupCommit(conn)
         self.readers = Readers(lambda: _connect(path, read_only=True), READERS)
         self.executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
-        self.runs = RunsTable(self._query)
-        self.journal = JournalTable(self._query, self._aquery)
+        self.runs = RunsTable(self._query, self.vault)
+        self.journal = JournalTable(self._query, self._aquery, self.vault)
 
     def close(self) -> None:
         """Waits for what is under way, then gives the file back."""
@@ -189,11 +204,11 @@ class IndexedSqliteSaver(AsyncByThread):
             checkpoint["id"],
             where.get("checkpoint_id"),
             *self.serde.dumps_typed(checkpoint),
-            _to_json(told).encode("utf-8", "ignore"),
+            _to_json(hidden_metadata(told, self.vault)).encode("utf-8", "ignore"),
         )
         saved = Rows(INSERT_CHECKPOINT, [values])
         row = row_from_checkpoint({"configurable": where}, checkpoint, told)
-        return [saved] if row is None else [saved, Rows(INSERT_RUN, [_columns(row)])]
+        return [saved] if row is None else [saved, Rows(INSERT_RUN, [_columns(hidden(row, self.vault))])]
 
     def _of_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -208,7 +223,7 @@ class IndexedSqliteSaver(AsyncByThread):
         return Rows(REPLACE_WRITES if all(one[0] in WRITES_IDX_MAP for one in writes) else INSERT_WRITES, rows)
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        statement = re.sub(r"%\((\w+)\)s", r":\1", statement)
+        statement = _named(statement)
         if not statement.startswith("SELECT"):
             return self.writer.write(Statement(statement, values))
         with self.readers.borrowed() as conn:
@@ -217,7 +232,7 @@ class IndexedSqliteSaver(AsyncByThread):
     async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         if statement.startswith("SELECT"):
             return self._query(statement, values)  # one row by its key: sooner read than handed to a thread
-        return await self.writer.awrite(Statement(re.sub(r"%\((\w+)\)s", r":\1", statement), values))
+        return await self.writer.awrite(Statement(_named(statement), values))
 
 
 def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
@@ -240,6 +255,14 @@ def _columns(row: RunRow) -> tuple[Any, ...]:
     return (*values[:_FORK_AT], str(row.fork_at), *values[_FORK_AT + 1 :])
 
 
+def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    return conn.execute(_named(statement), values).fetchall()
+
+
+def _named(statement: str) -> str:
+    return re.sub(r"%\((\w+)\)s", r":\1", statement)
+
+
 def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     # isolation_level=None: transactions begin and end where this code says so, nowhere else
     conn = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -255,7 +278,7 @@ def _set_up(conn: sqlite3.Connection) -> None:
         try:
             conn.execute("PRAGMA synchronous = NORMAL")
             SqliteSaver(conn).setup()
-            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL):
+            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION):
                 conn.execute(statement.format(bytewise=""))
             break
         except sqlite3.OperationalError as error:
