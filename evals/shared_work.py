@@ -33,6 +33,7 @@ class SharedJob:
         problems: Id and task of each.
         model: Spec of the model that writes. Keys come from each worker's own environment.
         db: `postgresql://…`, for checkpoints and results; `repr` hides it.
+        encryption_key: Encrypts the checkpoints, not the results, as `open_checkpointer` takes it; `repr` hides it.
         critic: Spec of the model that judges; `None` or `self`: the writer.
         model_options: `temperature`, `max_output_tokens` and `seed` of the writer.
         limits: Budgets for each problem.
@@ -51,6 +52,7 @@ class SharedJob:
     problems: Sequence[tuple[str, str]] = field(repr=False)
     model: str
     db: str = field(repr=False)
+    encryption_key: str | None = field(default=None, repr=False)
     critic: str | None = None
     model_options: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -144,7 +146,7 @@ class Worker:
         from ..state import open_checkpointer
 
         job = self._job
-        saver = await self._open.enter_async_context(open_checkpointer(job.db))
+        saver = await self._open.enter_async_context(open_checkpointer(job.db, key=job.encryption_key))
         writer = chat_model(job.model, **job.model_options)
         judge = None if job.critic is None or job.critic == "self" else chat_model(job.critic)
         prices = None if job.prices is None else PriceTable(job.prices)

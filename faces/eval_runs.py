@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .problems import BadInputError, RunStoppedError, Stopping, bad_input
 from .recipe import kept_spec
-from .sessions import model_or_default
+from .sessions import encryption_key, model_or_default
 from .wording import money, percent, seconds
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ class EvalPlan:
             problems=[(problem.id, problem.task) for problem in self.data.problems],
             model=self.model,
             db=self.db,
+            encryption_key=encryption_key(),
             critic=self.critic,
             model_options=self.model_options,
             limits={**self.limits, "max_rounds": method.rounds},
@@ -263,7 +264,8 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                     on_progress=show,
                 )
                 return
-            async with open_checkpointer(plan.db or str(folder / "runs.sqlite")) as saver:
+            db = plan.db or str(folder / "runs.sqlite")
+            async with open_checkpointer(db, key=encryption_key()) as saver:
                 with_saver = type(method)(**{**vars(method), "graph": method.graph.copy({"checkpointer": saver})})
                 await run_method(
                     with_saver,

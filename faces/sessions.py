@@ -15,12 +15,25 @@ if TYPE_CHECKING:
 
     from ..state import Thread
 
-__all__ = ["OPENAI_DEFAULT", "any_reader", "checked_thread_id", "model_or_default", "opened", "reading"]
+__all__ = [
+    "OPENAI_DEFAULT",
+    "any_reader",
+    "checked_thread_id",
+    "encryption_key",
+    "model_or_default",
+    "opened",
+    "reading",
+]
 
 OPENAI_DEFAULT = "openai:gpt-5-mini"
 
 FIRST_DRAFT_OF_SEARCH = re.compile(r"/b0\.\d+(-\d+)?$")
 """How the threads of a search's first drafts end; the number at the end makes a name that was taken another one."""
+
+
+def encryption_key() -> str | None:
+    """Return what encrypts the database: REDRAFT_ENCRYPTION_KEY, or `None` where it is not set or empty."""
+    return os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
 
 
 @contextmanager
@@ -42,7 +55,7 @@ def opened(db: str, *, create: bool = False) -> Iterator[Any]:
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
 
-        saver = open_checkpointer(db).open()
+        saver = open_checkpointer(db, key=encryption_key()).open()
     try:
         yield saver
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..sessions import encryption_key
 from .assistants import Assistants
 from .execution import Execution
 from .handover import Handover, run_of
@@ -96,7 +97,7 @@ class Engine:
     def _opened(self) -> Any:
         from ...state import open_checkpointer
 
-        return open_checkpointer(self.settings.db).open()
+        return open_checkpointer(self.settings.db, key=encryption_key()).open()
 
     def recipe_metadata(self, run: Run) -> dict[str, str]:
         """Return what rebuilds the graph of a run, as its checkpoints keep it; empty where only Python can."""

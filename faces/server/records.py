@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...state.encryption import Vault
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -103,10 +105,18 @@ class RunRecord:
 
 
 class Records:
-    """The tables. Each method is one statement, so each is atomic."""
+    """The tables. Each method is one statement, so each is atomic.
 
-    def __init__(self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]) -> None:
+    Args:
+        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
+        vault: Encrypts what callers sent.
+    """
+
+    def __init__(
+        self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], vault: Vault | None = None
+    ) -> None:
         self._query = query
+        self._vault = vault or Vault()
 
     # threads
 
@@ -117,13 +127,13 @@ class Records:
             "(%(thread_id)s, %(owner)s, %(assistant)s, %(metadata)s, %(status)s, %(created_at)s, %(updated_at)s) "
             "ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id"
         )
-        values = {**record.__dict__, "metadata": json.dumps(dict(record.metadata))}
+        values = {**record.__dict__, "metadata": self._hidden(dict(record.metadata))}
         return bool(self._query(statement, values))
 
     def thread(self, thread_id: str) -> ThreadRecord | None:
         statement = f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE thread_id = %(thread_id)s"  # noqa: S608
         rows = self._query(statement, {"thread_id": thread_id})
-        return _thread(rows[0]) if rows else None
+        return self._thread(rows[0]) if rows else None
 
     def threads(self, owner: str) -> list[ThreadRecord]:
         """Return every thread of an owner, the last created first."""
@@ -131,12 +141,12 @@ class Records:
             f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE owner = %(owner)s "  # noqa: S608
             "ORDER BY created_at DESC, thread_id DESC"
         )
-        return [_thread(row) for row in self._query(statement, {"owner": owner})]
+        return [self._thread(row) for row in self._query(statement, {"owner": owner})]
 
     def change_thread(self, thread_id: str, *, now: str, **changes: Any) -> None:
         """Write some of `assistant`, `metadata` and `status`."""
         if "metadata" in changes:
-            changes["metadata"] = json.dumps(dict(changes["metadata"]))
+            changes["metadata"] = self._hidden(dict(changes["metadata"]))
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
         statement = (
             f"UPDATE served_threads SET {columns}, updated_at = %(now)s WHERE thread_id = %(thread_id)s "  # noqa: S608
@@ -157,9 +167,9 @@ class Records:
         statement = f"INSERT INTO served_runs ({RUN_COLUMNS}) VALUES ({places}) RETURNING run_id"  # noqa: S608
         values = {
             **record.__dict__,
-            "request": json.dumps(dict(record.request)),
-            "metadata": json.dumps(dict(record.metadata)),
-            "error": None if record.error is None else json.dumps(record.error),
+            "request": self._hidden(dict(record.request)),
+            "metadata": self._hidden(dict(record.metadata)),
+            "error": None if record.error is None else self._hidden(record.error),
             "stateless": int(record.stateless),
             "begun": int(record.begun),
         }
@@ -168,7 +178,7 @@ class Records:
     def run(self, run_id: str) -> RunRecord | None:
         statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE run_id = %(run_id)s"  # noqa: S608
         rows = self._query(statement, {"run_id": run_id})
-        return _run(rows[0]) if rows else None
+        return self._run(rows[0]) if rows else None
 
     def runs(self, thread_id: str) -> list[RunRecord]:
         """Return every run of a thread, the last created first."""
@@ -176,12 +186,12 @@ class Records:
             f"SELECT {RUN_COLUMNS} FROM served_runs WHERE thread_id = %(thread_id)s "  # noqa: S608
             "ORDER BY created_at DESC, run_id DESC"
         )
-        return [_run(row) for row in self._query(statement, {"thread_id": thread_id})]
+        return [self._run(row) for row in self._query(statement, {"thread_id": thread_id})]
 
     def in_flight(self) -> list[RunRecord]:
         """Return every run that has not ended, the first created first."""
         statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {IN_FLIGHT} ORDER BY created_at, run_id"  # noqa: S608
-        return [_run(row) for row in self._query(statement, {})]
+        return [self._run(row) for row in self._query(statement, {})]
 
     def take_over(self, record: RunRecord, process: str, *, beat: float) -> bool:
         """Make a run that another process left this process's; `False` where somebody else was quicker."""
@@ -196,7 +206,7 @@ class Records:
     def change_run(self, run_id: str, *, now: str, **changes: Any) -> None:
         """Write some of `status`, `error`, `begun` and `process`."""
         if changes.get("error") is not None:
-            changes["error"] = json.dumps(changes["error"])
+            changes["error"] = self._hidden(changes["error"])
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
         statement = f"UPDATE served_runs SET {columns}, updated_at = %(now)s WHERE run_id = %(run_id)s RETURNING run_id"  # noqa: S608
         self._query(statement, {**changes, "now": now, "run_id": run_id})
@@ -211,6 +221,23 @@ class Records:
         )
         self._query(statement, {"process": process, "beat": beat})
 
+    def _hidden(self, value: Mapping[str, Any]) -> str:
+        return self._vault.hide(json.dumps(value))
+
+    def _shown(self, text: str) -> Any:
+        return json.loads(self._vault.reveal(text))
+
+    def _thread(self, row: Sequence[Any]) -> ThreadRecord:
+        thread_id, owner, assistant, metadata, status, created_at, updated_at = row
+        return ThreadRecord(thread_id, owner, assistant, self._shown(metadata), status, created_at, updated_at)
+
+    def _run(self, row: Sequence[Any]) -> RunRecord:
+        names = [name.strip() for name in RUN_COLUMNS.split(",")]
+        values = dict(zip(names, row, strict=True))
+        values |= {"request": self._shown(values["request"]), "metadata": self._shown(values["metadata"])}
+        values |= {"error": self._shown(values["error"]) if values["error"] else None}
+        return RunRecord(**{**values, "stateless": bool(values["stateless"]), "begun": bool(values["begun"])})
+
 
 def open_records(saver: Any) -> Records:
     """Return the tables of a saver's database, made if they are not there; of memory, where the saver has none."""
@@ -220,11 +247,11 @@ def open_records(saver: Any) -> Records:
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(b"served", "big"),))
             for statement in SET_UP:
                 conn.execute(statement.format(bytewise='COLLATE "C"'))
-        return Records(saver._query)
+        return Records(saver._query, saver.vault)
     query = getattr(saver, "_query", None) or _in_memory()
     for statement in SET_UP:
         query(statement.format(bytewise=""), {})
-    return Records(query)
+    return Records(query, getattr(saver, "vault", None))
 
 
 def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:
@@ -236,16 +263,3 @@ def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:
             return conn.execute(re.sub(r"%\((\w+)\)s", r":\1", statement), values).fetchall()
 
     return query
-
-
-def _thread(row: Sequence[Any]) -> ThreadRecord:
-    thread_id, owner, assistant, metadata, status, created_at, updated_at = row
-    return ThreadRecord(thread_id, owner, assistant, json.loads(metadata), status, created_at, updated_at)
-
-
-def _run(row: Sequence[Any]) -> RunRecord:
-    names = [name.strip() for name in RUN_COLUMNS.split(",")]
-    values = dict(zip(names, row, strict=True))
-    values |= {"request": json.loads(values["request"]), "metadata": json.loads(values["metadata"])}
-    values |= {"error": json.loads(values["error"]) if values["error"] else None}
-    return RunRecord(**{**values, "stateless": bool(values["stateless"]), "begun": bool(values["begun"])})
