@@ -95,8 +95,10 @@ class BadRunError(ValueError):
 
 def hidden(row: RunRow, vault: Vault) -> RunRow:
     """Return the row as it is stored: with a key, its texts are encrypted."""
-    texts = {name: text for name in HIDDEN if (text := getattr(row, name)) is not None}
-    return dataclasses.replace(row, **{name: vault.hide(text) for name, text in texts.items()}) if vault.locked else row
+    if not vault.locked:
+        return row
+    texts: dict[str, Any] = {name: vault.hide(text) for name in HIDDEN if (text := getattr(row, name)) is not None}
+    return dataclasses.replace(row, **texts)
 
 
 class RunsTable:
@@ -161,7 +163,9 @@ class RunsTable:
         try:
             return _row(columns, self._vault)
         except BadRunError as error:
-            known = {name: str(value) for name, value in zip(COLUMNS, columns, strict=True) if name in PLACE}
+            known: dict[str, Any] = {
+                name: str(value) for name, value in zip(COLUMNS, columns, strict=True) if name in PLACE
+            }
             return RunRow(**known, task=f"(unreadable: {error})")
 
 
