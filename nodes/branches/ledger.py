@@ -41,6 +41,7 @@ class Ledger(Meter):
 
     def __init__(self, prices: Prices | None, spent: Usage, limits: Mapping[str, Any], most: int) -> None:
         super().__init__(prices)
+        self.run_inline = False  # it may refuse a call; see Meter
         self.turns = Turns(most)
         self.accepted = False
         """Whether a path was accepted, so that no further one need begin."""
