@@ -111,7 +111,7 @@ async def create_batch(
         for one in asked:
             runs.append(await _submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
     except Exception:
-        for run in runs:
+        for run in reversed(runs):  # those that wait before the one that runs, or its end would begin them
             await engine.forget(caller, run.id)
             with suppress(NotThereError):  # a thread that was to be deleted is gone with its run
                 await engine.delete_thread(caller, run.thread_id)
