@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..state import Thread
+from ..state.snapshots import snapshots
 from .displays.curves import curve_facts, curve_pictures, curve_png, curve_text
 from .displays.display import Display
 from .displays.drafts import diff_facts, diff_text, read_values
@@ -50,7 +51,7 @@ def show(graph_or_thread: Any, *, xray: bool = False) -> Display:
     taken = None
     if thread is not None:
         read_values(thread)  # an unknown thread is named
-        taken = path_taken(thread.graph.get_state_history(thread.config), frozenset(drawing.edges))
+        taken = path_taken(snapshots(thread.graph, thread.config), frozenset(drawing.edges))
     ran = taken or Taken()
     text = drawing.ascii()
     facts = {

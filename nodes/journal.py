@@ -29,6 +29,7 @@ import hashlib
 import json
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +37,12 @@ from langgraph.errors import GraphBubbleUp
 
 from ..state.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
 from .kept_replies import reply_of, text_of
-from .saver_in_force import SAVER
+from .saver_in_force import saver_of
 from .single_flight import Flights, caller
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from langchain_core.outputs import Generation
     from langchain_core.runnables import RunnableConfig
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from .meter import Meter
     from .single_flight import Flight
 
-__all__ = ["ASKING", "JOURNAL", "Asking", "NodeJournal", "journal_option", "node_journal", "place_in"]
+__all__ = ["ASKING", "JOURNAL", "Asking", "Forget", "NodeJournal", "journal_option", "node_journal", "place_in"]
 
 JOURNAL = "redraft_journal"
 """In a config's `configurable`: `False` keeps no replies, `True` insists that they are kept."""
@@ -85,7 +86,7 @@ def node_journal(config: RunnableConfig) -> NodeJournal | None:
     """
     known = config.get("configurable", {})
     wanted = known.get(JOURNAL)
-    journal = _kept_by(known.get(SAVER))
+    journal = _kept_by(saver_of(config))
     if wanted is False:
         return None
     if journal is None or known.get("thread_id") is None:
@@ -141,7 +142,7 @@ class NodeJournal:
             self.used.append(call)
         return call
 
-    def to_forget(self, error: BaseException | None, update: Any) -> Sequence[str]:
+    def to_forget(self, error: Exception | None, update: Any) -> Sequence[str]:
         """Return the calls whose replies a node failed on, so that it would fail on them again.
 
         Args:
@@ -149,7 +150,7 @@ class NodeJournal:
             update: What it returned.
         """
         if error is not None:
-            kept = isinstance(error, (GraphBubbleUp, UnkeptReplyError)) or not isinstance(error, Exception)
+            kept = isinstance(error, (GraphBubbleUp, UnkeptReplyError))
             return [] if kept or self._caused(error) else self.used
         news: Sequence[Mapping[str, Any]] = (update.get("events") if isinstance(update, dict) else None) or ()
         failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
@@ -163,6 +164,21 @@ class NodeJournal:
             chain.append(error)
             error = error.__cause__ or error.__context__
         return any(one is other for one in chain for other in self.unanswered)
+
+
+class Forget:
+    """Drops, when it is called, what the journal of a node holds of some calls."""
+
+    def __init__(self, node: NodeJournal, calls: Sequence[str]) -> None:
+        self._node = node
+        self._calls = calls
+
+    def __call__(self) -> None:
+        self._node.journal.forget(self._node.thread_id, self._calls)
+
+    async def acall(self) -> None:
+        """Async twin."""
+        await self._node.journal.aforget(self._node.thread_id, self._calls)
 
 
 class Asking:
@@ -197,11 +213,8 @@ class Asking:
                     return None
             else:
                 self._opened(who, call, flight)
-                try:
+                with self._reading(who):
                     kept = self.node.journal.get(self.node.thread_id, call)
-                except Exception as error:
-                    self._close(who)
-                    raise _unread(error) from error
             if kept is not None:
                 return self._reused(call, kept, who)
             if mine:
@@ -216,11 +229,8 @@ class Asking:
                 kept = await flight.await_()
             else:
                 self._opened(who, call, flight)
-                try:
+                with self._reading(who):
                     kept = await self.node.journal.aget(self.node.thread_id, call)
-                except Exception as error:
-                    self._close(who)
-                    raise _unread(error) from error
             if kept is not None:
                 return self._reused(call, kept, who)
             if mine:
@@ -235,10 +245,8 @@ class Asking:
         who = caller()
         call, kept = self._told(who, generations)
         if call is not None and kept is not None:
-            try:
+            with _writing():
                 self.node.journal.add(self.node.thread_id, call, kept)
-            except Exception as error:
-                raise _unkept(error) from error
         self._close(who, kept)
 
     async def akeep(self, generations: Sequence[Generation]) -> None:
@@ -246,10 +254,8 @@ class Asking:
         who = caller()
         call, kept = self._told(who, generations)
         if call is not None and kept is not None:
-            try:
+            with _writing():
                 await self.node.journal.aadd(self.node.thread_id, call, kept)
-            except Exception as error:
-                raise _unkept(error) from error
         self._close(who, kept)
 
     def failed(self, error: BaseException) -> None:
@@ -261,6 +267,16 @@ class Asking:
         """Let go of every call that has no reply."""
         for who in list(self._open):
             self._close(who)
+
+    @contextmanager
+    def _reading(self, who: Hashable) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._close(who)
+            raise UnreadJournalError(
+                f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
+            ) from error
 
     def _begin(self, prompt: str, model: str) -> tuple[str, Hashable]:
         who = caller()
@@ -303,12 +319,14 @@ class Asking:
             FLIGHTS.land(self._key(call), flight, kept)
 
 
-def _unread(error: Exception) -> UnreadJournalError:
-    return UnreadJournalError(f"the journal of finished calls can't be read: {error}; resume goes on from what is kept")
-
-
-def _unkept(error: Exception) -> UnkeptReplyError:
-    return UnkeptReplyError(f"a model's reply could not be kept: {error}; what was kept before is safe, resume goes on")
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise UnkeptReplyError(
+            f"a model's reply could not be kept: {error}; what was kept before is safe, resume goes on"
+        ) from error
 
 
 FLIGHTS = Flights()

@@ -23,7 +23,7 @@ from ..state.events import frozen
 from ..state.journal import UnkeptReplyError
 from ..state.masking import mask_error
 from ..state.stopping import spent_budget
-from .journal import ASKING, Asking, NodeJournal, node_journal, place_in
+from .journal import ASKING, Asking, Forget, NodeJournal, node_journal, place_in
 from .journal_cache import answering
 from .meter import METER, Meter, Prices
 
@@ -144,53 +144,54 @@ class Step(Runnable[Any, Update]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, making its calls in this thread."""
-        steps, journal = self.logic(input, config or {}), node_journal(config or {})
-        update: Update | None = None
-        error: BaseException | None = None
+        steps, journal = self._begun(input, config or {})
         with answering() if journal else nullcontext():
             try:
                 call = next(steps)
                 while True:
                     try:
                         result = _call(call, journal)
-                    except Exception as failure:
-                        call = steps.throw(failure)
+                    except Exception as error:
+                        call = steps.throw(error)
                     else:
                         call = steps.send(result)
             except StopIteration as end:
-                update = end.value
+                update: Update = end.value
                 return update
-            except BaseException as failure:
-                error = failure
-                raise
-            finally:
-                if journal and (calls := journal.to_forget(error, update)):
-                    journal.journal.forget(journal.thread_id, calls)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
-        steps, journal = self.logic(input, config or {}), node_journal(config or {})
-        update: Update | None = None
-        error: BaseException | None = None
+        steps, journal = self._begun(input, config or {})
         with answering() if journal else nullcontext():
             try:
                 call = next(steps)
                 while True:
                     try:
                         result = await _acall(call, journal)
-                    except Exception as failure:
-                        call = steps.throw(failure)
+                    except Exception as error:
+                        call = steps.throw(error)
                     else:
                         call = steps.send(result)
             except StopIteration as end:
-                update = end.value
+                update: Update = end.value
                 return update
-            except BaseException as failure:
-                error = failure
-                raise
-            finally:
-                if journal and (calls := journal.to_forget(error, update)):
-                    await journal.journal.aforget(journal.thread_id, calls)
+
+    def _begun(self, state: Any, config: RunnableConfig) -> tuple[Steps, NodeJournal | None]:
+        steps, journal = self.logic(state, config), node_journal(config)
+        return (steps if journal is None else _forgetting(steps, journal, config)), journal
+
+
+def _forgetting(steps: Steps, journal: NodeJournal, config: RunnableConfig) -> Steps:
+    """Make the calls of a node; what the journal holds of them is dropped where the node failed on it."""
+    try:
+        update = yield from steps
+    except Exception as error:
+        if calls := journal.to_forget(error, None):
+            yield Call(Forget(journal, calls), (), config, Meter(None))
+        raise
+    if calls := journal.to_forget(None, update):
+        yield Call(Forget(journal, calls), (), config, Meter(None))
+    return update
 
 
 def _call(call: Call, journal: NodeJournal | None) -> Any:

@@ -28,7 +28,7 @@ from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .postgres_writer import GroupWriter
 from .runs import row_from_checkpoint
-from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, hidden, parameters
+from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, hidden, stored_values
 from .serializing import PlainSerializer
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         rows: Rows = {
             "blobs": self._dump_blobs(thread_id, namespace, aside, changed),
             "checkpoints": [(thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)],
-            "runs": [tuple(parameters(hidden(row, self.vault)).values())] if row is not None else [],
+            "runs": [stored_values(hidden(row, self.vault))] if row is not None else [],
         }
         saved = {"thread_id": place["thread_id"], "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
         return {"configurable": saved}, thread_id, "checkpoint", rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from .encryption import Vault
@@ -14,13 +15,12 @@ __all__ = [
     "DELETE_RUNS",
     "RUN_COLUMNS",
     "SET_UP_RUNS",
-    "UPSERT_RUN",
     "UPSERT_RUN_ON_CONFLICT",
     "BadRunError",
     "Query",
     "RunsTable",
     "hidden",
-    "parameters",
+    "stored_values",
 ]
 
 Query: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]
@@ -67,10 +67,6 @@ UPSERT_RUN_ON_CONFLICT = f"""(thread_id) DO UPDATE SET {
     )
 }"""
 
-UPSERT_RUN = f"""INSERT INTO runs ({", ".join(COLUMNS)})
-    VALUES ({", ".join(f"%({name})s" for name in COLUMNS)})
-    ON CONFLICT {UPSERT_RUN_ON_CONFLICT}"""  # noqa: S608  (column names of our own)
-
 DELETE_RUNS = "DELETE FROM runs WHERE thread_id = %(thread_id)s"
 
 SELECT_RUNS = f"SELECT {', '.join(COLUMNS)} FROM runs"  # noqa: S608  (column names of our own)
@@ -84,9 +80,14 @@ FILTERS = {
 }
 
 
-def parameters(row: RunRow) -> dict[str, Any]:
-    """What `UPSERT_RUN` takes."""
-    return {**dataclasses.asdict(row), "fork_at": None if row.fork_at is None else str(row.fork_at)}
+def stored_values(row: RunRow) -> tuple[Any, ...]:
+    """What a row holds, in the order of `COLUMNS`."""
+    values: tuple[Any, ...] = _columns_of(row)
+    return values if row.fork_at is None else (*values[:_FORK_AT], str(row.fork_at), *values[_FORK_AT + 1 :])
+
+
+_columns_of = attrgetter(*COLUMNS)
+_FORK_AT = COLUMNS.index("fork_at")
 
 
 class BadRunError(ValueError):

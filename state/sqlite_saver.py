@@ -7,8 +7,7 @@ import re
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from operator import attrgetter
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
@@ -20,7 +19,7 @@ from .encryption import SET_UP_ENCRYPTION, Vault, check_key
 from .group_commit import GroupCommit, Insert, Rows, Statement
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .runs import row_from_checkpoint
-from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN, RunsTable, hidden
+from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, RunsTable, hidden, stored_values
 from .serializing import PlainSerializer
 from .sqlite_readers import Readers, StockReader
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
         DeltaChannelHistory,
     )
 
-    from .runs import RunRow
-
 __all__ = ["IndexedSqliteSaver", "open_sqlite"]
 
 BUSY_TIMEOUT_S = 30.0
@@ -53,11 +50,10 @@ INSERT_CHECKPOINT = Insert(
 _WRITES = "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value) VALUES"
 INSERT_WRITES = Insert("writes", f"INSERT OR IGNORE {_WRITES}", 9)
 REPLACE_WRITES = Insert("writes", f"INSERT OR REPLACE {_WRITES}", 9)
-_UPSERT = UPSERT_RUN.partition(f"({', '.join(f'%({name})s' for name in COLUMNS)})")
-INSERT_RUN = Insert("runs", _UPSERT[0], len(COLUMNS), _UPSERT[2])
-_run_columns = attrgetter(*COLUMNS)
+INSERT_RUN = Insert(
+    "runs", f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES", len(COLUMNS), f"ON CONFLICT {UPSERT_RUN_ON_CONFLICT}"
+)
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_FORK_AT = COLUMNS.index("fork_at")
 
 
 def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedSqliteSaver:
@@ -208,7 +204,7 @@ class IndexedSqliteSaver(AsyncByThread):
         )
         saved = Rows(INSERT_CHECKPOINT, [values])
         row = row_from_checkpoint({"configurable": where}, checkpoint, told)
-        return [saved] if row is None else [saved, Rows(INSERT_RUN, [_columns(hidden(row, self.vault))])]
+        return [saved] if row is None else [saved, Rows(INSERT_RUN, [stored_values(hidden(row, self.vault))])]
 
     def _of_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -244,22 +240,16 @@ def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
 def _of_deletion(thread_id: str) -> Sequence[Statement]:
     values = {"thread_id": str(thread_id)}
     tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
-    ours = [one.replace("%(thread_id)s", ":thread_id") for one in (DELETE_RUNS, DELETE_JOURNAL)]
-    return [Statement(statement, values) for statement in (*tables, *ours)]
-
-
-def _columns(row: RunRow) -> tuple[Any, ...]:
-    values: tuple[Any, ...] = _run_columns(row)
-    if row.fork_at is None:
-        return values
-    return (*values[:_FORK_AT], str(row.fork_at), *values[_FORK_AT + 1 :])
+    return [Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL)]
 
 
 def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
     return conn.execute(_named(statement), values).fetchall()
 
 
+@cache
 def _named(statement: str) -> str:
+    """The statement with SQLite's way to write its parameters."""
     return re.sub(r"%\((\w+)\)s", r":\1", statement)
 
 
