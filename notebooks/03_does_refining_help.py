@@ -43,11 +43,11 @@ for row in ledger.methods:
 # whether that could be chance.
 
 # %%
-print(f"{'dataset and method':<30} {'right':>6}  {'95%':<14} {'fixed':>5} {'broke':>5} {'p':>6} {'tokens':>7}")
+print(f"{'dataset and method':<34} {'right':>6}  {'95%':<14} {'fixed':>5} {'broke':>5} {'p':>6} {'tokens':>7}")
 for row in ledger.methods:
     low, high = row.accuracy.ci95
     changed = "" if row.baseline else f"{row.overall.fixed:>5} {row.overall.broken:>5} {row.overall.mcnemar_p:>6.3f}"
-    print(f"{row.label:<30} {row.accuracy.rate:>6.1%}  {f'{low:.1%}–{high:.1%}':<14} {changed:<18} {row.tokens:>7.0f}")
+    print(f"{row.label:<34} {row.accuracy.rate:>6.1%}  {f'{low:.1%}–{high:.1%}':<14} {changed:<18} {row.tokens:>7.0f}")
 
 # %% [markdown]
 # Who judged well? A critic is worth having when it rejects wrong drafts, whatever it says about them.

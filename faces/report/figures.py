@@ -29,7 +29,9 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> None:
     rounds = [one.revised for row in methods for one in row.rounds]
     up = max(1, *(one.fixed for one in rounds), *(one.broken / 2 for one in rounds))
     down = max(1, *(one.broken for one in rounds), *(one.fixed / 4 for one in rounds))
-    for axes, row in zip(panels(figure, len(methods), height=HEIGHT), methods, strict=True):
+    room = 0.16 * (up + down)  # for the numbers
+    places = panels(figure, len(methods), height=HEIGHT)
+    for axes, row in zip(places, methods, strict=True):
         axes.set_title(title_of(row, ledger), loc="left")
         numbers = [one.round for one in row.rounds]
         for counts, sign, colour, hatch in (
@@ -39,13 +41,12 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> None:
             word = "fixed" if sign > 0 else "broken"
             axes.bar(numbers, [sign * count for count in counts], 0.6, color=colour, hatch=hatch, label=word)
             for number, count in zip(numbers, counts, strict=True):
-                said = f"{count} {word}" if number == 1 else f"{count}"
                 axes.annotate(
-                    said, (number, sign * count), (0, 4 * sign), textcoords="offset points", ha="center",
+                    f"{count}", (number, sign * count), (0, 4 * sign), textcoords="offset points", ha="center",
                     va="bottom" if sign > 0 else "top",
                 )  # fmt: skip
         axes.axhline(0, color=FAINT, linewidth=0.8)
-        axes.set_ylim(-1.35 * down, 1.35 * up)
+        axes.set_ylim(-down - room, up + room)
         axes.set_xlim(0.4, last + 0.6)
         crowded = last > MOST_NAMED
         axes.set_xticks(numbers, [f"{one.round}" + f"\nof {one.revised.n}" * (not crowded) for one in row.rounds])
@@ -53,6 +54,7 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.set_xlabel("round" if crowded else "round, of the problems revised in it")
         axes.set_ylabel("problems")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, handles=places[0].get_legend_handles_labels()[0])
 
 
 def draw_calibration(figure: Figure, ledger: Ledger) -> None:
