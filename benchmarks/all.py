@@ -45,7 +45,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "crash/killing": (QUICK, ()),
 }
 """In the order of the table: what each is given for the small size, and for the full one."""
-POSTGRES = frozenset({"many_threads", "storage_growth", "rounds"})
+POSTGRES = frozenset({"throughput", "many_threads", "storage_growth", "rounds"})
 """Those that take `--postgres URL`."""
 PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langchain-openai")
 

@@ -95,8 +95,8 @@ def node_journal(config: RunnableConfig) -> NodeJournal | None:
         return None
     told = config.get("metadata", {})
     around = str(known.get("checkpoint_ns") or "").rpartition("|")[0]
-    place = [around, told.get("langgraph_node"), list(told.get("langgraph_path") or ())]
-    return NodeJournal(journal, str(known["thread_id"]), json.dumps(place, default=str), told.get("langgraph_step"))
+    node = [around, told.get("langgraph_node"), list(told.get("langgraph_path") or ())]
+    return NodeJournal(journal, str(known["thread_id"]), node, told.get("langgraph_step"))
 
 
 def place_in(*states: Any) -> str:
@@ -117,11 +117,11 @@ class NodeJournal:
     Args:
         journal: Where replies are kept.
         thread_id: For which thread.
-        node: Which node.
+        node: Which node; plain data.
         step: LangGraph's count of steps: stands in for the record where a state has none.
     """
 
-    def __init__(self, journal: Journal, thread_id: str, node: str, step: object) -> None:
+    def __init__(self, journal: Journal, thread_id: str, node: Any, step: object) -> None:
         self.journal = journal
         self.thread_id = thread_id
         self.node = node
@@ -134,7 +134,7 @@ class NodeJournal:
 
     def call(self, place: str, prompt: str, model: str) -> str:
         """Return what this call is kept under; every further equal one is another."""
-        parts = (self.node, place or f"step {self._step}", model, prompt)
+        parts = (json.dumps(self.node, default=str), place or f"step {self._step}", model, prompt)
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
         with self._lock:
             self._counts[key] += 1

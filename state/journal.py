@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 __all__ = [
+    "COLUMNS",
     "DELETE_JOURNAL",
+    "INSERT_REPLY",
     "SET_UP_JOURNAL",
     "BadJournalError",
     "Journal",
@@ -138,10 +140,10 @@ class JournalTable(Journal):
         return self._kept(thread_id, call, await self._aquery(SELECT, {"thread_id": thread_id, "call": call}))
 
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        self._query(INSERT, self._row(thread_id, call, kept))
+        self._query(INSERT_REPLY, self._row(thread_id, call, kept))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        await self._aquery(INSERT, self._row(thread_id, call, kept))
+        await self._aquery(INSERT_REPLY, self._row(thread_id, call, kept))
 
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
         for statement, values in _deletions(thread_id, calls):
@@ -194,9 +196,10 @@ SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
 
 SELECT = "SELECT reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s"
 SELECT_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
-INSERT = (
-    "INSERT INTO redraft_journal (thread_id, call, reply, seconds) "
-    "VALUES (%(thread_id)s, %(call)s, %(reply)s, %(seconds)s) ON CONFLICT (thread_id, call) DO NOTHING RETURNING call"
+COLUMNS = ("thread_id", "call", "reply", "seconds")
+INSERT_REPLY = (
+    f"INSERT INTO redraft_journal ({', '.join(COLUMNS)}) VALUES ({', '.join(f'%({name})s' for name in COLUMNS)}) "  # noqa: S608  (column names of our own)
+    "ON CONFLICT (thread_id, call) DO NOTHING RETURNING call"
 )
 DELETE_CALL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s RETURNING call"
 DELETE_JOURNAL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s RETURNING call"

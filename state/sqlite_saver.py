@@ -17,7 +17,8 @@ from .async_by_thread import AsyncByThread
 from .bad_checkpoints import hidden_metadata
 from .encryption import SET_UP_ENCRYPTION, Vault, check_key
 from .group_commit import GroupCommit, Insert, Rows, Statement
-from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
+from .journal import COLUMNS as REPLY_COLUMNS
+from .journal import DELETE_JOURNAL, INSERT_REPLY, SET_UP_JOURNAL, JournalTable
 from .runs import row_from_checkpoint
 from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, RunsTable, hidden, stored_values
 from .serializing import PlainSerializer
@@ -52,6 +53,12 @@ INSERT_WRITES = Insert("writes", f"INSERT OR IGNORE {_WRITES}", 9)
 REPLACE_WRITES = Insert("writes", f"INSERT OR REPLACE {_WRITES}", 9)
 INSERT_RUN = Insert(
     "runs", f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES", len(COLUMNS), f"ON CONFLICT {UPSERT_RUN_ON_CONFLICT}"
+)
+INSERT_REPLIES = Insert(
+    "redraft_journal",
+    f"INSERT INTO redraft_journal ({', '.join(REPLY_COLUMNS)}) VALUES",
+    len(REPLY_COLUMNS),
+    "ON CONFLICT DO NOTHING",
 )
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -219,16 +226,15 @@ class IndexedSqliteSaver(AsyncByThread):
         return Rows(REPLACE_WRITES if all(one[0] in WRITES_IDX_MAP for one in writes) else INSERT_WRITES, rows)
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        statement = _named(statement)
         if not statement.startswith("SELECT"):
-            return self.writer.write(Statement(statement, values))
+            return self.writer.write(_step(statement, values))
         with self.readers.borrowed() as conn:
-            return conn.execute(statement, values).fetchall()
+            return _on(conn, statement, values)
 
     async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         if statement.startswith("SELECT"):
             return self._query(statement, values)  # one row by its key: sooner read than handed to a thread
-        return await self.writer.awrite(Statement(_named(statement), values))
+        return await self.writer.awrite(_step(statement, values))
 
 
 def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
@@ -241,6 +247,12 @@ def _of_deletion(thread_id: str) -> Sequence[Statement]:
     values = {"thread_id": str(thread_id)}
     tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
     return [Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL)]
+
+
+def _step(statement: str, values: Mapping[str, Any]) -> Rows | Statement:
+    if statement is INSERT_REPLY:  # those of many runs go into one statement
+        return Rows(INSERT_REPLIES, [tuple(values[name] for name in REPLY_COLUMNS)])
+    return Statement(_named(statement), values)
 
 
 def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
