@@ -35,6 +35,7 @@ def answer(
 ) -> None:
     """Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead."""
     from ..state.answers import answer_of
+    from .asking import keep_edit
     from .commands_run import finish
     from .console import Screen
     from .running import go_on_with_answer
@@ -52,9 +53,14 @@ def answer(
         text = None if draft is None else _read(draft)
         reply = answer_of(accept=accept, feedback=feedback, draft=text, stop=end, score=score)
     screen = Screen(as_json=as_json)
-    with opened(db) as saver:
-        reader_graph(saver, thread_id)
-        values, question = go_on_with_answer(saver, thread_id, reply, at=at, by=by, screen=screen, db=db)
+    try:
+        with opened(db) as saver:
+            reader_graph(saver, thread_id)
+            values, question = go_on_with_answer(saver, thread_id, reply, at=at, by=by, screen=screen, db=db)
+    except BadInputError as error:
+        if draft != "-":
+            raise
+        raise BadInputError(f"{error}{keep_edit(reply)}", details=error.details) from error  # it is nowhere else
     finish(screen, values, question, thread_id=thread_id, db=db)
 
 

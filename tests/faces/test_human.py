@@ -226,6 +226,20 @@ def test_a_command_answers(answer: Any, expected: Any, shell: Any, scripted: Any
     assert (shown.json["answer"], shown.json["stop_reason"], shown.json["accepted_by"]) == expected
 
 
+@pytest.mark.parametrize(("thread", "at"), [("t", "3"), ("nobody", "0")])
+def test_a_piped_draft_that_is_refused_is_kept(
+    thread: str, at: str, shell: Any, scripted: Any, monkeypatch: Any
+) -> None:
+    """A text from a pipe is nowhere else: where it can't be used, the message says which file holds it now."""
+    shell("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", "t")
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hours of work.\n"))
+    refused = shell("answer", thread, "--at", at, "--draft", "-")
+    assert refused.code == 2
+    where = Path("".join(refused.err.split()).partition("yourtextiskeptin")[2])
+    assert where.read_text() == "Hours of work."
+    where.unlink()
+
+
 def test_feedback_is_revised_and_asked_about_again(shell: Any, serve: Any) -> None:
     """After `--feedback` the run goes on to the next question; the same answer again is for a question that is past."""
     server = serve(["A lamp.", "A river lamp."])
