@@ -17,7 +17,7 @@ from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
-from ..nodes.journal import journal_option
+from ..nodes.journal.node_journal import journal_option
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.prompts import Keep, Memory, PromptedModel, Prompts
 from ..nodes.refine import REFINE_PROMPT

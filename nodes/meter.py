@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from .journal import ASKING
+from .journal.asking import ASKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

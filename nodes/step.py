@@ -23,8 +23,9 @@ from ..state.events import frozen
 from ..state.journal import UnkeptReplyError
 from ..state.masking import mask_error
 from ..state.stopping import spent_budget
-from .journal import ASKING, Asking, Forget, NodeJournal, node_journal, place_in
-from .journal_cache import answering
+from .journal.answering import answering
+from .journal.asking import ASKING, Asking
+from .journal.node_journal import Forget, NodeJournal, node_journal, place_in
 from .meter import METER, Meter, Prices
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache, set_llm_cache
 
-from .journal import ASKING
+from .asking import ASKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
