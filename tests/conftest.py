@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,10 @@ from hypothesis import settings
 
 # As in our own processes, and before langgraph is imported: a checkpoint is data, and names no class to be built.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+
+# A job in the background ignores SIGINT, and so would each process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from redraft.state import open_checkpointer
 
