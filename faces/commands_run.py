@@ -169,6 +169,7 @@ def resume(
 
     Nothing that is finished is paid again. Limits that are not named stay as they were.
     """
+    from ..state.snapshots import state_of
     from .console import Screen, say
     from .running import go_on
     from .sessions import opened, reader_graph
@@ -176,7 +177,7 @@ def resume(
     screen = Screen(as_json=as_json)
     question = None
     with opened(db) as saver:
-        values: dict[str, Any] = dict(reader_graph(saver, thread_id).get_state(_config(thread_id)).values)
+        values: dict[str, Any] = dict(state_of(reader_graph(saver, thread_id), _config(thread_id)).values)
         limits = given_limits(
             values.get("limits"),
             max_rounds=max_rounds,

@@ -61,12 +61,13 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
+    from ..state.snapshots import state_of
     from .console import Screen
     from .sessions import reading
     from .views import drafts_data, show_drafts
 
     with reading(db, thread_id) as thread, bad_input():
-        values: dict[str, Any] = dict(thread.graph.get_state(thread.config).values)
+        values: dict[str, Any] = dict(state_of(thread.graph, thread.config).values)
         drafts = drafts_data(values, number)
     data = drafts if number is None else drafts["drafts"][0]
     Screen(as_json=as_json).result(
@@ -88,6 +89,7 @@ def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> N
 
 def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
+    from ..state.snapshots import state_of
     from .console import Screen
     from .running import outcome_data
     from .sessions import reading
@@ -95,7 +97,7 @@ def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) ->
 
     with reading(db, thread_id) as thread, bad_input():
         replayed = thread.replay()
-        task = thread.graph.get_state(thread.config).values.get("task", "")
+        task = state_of(thread.graph, thread.config).values.get("task", "")
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
     data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
     Screen(as_json=as_json).result(data, lambda screen: show_replay(screen, replayed, thread_id=thread_id))

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bad_checkpoints import BadCheckpointError
     from .branches import Branch
     from .checkpointers import open_checkpointer
     from .critique import Critic, Critique, Verifier
     from .encryption import EncryptionKeyError
     from .events import Event
     from .limits import Limits
+    from .refusals import BadCheckpointError
     from .replay import Replay
     from .results import Result
     from .runs import RunRow
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "BadCheckpointError": "bad_checkpoints",
+    "BadCheckpointError": "refusals",
     "Branch": "branches",
     "Critic": "critique",
     "Critique": "critique",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .refusals import naming
+from .value_types import check_found
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
 
     from .encryption import Vault
 
-__all__ = ["BadCheckpointError", "checked", "hidden_metadata", "naming", "split_filter"]
-
-
-class BadCheckpointError(ValueError):
-    """What is stored of a thread is no checkpoint, or is one that is not to be trusted. None of it is used."""
+__all__ = ["checked", "hidden_metadata", "split_filter"]
 
 
 CLEAR = frozenset(
@@ -36,34 +34,17 @@ CLEAR = frozenset(
 """Metadata that is never encrypted: places, names of ours and numbers, by which the database itself looks."""
 HIDDEN = "redraft_encrypted"
 
-DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
-"""What data of the wrong form makes code raise that expects another."""
 
-
-@contextmanager
-def naming(place: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
-    """Within the block, an error of the data names whose they are.
-
-    Args:
-        place: Tells the `thread_id` and, where it is known, the `checkpoint_id`.
-
-    Raises:
-        BadCheckpointError: What was read is refused.
-    """
-    try:
-        yield
-    except BadCheckpointError:
-        raise
-    except DATA_ERRORS as error:
-        form = "" if isinstance(error, ValueError) else "it has not the form of a checkpoint: "
-        raise BadCheckpointError(_told(place(), f"{form}{error or type(error).__name__}")) from error
-
-
-def checked(found: CheckpointTuple, vault: Vault) -> CheckpointTuple:
+def checked(found: CheckpointTuple, vault: Vault, *, pending: bool = True) -> CheckpointTuple:
     """Return what was read, with its metadata decrypted.
 
+    Args:
+        found: As LangGraph's saver gives it.
+        vault: Decrypts.
+        pending: Whether what waits to be applied is looked at; of past checkpoints that is done when it is replayed.
+
     Raises:
-        BadCheckpointError: It is not of a checkpoint's form.
+        BadCheckpointError: It is not of a checkpoint's form, or a channel of a run of ours holds what it never can.
     """
     place = found.config["configurable"]
     with naming(lambda: place):
@@ -86,6 +67,7 @@ def checked(found: CheckpointTuple, vault: Vault) -> CheckpointTuple:
             if not isinstance(seen, dict):
                 raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
         metadata = _revealed(found.metadata, vault)
+        check_found(found, pending=pending)
     return found._replace(metadata=metadata)
 
 
@@ -122,12 +104,6 @@ def _revealed(metadata: Any, vault: Vault) -> Any:
     rest = json.loads(vault.reveal(metadata.get(HIDDEN, "")))
     kept = {name: value for name, value in metadata.items() if name in CLEAR}
     return {**rest, **kept}
-
-
-def _told(place: Mapping[str, Any], reason: str) -> str:
-    which = f", checkpoint {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
-    within = f" in {place['checkpoint_ns']!r}" if place.get("checkpoint_ns") else ""
-    return f"what the database holds of thread {place.get('thread_id')!r}{which}{within} is refused: {reason}"
 
 
 SHAPE: Mapping[str, type] = {

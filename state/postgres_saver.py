@@ -22,11 +22,13 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from .async_by_thread import AsyncByThread
-from .bad_checkpoints import checked, hidden_metadata, naming, split_filter
+from .bad_checkpoints import checked, hidden_metadata, split_filter
+from .checked_delta import placed
 from .database_urls import without_secrets
 from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .postgres_writer import GroupWriter
+from .refusals import naming
 from .runs import row_from_checkpoint
 from .runs_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, hidden, stored_values
 from .serializing import PlainSerializer
@@ -152,8 +154,9 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        with naming(partial(self._place, config)):
-            return super().get_delta_channel_history(config=config, channels=channels)
+        place = partial(self._place, config)
+        with naming(place):
+            return placed(super().get_delta_channel_history(config=config, channels=channels), place)
 
     def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
         """Return the names of the checkpoint that is meant: the newest where none is named."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired
 
-from langgraph.channels.delta import DeltaChannel
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
+from .checked_delta import CheckedDelta
 from .events import Event, append_events
 from .usage import Usage
 
@@ -26,7 +26,7 @@ class RefineInput(TypedDict):
 class RefineState(RefineInput, total=False):
     """What a run knows: the record, and what was last read off it."""
 
-    events: Annotated[list[Event], DeltaChannel(append_events, snapshot_frequency=NEVER)]
+    events: Annotated[list[Event], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
     head: str
     """Hash of the last event."""

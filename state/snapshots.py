@@ -6,22 +6,77 @@ a hundred times what 10 rounds do. Here each value grows out of the one of the c
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from .checked_delta import CheckedDelta, Writes
 from .events import Record
+from .refusals import naming
+from .value_types import check_found
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
     from langgraph.types import StateSnapshot
 
-__all__ = ["asnapshots", "snapshots"]
+__all__ = ["asnapshots", "astate_of", "check_stored", "snapshots", "state_of"]
+
+
+def state_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+    """Return what `graph.get_state(config)` gives, having looked that it can be what the graph wrote.
+
+    Args:
+        graph: A compiled graph with a checkpointer. Of one that is not ours, values have any types.
+        config: Of the thread, or of a checkpoint.
+        subgraphs: As in `get_state`.
+
+    Raises:
+        BadCheckpointError: What is stored of the thread holds a value of a wrong type.
+    """
+    if _schemas(graph):
+        check_stored(graph, graph.checkpointer.get_tuple(config))
+    with _named(graph, config):
+        return cast("StateSnapshot", graph.get_state(config, subgraphs=subgraphs))
+
+
+async def astate_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+    """Async twin of `state_of`."""
+    if _schemas(graph):
+        check_stored(graph, await graph.checkpointer.aget_tuple(config))
+    with _named(graph, config):
+        return cast("StateSnapshot", await graph.aget_state(config, subgraphs=subgraphs))
+
+
+def check_stored(graph: Any, found: CheckpointTuple | None) -> None:
+    """Return if what a saver gave holds values of the types that the graph's state says, where that is one of ours.
+
+    Raises:
+        BadCheckpointError: A value has another type.
+    """
+    if found is not None and (schemas := _schemas(graph)):
+        with naming(lambda: found.config["configurable"]):
+            check_found(found, schemas)
+
+
+def _named(graph: Any, config: RunnableConfig) -> AbstractContextManager[None]:
+    """What gives an error of the data its thread's name; another's graph raises what it likes."""
+    return naming(lambda: config["configurable"]) if _schemas(graph) else nullcontext()
+
+
+def _schemas(graph: Any) -> tuple[type, ...]:
+    """Return the typed states of a graph that are ours; a user's own keys may hold what the user likes."""
+    if not isinstance(graph.channels.get("events"), CheckedDelta):
+        return ()
+    package = __name__.partition(".")[0]
+    return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
 
 
 def snapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
@@ -31,18 +86,20 @@ def snapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
         graph: A compiled graph with a checkpointer.
         config: Of the thread.
     """
-    return list(_over_read_once(graph).get_state_history(config))
+    with _named(graph, config):
+        return list(_over_read_once(graph).get_state_history(config))
 
 
 async def asnapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
     """Async twin of `snapshots`."""
-    return [snapshot async for snapshot in _over_read_once(graph).aget_state_history(config)]
+    with _named(graph, config):
+        return [snapshot async for snapshot in _over_read_once(graph).aget_state_history(config)]
 
 
 def _over_read_once(graph: Any) -> Any:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return graph
-    return graph.copy({"checkpointer": ReadOnce(graph.checkpointer, graph.channels)})
+    return graph.copy({"checkpointer": ReadOnce(graph)})
 
 
 class ReadOnce(BaseCheckpointSaver[Any]):
@@ -51,10 +108,11 @@ class ReadOnce(BaseCheckpointSaver[Any]):
     Where the saver's `list` leaves out what was written at a checkpoint, its own history is asked, as LangGraph does.
     """
 
-    def __init__(self, saver: BaseCheckpointSaver[Any], channels: Mapping[str, Any]) -> None:
-        super().__init__(serde=saver.serde)
-        self._saver = saver
-        self._channels = channels
+    def __init__(self, graph: Any) -> None:
+        super().__init__(serde=graph.checkpointer.serde)
+        self._schemas = _schemas(graph)
+        self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
+        self._channels: Mapping[str, Any] = graph.channels
         self._found: dict[str, CheckpointTuple] = {}
         self._values: dict[tuple[str, str], Any] = {}
 
@@ -84,6 +142,9 @@ class ReadOnce(BaseCheckpointSaver[Any]):
         return known or await self._saver.aget_delta_channel_history(config=config, channels=channels)
 
     def _seen(self, tuples: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
+        for found in tuples if self._schemas else ():
+            with naming(lambda: found.config["configurable"]):  # noqa: B023  (called within)
+                check_found(found, self._schemas, pending=False)
         self._found = {_id(found.config): found for found in tuples}
         return tuples
 
@@ -122,7 +183,9 @@ class ReadOnce(BaseCheckpointSaver[Any]):
             base = stored[channel] if channel in stored else self._values[channel, _id(parent.config)]
             grown = spec.from_checkpoint(base)
             grown.value = _own(grown.value)
-            grown.replay_writes([write for write in parent.pending_writes or () if write[1] == channel])
+            writes = Writes(write for write in parent.pending_writes or () if write[1] == channel)
+            writes.place = partial(parent.config.__getitem__, "configurable")
+            grown.replay_writes(writes)
             self._values[channel, child] = grown.get()
         return True
 

@@ -12,7 +12,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from .bad_checkpoints import checked, naming, split_filter
+from .bad_checkpoints import checked, split_filter
+from .checked_delta import placed
+from .refusals import naming
 
 if TYPE_CHECKING:
     import sqlite3
@@ -110,16 +112,17 @@ class StockReader(SqliteSaver):
         search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
         with naming(lambda: self._at):
             listed = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-            seen = (checked(found, self._vault) for found in listed)
+            seen = (checked(found, self._vault, pending=False) for found in listed)
             yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Return what led to a checkpoint; raises BadCheckpointError."""
-        self._at = dict(config["configurable"])
+        place = dict(config["configurable"])
+        self._at = {**place}
         with naming(lambda: self._at):
-            return super().get_delta_channel_history(config=config, channels=channels)
+            return placed(super().get_delta_channel_history(config=config, channels=channels), lambda: place)
 
     @contextmanager
     def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:

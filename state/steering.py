@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from .answers import ASK, answer_of, pending_interrupts, read_answer
+from .snapshots import check_stored
 from .under_way import alive, begin, under_way
 
 if TYPE_CHECKING:
@@ -221,11 +222,13 @@ class SteeredThread:
     def _stored(self) -> CheckpointTuple:
         if (stored := self.saver.get_tuple(self.config)) is None:
             raise UnknownThreadError(f"there is no thread {self.thread_id!r}")
+        check_stored(self.graph, stored)
         return stored
 
     async def _astored(self) -> CheckpointTuple:
         if (stored := await self.saver.aget_tuple(self.config)) is None:
             raise UnknownThreadError(f"there is no thread {self.thread_id!r}")
+        check_stored(self.graph, stored)
         return stored
 
 

@@ -13,7 +13,7 @@ from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, r
 from .pipeline_resuming import PIPELINE, next_pipeline_step, restart_pipeline
 from .replay import Replay, replay_record
 from .resuming import begun, killed_in_mid_step, next_step, restart, task_again, values_of_last_run
-from .snapshots import asnapshots, snapshots
+from .snapshots import asnapshots, astate_of, snapshots, state_of
 from .steering import SteeredThread, UnknownThreadError
 from .under_way import BusyThreadError
 
@@ -91,10 +91,10 @@ class Thread(SteeredThread):
         """
         if limits is not None and not self._is_pipeline:
             self._check_ours("resuming with other limits")
-        stored, snapshot = self._stored(), self.graph.get_state(self.config)
+        stored, snapshot = self._stored(), state_of(self.graph, self.config)
         if killed_in_mid_step(stored, snapshot):
             self.graph.invoke(None, self.config, interrupt_before="*", durability="sync")
-            snapshot = self.graph.get_state(self.config)
+            snapshot = state_of(self.graph, self.config)
         if step := self._next_step(snapshot, limits):
             self.graph.update_state(self.config, step.values, as_node=step.as_node)
         return self._restart(stored, snapshot, limits)
@@ -103,10 +103,10 @@ class Thread(SteeredThread):
         """Async twin of `ready`."""
         if limits is not None and not self._is_pipeline:
             self._check_ours("resuming with other limits")
-        stored, snapshot = await self._astored(), await self.graph.aget_state(self.config)
+        stored, snapshot = await self._astored(), await astate_of(self.graph, self.config)
         if killed_in_mid_step(stored, snapshot):
             await self.graph.ainvoke(None, self.config, interrupt_before="*", durability="sync")
-            snapshot = await self.graph.aget_state(self.config)
+            snapshot = await astate_of(self.graph, self.config)
         if step := self._next_step(snapshot, limits):
             await self.graph.aupdate_state(self.config, step.values, as_node=step.as_node)
         return self._restart(stored, snapshot, limits)
@@ -265,7 +265,7 @@ class Thread(SteeredThread):
     def _before(self, at: int | str, latest: StateSnapshot) -> StateSnapshot:
         """Return the checkpoint that a fork starts from: that id's, or the newest that ends with that draft."""
         if isinstance(at, str):
-            return self.graph.get_state(_at(self.config, at))
+            return state_of(self.graph, _at(self.config, at))
         for snapshot in snapshots(self.graph, self.config) if _has_draft(latest, at) else ():
             if begun(snapshot) and _latest_round(snapshot) == at:
                 return snapshot
@@ -273,7 +273,7 @@ class Thread(SteeredThread):
 
     async def _abefore(self, at: int | str, latest: StateSnapshot) -> StateSnapshot:
         if isinstance(at, str):
-            return await self.graph.aget_state(_at(self.config, at))
+            return await astate_of(self.graph, _at(self.config, at))
         if _has_draft(latest, at):
             for snapshot in await asnapshots(self.graph, self.config):
                 if begun(snapshot) and _latest_round(snapshot) == at:
@@ -335,11 +335,11 @@ class Thread(SteeredThread):
 
     def _snapshot(self) -> StateSnapshot:
         self._stored()
-        return self.graph.get_state(self.config)
+        return state_of(self.graph, self.config)
 
     async def _asnapshot(self) -> StateSnapshot:
         await self._astored()
-        return await self.graph.aget_state(self.config)
+        return await astate_of(self.graph, self.config)
 
 
 def _at(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:

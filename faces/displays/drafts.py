@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...state.diffs import Change, Diff, diff_words
 from ...state.events import own_events
 from ...state.folds import attempts, best_draft, run_options
+from ...state.snapshots import state_of
 from ...state.threads import Thread, UnknownThreadError
 from ..plain_text import safe
 from ..wording import score_of
@@ -29,7 +30,7 @@ def read_values(thread: Thread) -> dict[str, Any]:
     """
     if thread.saver.get_tuple(thread.config) is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
-    values = thread.graph.get_state(thread.config).values
+    values = state_of(thread.graph, thread.config).values
     return {**values, "events": own_events(values)} if isinstance(values, dict) else {}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...state.snapshots import astate_of
 from ..sessions import encryption_key
 from .assistants import Assistants
 from .execution import Execution
@@ -291,7 +292,7 @@ class Engine:
             return {"__error__": run.error}
         if run.output is None and not run.stateless:
             graph = await self.graph(run.assistant, run.model)
-            snapshot = await graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+            snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
             return dict(snapshot.values)
         return run.output or {}
 

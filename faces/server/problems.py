@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ...state.refusals import BadCheckpointError
 from .runs import BadRequestError, NotThereError, QueueFullError, TakenError
 from .wire import dumps
 
@@ -47,6 +48,7 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(NotThereError, _answer(404, "not_found"))
     app.add_exception_handler(TakenError, _answer(409, "conflict"))
     app.add_exception_handler(QueueFullError, _queue_full)
+    app.add_exception_handler(BadCheckpointError, _bad_checkpoint)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unexpected)
@@ -62,6 +64,11 @@ def _answer(status: int, kind: str) -> Any:
 async def _queue_full(request: Request, error: Exception) -> Response:
     seconds = error.retry_after_s if isinstance(error, QueueFullError) else 1
     return problem(429, "queue_full", str(error), headers={"Retry-After": str(seconds)})
+
+
+async def _bad_checkpoint(request: Request, error: Exception) -> Response:
+    LOG.error("%s", error)
+    return problem(500, "bad_checkpoint", "what is stored of this thread is refused; the server's log says why")
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

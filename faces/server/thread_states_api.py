@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ...state.snapshots import astate_of
 from .answers import answers
 from .callers import require_caller
 from .requests import checked_id, checked_values
@@ -143,7 +144,7 @@ async def _state(request: Request, caller: Caller, thread_id: str, place: Place,
     engine: Engine = request.app.state.engine
     graph = await engine.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, place)
-    return json_response(thread_state(await graph.aget_state(config, subgraphs=subgraphs)))
+    return json_response(thread_state(await astate_of(graph, config, subgraphs=subgraphs)))
 
 
 async def _config(graph: Any, thread_id: str, place: Place) -> Any:

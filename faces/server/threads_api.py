@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ...state.snapshots import astate_of
 from .answers import answers
 from .callers import require_caller
 from .copying import copy_thread
@@ -154,7 +155,7 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
     state: dict[str, Any] = {}
     if values:
         graph = await engine.reader(record)
-        state = thread_state(await graph.aget_state({"configurable": {"thread_id": record.thread_id}}))
+        state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
     metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
     return {
         "thread_id": record.thread_id,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from langgraph.channels.delta import DeltaChannel
-
+from ...state.checked_delta import CheckedDelta
 from ...state.schema import NEVER, RefineOutput, RefineState
 from ...state.usage import Usage  # noqa: TC001  # langgraph reads the annotations at run time
 
@@ -25,7 +24,7 @@ def append_paths(paths: Sequence[Path], writes: Sequence[Sequence[Path]]) -> lis
 class BranchingState(RefineState, total=False):
     """What a search knows."""
 
-    paths: Annotated[list[Path], DeltaChannel(append_paths, snapshot_frequency=NEVER)]
+    paths: Annotated[list[Path], CheckedDelta(append_paths, snapshot_frequency=NEVER)]
     """Every path that was explored, with where its thread stands. Those of an earlier task have another `search`."""
     search: str
     """Token of the search for the current task."""

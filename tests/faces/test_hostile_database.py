@@ -83,3 +83,49 @@ def test_a_poisoned_thread_is_refused_in_one_line(
     refused(shell("resume", "t"), "'t'", said)
     assert DRAFT in shell("show", "other").out
     assert not Path("owned").exists()
+
+
+def spoil(thread: str, **values: Any) -> None:
+    """Write values into the last checkpoint of a thread."""
+    conn = sqlite3.connect("runs.sqlite")
+    with conn:
+        where = "thread_id = ? AND checkpoint_id = (SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ?)"
+        held = conn.execute(f"SELECT checkpoint FROM checkpoints WHERE {where}", (thread, thread)).fetchone()
+        checkpoint = ormsgpack.unpackb(held[0])
+        checkpoint["channel_values"] |= values
+        statement = f"UPDATE checkpoints SET checkpoint = ? WHERE {where}"
+        assert conn.execute(statement, (ormsgpack.packb(checkpoint), thread, thread)).rowcount == 1
+    conn.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "t"),
+        ("show", "t", "--json"),
+        ("history", "t"),
+        ("resume", "t"),
+        ("resume", "t", "--max-rounds", "9"),
+        ("replay", "t"),
+        ("diff", "t"),
+        ("diff", "other", "t"),
+        ("tree", "t"),
+        ("html", "t"),
+        ("fork", "t", "--at", "0", "--feedback", "Shorter."),
+        ("answer", "t", "--accept"),
+        ("stop", "t"),
+        ("run", "Again.", "--thread", "t"),
+    ],
+    ids=" ".join,
+)
+def test_a_value_of_a_wrong_type_is_refused_in_one_line(
+    shell: Callable[..., Any], scripted: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    """No command shows half a thread: it names the thread, the channel, what it holds and what would be right."""
+    for thread in ("t", "other"):
+        shell("run", TASK, "--model", scripted(DRAFT, "no issues"), "--thread", thread)
+    spoil("t", score="high")
+    model = ("--model", scripted(DRAFT)) if words[0] == "run" else ()
+    refused(shell(*words, *model), "thread 't'", "channel 'score' holds 'high', which should be a valid number")
+    assert not Path("t.html").exists()
+    assert DRAFT in shell("show", "other").out

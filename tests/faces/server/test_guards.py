@@ -16,6 +16,7 @@ from redraft.models import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 TASK = {"task": "Write about autumn."}
 REFINE = {"assistant_id": "refine", "input": TASK}
@@ -395,3 +396,33 @@ async def test_who_hangs_up_disturbs_nobody(server: Any, talking: Any) -> None:
             assert (await client.runs.get(name, run["run_id"]))["status"] == status
             talking.gate.clear()
         talking.gate.set()
+
+
+@pytest.mark.parametrize("path", ["state", "history", ""])
+def test_a_thread_with_values_of_wrong_types_is_refused(
+    start_server: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    """Callers are told that it is refused, the log says why; a run on it fails, and other threads are served."""
+    served = start_server(db=str(tmp_path / "runs.sqlite"))
+    with httpx.Client(base_url=served.url, timeout=30) as http:
+        bad, good = (http.post("/threads", json={}).json()["thread_id"] for _ in "12")
+        run = {"assistant_id": "refine", "input": {"task": "write"}}
+        for thread in (bad, good):
+            assert http.post(f"/threads/{thread}/runs/wait", json=run).json()["answer"] == "second draft"
+        saver = served.engine.saver
+        last = saver.get_tuple({"configurable": {"thread_id": bad}})
+        values = {**last.checkpoint["channel_values"], "score": "very secret"}
+        checkpoint = {**last.checkpoint, "channel_values": values}
+        place = {"configurable": {"thread_id": bad, "checkpoint_ns": ""}}
+        saver.put(place, checkpoint, {"source": "loop", "step": 9, "parents": {}}, {})
+        shown = http.get(f"/threads/{bad}/{path}".rstrip("/"))
+        if path:
+            assert shown.status_code == 500
+            assert shown.json()["error"]["type"] == "bad_checkpoint"
+        assert "secret" not in shown.text
+        failed = http.post(f"/threads/{bad}/runs/wait", json=run)
+        assert "__error__" in failed.json()
+        assert "secret" not in failed.text
+        assert http.get(f"/threads/{good}/state").json()["values"]["answer"] == "second draft"
+    assert f"thread '{bad}'" in caplog.text
+    assert "its channel 'score' holds 'very secret', which should be a valid number" in caplog.text
