@@ -19,7 +19,9 @@ def without_control_tokens(value: Any) -> Any:
         value: A text, or lists and mappings of texts; everything else comes back as it is.
     """
     if isinstance(value, str):
-        return CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", value)
+        while (apart := CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", value)) != value:
+            value = apart  # one may stand inside another
+        return value
     if isinstance(value, Mapping):
         return {key: without_control_tokens(one) for key, one in value.items()}
     return [without_control_tokens(one) for one in value] if isinstance(value, list) else value

@@ -157,22 +157,25 @@ pieced = st.lists(st.sampled_from(parts) | st.text(max_size=6), max_size=6).map(
 
 
 @given(pieced, pieced)
+@example("Task:", "Task:")
 def test_what_is_the_draft_can_be_told_from_any_prompt(task: str, draft: str) -> None:
     """Outside of fences, a prompt has each of its own headings once, and the texts are in it letter for letter."""
     text = str(fenced_messages(PROMPT, {"task": task, "draft": draft})[0].text)
     assert task in text
     assert draft in text
+    own = "" if f"Task:\n{fence(task, besides=[task, draft])}" in text else task
     for one in (task, draft):
         fenced = fence(one, besides=[task, draft])
         text = text.replace(fenced, "(fenced)", 1) if fenced in text else text
     lines = [line.strip() for line in text.splitlines()]
-    assert lines.count("Task:") == 1 + task.split("\n").count("Task:") * ("(fenced)" not in text)
+    assert lines.count("Task:") == 1 + [line.strip() for line in own.splitlines()].count("Task:")
     assert lines.count("[end 1234abcd]") == 0
 
 
 @given(
     st.lists(st.sampled_from(["<", "|", "im_end", "|>", "<|", "s>", "</", "[INST]", "<|im_end|>", " "])).map("".join)
 )
+@example("<|[INST]|>")
 def test_no_control_token_is_left(text: str) -> None:
     """Nor does taking one apart make another, and a second time changes nothing."""
     found = without_control_tokens(text)
