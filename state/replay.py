@@ -29,11 +29,12 @@ class Replay:
     """One sentence for each thing in which record and result disagree."""
 
 
-def replay_record(values: Mapping[str, Any]) -> Replay:
+def replay_record(values: Mapping[str, Any], *, reopened: bool = False) -> Replay:
     """Return the output recomputed from the record in a thread's state, compared with the output in that state.
 
     Args:
         values: The state's values, as `graph.get_state(config).values` has them. The limits are read off the record.
+        reopened: A run that had stopped goes on, and the record does not say so yet: what it came to was cleared.
 
     Raises:
         ValueError: The state holds no record: the thread was not made by a graph of ours, or has not begun.
@@ -52,7 +53,10 @@ def replay_record(values: Mapping[str, Any]) -> Replay:
     differences += _verdict_differences(run)
     # Between two checks the record is ahead of the result; what was last read off it is compared at the next one.
     if run[-1]["kind"] == "verdict":
+        cleared = ("answer", "stop_reason") if reopened and values.get("stop_reason") is None else ()
         for key in ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle"):
+            if key in cleared and not values.get(key):
+                continue
             differences += _difference(key, values.get(key), output[key])
         recorded = values.get("usage") or {}
         for key, value in output["usage"].items():

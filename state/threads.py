@@ -136,11 +136,13 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
             ValueError: The thread holds no record of ours.
         """
-        return replay_record(values_of_last_run(self._snapshot()))
+        snapshot = self._snapshot()
+        return replay_record(values_of_last_run(snapshot), reopened=bool(snapshot.next))
 
     async def areplay(self) -> Replay:
         """Async twin of `replay`."""
-        return replay_record(values_of_last_run(await self._asnapshot()))
+        snapshot = await self._asnapshot()
+        return replay_record(values_of_last_run(snapshot), reopened=bool(snapshot.next))
 
     def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Return what differs, word by word, between two drafts of this thread or of this and another.

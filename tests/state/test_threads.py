@@ -202,6 +202,17 @@ def test_replay_recomputes_the_output_without_a_call(saver: Any, do: Any) -> Non
     assert (replay.output["rounds"], replay.output["usage"]["calls"], len(model.calls)) == (2, 3, 3)
 
 
+@pytest.mark.parametrize("limits", [None, {"max_rounds": 5}])
+def test_a_run_that_was_reopened_and_killed_still_matches_its_record(saver: Any, do: Any, limits: Any) -> None:
+    """Between the reopening of a stopped run and its next step there is no result that could disagree."""
+    graph, _ = graph_of(["a river", ConnectionError("away")], saver)
+    thread = Thread(graph, "demo-1")
+    assert do(graph, "invoke", {"task": TASK, "limits": Limits(max_rounds=2)}, thread.config)["stop_reason"] == "failed"
+    do(thread, "ready", limits)  # and here the process is killed
+    replay = do(thread, "replay")
+    assert replay.matches, replay.differences
+
+
 def test_rerun_runs_the_task_again_in_a_thread_of_its_own(saver: Any, do: Any) -> None:
     """The same task and limits once more, at the cost of tokens, and both results are kept."""
     thread, model = finished(saver, do, "a river, a lamp", "a lamp on a river")
