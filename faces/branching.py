@@ -9,6 +9,8 @@ from .problems import BadInputError, bad_input
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .console import Screen
+
 __all__ = ["write_fork"]
 
 
@@ -22,6 +24,8 @@ def write_fork(
     model: str | None,
     limits: Mapping[str, Any],
     new_id: str | None,
+    screen: Screen,
+    trust: bool,
 ) -> str:
     """Write a new thread that starts in the middle of another, and return its id. Calls no model.
 
@@ -34,6 +38,8 @@ def write_fork(
         model: The model to go on with; default: the parent's.
         limits: Changed limits.
         new_id: The new thread's id; default: the parent's with a random ending.
+        screen: Where the user is asked about a recipe of somebody else's, of which the branch's own would be made.
+        trust: The user has agreed to it already.
 
     Raises:
         BadInputError: There is no such thread, round or checkpoint, a text is blank, or the new id is taken.
@@ -41,9 +47,12 @@ def write_fork(
     from ..state import Thread
     from .recipe import Recipe
     from .sessions import reader_graph
+    from .trusting import trusted_recipe
 
     reader = reader_graph(saver, thread_id)
     parents = Recipe.of_thread(saver, thread_id)
+    if model is not None or parents.of_fork() != parents:
+        parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
     recipe = parents.of_fork()
     if model is not None:
         recipe = Recipe.given(**{**recipe.model_dump(), "model": model})

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import AsJson, Db, ThreadId
+from .options import AsJson, Db, ThreadId, TrustRecipe
 from .problems import DEFAULT_DB, BadInputError, bad_input, command
 
 __all__ = ["answer", "stop"]
@@ -30,6 +30,7 @@ def answer(
     by: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Who answers; no question to another person is answered.")
     ] = None,
+    trust_recipe: TrustRecipe = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +57,9 @@ def answer(
     try:
         with opened(db) as saver:
             reader_graph(saver, thread_id)
-            values, question = go_on_with_answer(saver, thread_id, reply, at=at, by=by, screen=screen, db=db)
+            values, question = go_on_with_answer(
+                saver, thread_id, reply, at=at, by=by, screen=screen, db=db, trust=trust_recipe
+            )
     except BadInputError as error:
         if draft != "-":
             raise

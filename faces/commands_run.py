@@ -24,6 +24,7 @@ from .options import (
     ThreadId,
     TimeBudget,
     TokenBudget,
+    TrustRecipe,
     given_limits,
 )
 from .presets import PRESETS
@@ -162,6 +163,7 @@ def resume(
     time_budget: TimeBudget = None,
     cost_budget: CostBudget = None,
     patience: Patience = None,
+    trust_recipe: TrustRecipe = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -188,7 +190,7 @@ def resume(
         )
         reason = values.get("stop_reason")
         if reason in (None, "failed") or limits:
-            values, question = go_on(saver, thread_id, limits, screen=screen, db=db)
+            values, question = go_on(saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe)
         else:
             say(f"thread {thread_id} is finished ({reason}); {_what_now(values, thread_id, db)}")
     finish(screen, values, question, thread_id=thread_id, db=db)
@@ -209,6 +211,7 @@ def fork(
     ] = None,
     new_id: Annotated[str | None, typer.Option("--as", metavar="NEWID", help="Id of the new thread.")] = None,
     run_now: Annotated[bool, typer.Option("--run", help="Run the new thread at once.")] = False,
+    trust_recipe: TrustRecipe = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -229,9 +232,11 @@ def fork(
             model=model,
             limits=given_limits(max_rounds=max_rounds),
             new_id=None if new_id is None else checked_thread_id(new_id),
+            screen=screen,
+            trust=trust_recipe,
         )
         if run_now:
-            values, question = go_on(saver, branch, {}, screen=screen, db=db)
+            values, question = go_on(saver, branch, {}, screen=screen, db=db, trust=trust_recipe)
     if run_now:
         finish(screen, values, question, thread_id=branch, db=db)
         return

@@ -168,7 +168,8 @@ def html(
 
 
 def _drawable(saver: Any, thread_id: str) -> Any:
-    """Return a thread on the graph of its recipe, for its drawing; where that can't be built here, on the loop.
+    """Return a thread on the graph of its recipe, for its drawing; where that can't be built here, or would
+    open files that somebody else named, on the loop.
 
     No model is built, so no key is needed.
     """
@@ -178,10 +179,13 @@ def _drawable(saver: Any, thread_id: str) -> Any:
     from .problems import ProblemError
     from .recipe import NO_SPECS, Recipe
     from .sessions import reader_graph
+    from .trusting import reaches
 
     graph = reader_graph(saver, thread_id)
     try:
-        recipe = Recipe.of_thread(saver, thread_id)
+        recipe, own = Recipe.kept(saver, thread_id)
+        if not own and reaches(recipe):
+            return Thread(graph, thread_id)
         silent = {"model": FakeListChatModel(responses=[]), "temperature": None, "max_output_tokens": None,
                   "seed": None, "prices": None}  # fmt: skip
         critics = tuple(spec if spec in NO_SPECS else silent["model"] for spec in recipe.critics)

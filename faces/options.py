@@ -26,6 +26,7 @@ __all__ = [
     "ThreadId",
     "TimeBudget",
     "TokenBudget",
+    "TrustRecipe",
     "examples",
     "given_limits",
 ]
@@ -41,6 +42,15 @@ Db = Annotated[
         metavar="DB",
         help=f"Where runs are kept: a SQLite file, postgresql://user@host/name, or memory (default {DEFAULT_DB}).",
         show_default=False,
+        show_envvar=True,
+    ),
+]
+TrustRecipe = Annotated[
+    bool,
+    typer.Option(
+        "--trust-recipe",
+        envvar="REDRAFT_TRUST_RECIPE",
+        help="Follow a recipe that somebody else wrote into the database: its models' addresses, its files.",
         show_envvar=True,
     ),
 ]

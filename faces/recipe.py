@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from .presets import build_preset, checked_preset
 from .problems import BadInputError
+from .vouching import is_own, own_mark
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
@@ -95,10 +97,22 @@ class Recipe(BaseModel):
 
     @classmethod
     def of_thread(cls, saver: Any, thread_id: str) -> Recipe:
-        """Return the recipe that a thread was last run with.
+        """Return the recipe that a thread was last run with, whoever wrote it: to be read, not to be followed.
 
         Raises:
             BadInputError: There is no such thread, it was built in Python, or another version wrote its recipe.
+        """
+        return cls.kept(saver, thread_id)[0]
+
+    @classmethod
+    def kept(cls, saver: Any, thread_id: str) -> tuple[Recipe, bool]:
+        """Return the recipe that a thread was last run with, and whether this user wrote it as it is.
+
+        What stands in a database that is encrypted with the user's key was written by who has the key; what stands in
+        memory, by this process.
+
+        Raises:
+            BadInputError: As `of_thread`.
         """
         row = saver.runs.get(thread_id)
         if row is None:
@@ -109,9 +123,15 @@ class Recipe(BaseModel):
                 f"use Thread(graph, {thread_id!r}).resume() there"
             )
         try:
-            return cls.model_validate_json(row.recipe)
+            content = json.loads(row.recipe)
+            mark = content.pop("mark", None) if isinstance(content, dict) else None
+            recipe = cls.model_validate(content)
         except ValidationError as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None
+        except (ValueError, RecursionError) as error:
+            raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {error}") from None
+        vault = getattr(saver, "vault", None)
+        return recipe, vault is None or vault.locked or is_own(content, mark)
 
     def of_fork(self) -> Recipe:
         """Return the recipe that a fork goes on with: of a pipeline, draft, critique and improvement in turn."""
@@ -121,7 +141,10 @@ class Recipe(BaseModel):
 
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
-        return {"redraft_preset": self.preset, "redraft_recipe": self.model_dump_json(exclude_defaults=True)}
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        mark = own_mark(content)
+        told = content if mark is None else {**content, "mark": mark}
+        return {"redraft_preset": self.preset, "redraft_recipe": json.dumps(told, separators=(",", ":"))}
 
     def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.

@@ -162,21 +162,38 @@ def run_asking(
 
 
 def go_on(
-    saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str
+    saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str, trust: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Resume a thread with the graph of its recipe, and return what `run_asking` returns.
 
+    Args:
+        saver: The database.
+        thread_id: The thread.
+        limits: Changed ones.
+        screen: Where progress goes.
+        db: Named in what is said about resuming.
+        trust: A recipe that somebody else wrote is followed without a question.
+
     Raises:
-        BadInputError: The thread has no recipe, its recipe can't be built here, or somebody else runs it right now.
+        BadInputError: The thread has no recipe, its recipe can't be built here or is somebody else's, or somebody else
+            runs the thread right now.
         RunStoppedError: As `run_graph`.
     """
-    thread, recipe = _rebuilt(saver, thread_id)
+    thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
     given = partial(thread.ready, limits or None)
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
 def go_on_with_answer(
-    saver: Any, thread_id: str, reply: Mapping[str, Any], *, at: int | None, by: str | None, screen: Screen, db: str
+    saver: Any,
+    thread_id: str,
+    reply: Mapping[str, Any],
+    *,
+    at: int | None,
+    by: str | None,
+    screen: Screen,
+    db: str,
+    trust: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Answer the question that a thread waits with, run it on, and return what `run_asking` returns.
 
@@ -185,16 +202,16 @@ def go_on_with_answer(
             person than `by`.
         RunStoppedError: As `run_graph`.
     """
-    thread, recipe = _rebuilt(saver, thread_id)
+    thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
     given = partial(thread.ready_answer, reply, at=at, by=by)
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
-def _rebuilt(saver: Any, thread_id: str) -> tuple[Thread, Recipe]:
+def _rebuilt(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> tuple[Thread, Recipe]:
     from ..state import Thread
-    from .recipe import Recipe
+    from .trusting import trusted_recipe
 
-    recipe = Recipe.of_thread(saver, thread_id)
+    recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
     with bad_input():
         return Thread(recipe.build(saver), thread_id), recipe
 

@@ -43,6 +43,14 @@ SERVER_FILE = Path(__file__).with_name("openai_server.py")
 BACKENDS = ("memory", "sqlite", "postgres")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tests' recipes are marked with a key of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """URL of a PostgreSQL server where databases can be made: REDRAFT_TEST_POSTGRES, or one started for this session.

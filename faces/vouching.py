@@ -1,0 +1,112 @@
+"""A mark by which a recipe in a database is known to be this user's own, made on this machine.
+
+The key is 32 random bytes in a file that only the user can read. A recipe without the mark, or one that was changed,
+came from somebody else, another machine, or a version that made none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["is_own", "own_mark"]
+
+KEY_FILE = "recipe.key"
+KEY_BYTES = 32
+
+
+def own_mark(content: Mapping[str, Any]) -> str | None:
+    """Return the mark of what this user wrote, 64 hex digits; `None` where no key can be kept."""
+    key = _key(make=True)
+    return None if key is None else _mark(content, key)
+
+
+def is_own(content: Mapping[str, Any], mark: object) -> bool:
+    """Return whether this user made the mark, of exactly this."""
+    key = _key(make=False)
+    if key is None or not isinstance(mark, str) or not mark.isascii():
+        return False
+    return hmac.compare_digest(_mark(content, key), mark)
+
+
+def _mark(content: Mapping[str, Any], key: bytes) -> str:
+    text = json.dumps(content, sort_keys=True)
+    return hmac.new(key, b"redraft recipe\0" + text.encode(), hashlib.sha256).hexdigest()
+
+
+def _key(*, make: bool) -> bytes | None:
+    """Return the key of the first folder that has one, or else can have one."""
+    for folder in _folders():
+        if (found := _read(folder)) is not None:
+            return found
+    for folder in _folders() if make else ():
+        try:
+            _write(folder)
+        except OSError:  # a home that can't be written, as in some containers
+            continue
+        if (found := _read(folder)) is not None:
+            return found
+    return None
+
+
+def _folders() -> Iterator[Path]:
+    """Where the key may be: the user's folder for state, or one for temporary files that is the user's alone."""
+    given = os.environ.get("XDG_STATE_HOME")
+    with suppress(RuntimeError):  # a user without a home
+        yield (Path(given) if given else Path.home() / ".local" / "state") / "redraft"
+    yield Path(tempfile.gettempdir(), f"redraft-{_user()}")
+
+
+def _read(folder: Path) -> bytes | None:
+    """Return the key in a folder, if nobody else could have put it there or can read it."""
+    try:
+        if not (_safe(folder) and _private(folder / KEY_FILE, stat.S_ISREG, 0o077)):
+            return None
+        key = (folder / KEY_FILE).read_bytes()
+    except OSError:
+        return None
+    return key if len(key) == KEY_BYTES else None
+
+
+def _safe(folder: Path) -> bool:
+    """Return whether nobody else can put a file into a folder."""
+    return _private(folder, stat.S_ISDIR, 0o022)
+
+
+def _private(path: Path, is_kind: Any, others: int) -> bool:
+    """Return whether a file or folder is what it should be, no link, and others have none of these rights on it."""
+    found = path.lstat()
+    return bool(is_kind(found.st_mode)) and (
+        os.name != "posix" or (found.st_uid == _user() and not stat.S_IMODE(found.st_mode) & others)
+    )
+
+
+def _write(folder: Path) -> None:
+    """Put a new key into a folder, whole or not at all; one that another process put there meanwhile stays."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _safe(folder):
+        raise PermissionError(f"others can write to {str(folder)!r}")
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".recipe-")  # which makes it the user's alone
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        os.link(name, folder / KEY_FILE)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(name)
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
