@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -199,6 +200,7 @@ class Threads(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         counted: dict[str, int] = {}
+        reused: dict[str, int] = {}
         for name, before in getattr(self, "known", {}).items():
             thread = Thread(self.graph, name)
             values = self.graph.get_state(thread.config).values
@@ -212,8 +214,11 @@ class Threads(RuleBasedStateMachine):
             assert replay.matches, replay.differences
             self.check_run(current_run(events))
             counted |= {digest(event): event["usage"]["calls"] for event in events}
+            reused |= {digest(event): event["usage"].get("reused_calls", 0) for event in events}
         if hasattr(self, "known"):
-            assert sum(counted.values()) == self.answered - self.lost, "a call that was paid is not in a record"
+            again = sum(reused.values())
+            assert again <= self.lost, "a reply was used again that no kill had cut off"
+            assert sum(counted.values()) - again == self.answered - self.lost, "a paid call is not in a record"
 
     def check_run(self, run: Any) -> None:
         assert usage_total(run)["total_tokens"] == TOKENS * usage_total(run)["calls"]
@@ -230,3 +235,26 @@ class Threads(RuleBasedStateMachine):
 
 TestThreads = Threads.TestCase
 TestThreads.settings = settings(max_examples=max(1, settings.default.max_examples // 10))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("rerun", [False, True])
+@pytest.mark.parametrize("given", [None, {"max_rounds": 3}])
+def test_a_reply_that_a_kill_cut_off_is_paid_once(number: int, rerun: bool, given: Any) -> None:
+    """Whichever call it was: resumed, the run takes it from the journal, and the record says so."""
+    world = Threads()
+    world.opened()
+    try:
+        thread = world.start(fault=None, given={"max_rounds": 0}, plan=["poor"], world="sync") if rerun else None
+        if thread is None:
+            thread = world.start(fault=(number, "kill after"), given={"max_rounds": 2}, plan=["poor"], world="sync")
+        else:
+            thread = world.rerun(fault=(min(number, 1), "kill after"), plan=["poor"], thread=thread)
+        world.nothing_is_lost()
+        before = world.answered
+        world.resume(fault=None, given=given, plan=[], thread=thread, world="async")
+        world.nothing_is_lost()
+        assert sum(event["usage"].get("reused_calls", 0) for event in world.events(thread)) == 1
+        assert world.answered > before or rerun
+    finally:
+        world.teardown()
