@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
+import functools
 import keyword
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .launch import missing
 from .limits import Limits
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Layer", "Sandbox"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Layer = Literal["monty", "bubblewrap", "seccomp"]
 LAYERS: tuple[Layer, ...] = ("monty", "bubblewrap", "seccomp")
@@ -66,6 +72,8 @@ class Sandbox:
         parallel = parallel or os.cpu_count() or 1
         reasons: list[str] = []
         self._turns = threading.BoundedSemaphore(parallel)
+        self.threads = ThreadPoolExecutor(2 * parallel, thread_name_prefix="redraft-sandbox")
+        """Where `arun` and `acheck` wait, `parallel` for each of two layers; asyncio's own threads stay free."""
         self._monty: MontyLayer | None = None
         self._native: NativeLayer | None = None
         for layer in layers:
@@ -130,14 +138,21 @@ class Sandbox:
         return self._decide(lambda layer: layer.check(code, tests, names=names, helpers=helpers))
 
     async def arun(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
-        """As `run`, in a thread; cancelling it leaves the code to its limits."""
-        return await asyncio.to_thread(self.run, code, inputs)
+        """As `run`, in a thread of the sandbox's own, of which there are `2 * parallel`; others wait without one.
+
+        Cancelled, code that runs is left to its limits, and code that waits never runs.
+        """
+        return await self._aside(self.run, code, inputs)
 
     async def acheck(
         self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = ""
     ) -> SandboxResult:
-        """As `check`, in a thread; cancelling it leaves the code to its limits."""
-        return await asyncio.to_thread(self.check, code, tests, entry_point, helpers=helpers)
+        """As `check`, in such a thread as `arun`."""
+        return await self._aside(self.check, code, tests, entry_point, helpers=helpers)
+
+    async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, run)
 
     def _decide(self, execute: Callable[[MontyLayer | NativeLayer], SandboxResult]) -> SandboxResult:
         started = time.monotonic()

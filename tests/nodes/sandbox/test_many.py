@@ -7,12 +7,14 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redraft.nodes.sandbox import Layer, Sandbox
 from redraft.nodes.sandbox import native as native_module
+from redraft.nodes.sandbox.launch import missing
 from redraft.nodes.sandbox.worker import Worker
 
 MANY = 200
@@ -51,6 +53,8 @@ class Crowd:
 @pytest.fixture
 def crowd(monkeypatch: pytest.MonkeyPatch) -> Crowd:
     """Counts the children that are started and ended."""
+    for layer in ("bubblewrap", "seccomp"):
+        missing(layer)  # which starts a child to see, once a process
     crowd, start, leave = Crowd(), native_module.start, Worker.__exit__
 
     def started(*args: Any, **kwargs: Any) -> Worker:
@@ -97,3 +101,34 @@ async def test_hundreds_of_checks_and_few_workers(alone: Callable[..., Sandbox])
     assert Counter(verdict.ok for verdict in verdicts) == {True: MANY // 2, False: MANY // 2}
     assert [verdict.ok for verdict in verdicts] == [True, False] * (MANY // 2)
     assert len(_children() - before) <= 4
+
+
+async def test_who_waits_for_code_keeps_no_thread_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While as many checks run as may and hundreds wait, a call in asyncio's own threads is made at once."""
+    sandbox = Sandbox(parallel=2)
+    all_there, go_on, crowd = threading.Barrier(5), threading.Event(), Crowd()
+
+    def check(*args: Any, **kwargs: Any) -> int:
+        crowd.add(1)
+        if crowd.started <= 4:
+            all_there.wait(60)
+        assert go_on.wait(60)
+        crowd.add(-1)
+        return 7
+
+    monkeypatch.setattr(sandbox, "check", check)
+    monkeypatch.setattr(sandbox, "run", check)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    waiting = [asyncio.ensure_future(sandbox.acheck("", "", "f")) for _ in range(MANY)]
+    waiting += [asyncio.ensure_future(sandbox.arun("")) for _ in range(MANY)]
+    await asyncio.to_thread(all_there.wait, 60)
+    assert await asyncio.to_thread(lambda: "free") == "free"
+    assert crowd.most == 4
+    for one in waiting[MANY:]:
+        one.cancel()
+    await asyncio.wait(waiting[MANY:])
+    go_on.set()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert results[:MANY] == [7] * MANY
+    assert all(isinstance(one, asyncio.CancelledError) for one in results[MANY:])
+    assert (crowd.most, crowd.started) == (4, MANY)
