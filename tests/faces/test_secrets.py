@@ -31,6 +31,7 @@ WHOLE = ECHOES["all of it"]
 HARDER_KEY = pytest.mark.parametrize("key", [KEYS["a key like any word"]], indirect=True, ids=["a key like any word"])
 """For tests that take long: what only looks like a key is easier to find."""
 AGENT = ("--graph", "agent", "--tool", "calculate")
+TRAVEL = ("--graph", "travel")
 DRAFT, CRITIQUE = "A boat at dawn.", "Name the month, please."
 
 
@@ -115,7 +116,19 @@ def _every_view(seen: Callable[..., Any], thread: str) -> None:
 @HARDER_KEY
 @pytest.mark.parametrize(
     ("graph", "good"),
-    [((), 99), ((), 2), ((), 1), ((), 0), (AGENT, 99), (AGENT, 1), (AGENT, 0), (("--graph", "reasoning"), 0)],
+    [
+        ((), 99),
+        ((), 2),
+        ((), 1),
+        ((), 0),
+        (AGENT, 99),
+        (AGENT, 1),
+        (AGENT, 0),
+        (("--graph", "reasoning"), 0),
+        (TRAVEL, 99),
+        (TRAVEL, 1),
+        (TRAVEL, 0),
+    ],  # fmt: skip
 )
 def test_a_run_shows_no_key(graph: tuple[str, ...], good: int, seen: Any, provider: Provider) -> None:
     """Whether a run succeeds, fails in the middle or at its start: nothing of it holds the key."""
@@ -135,6 +148,27 @@ def test_what_a_provider_repeats_of_it_is_left_out(echo: Any, status: int, seen:
     shown = seen("run", "Write one.", "--model", provider(good=0, echo=echo, status=status), "--thread", "one", code=1)
     assert "Incorrect API key provided" in shown.err
     _every_view(seen, "one")
+
+
+@HARDER_KEY
+@pytest.mark.parametrize("good", [99, 1, 0])
+def test_an_agent_that_lives_on_shows_no_key(good: int, provider: Provider) -> None:
+    """Neither its settings, nor what it says, nor what it remembers of a run that failed, over any preset."""
+    from functools import partial
+
+    from redraft.graphs.refining_agent import RefiningAgent
+    from redraft.graphs.travel import build_travel_graph
+
+    model = chat_model(provider(good=good), max_retries=0)
+    agent = RefiningAgent(partial(build_travel_graph, model), max_iterations=1)
+    try:
+        output = agent.invoke({"task": "Plan a day in Rome."})
+    except Exception as error:
+        assert good == 0
+        assert_unseen("".join(traceback.format_exception(error)), repr(error))
+    else:
+        assert_unseen(json.dumps(output, default=str))
+    assert_unseen(repr(agent), repr(vars(agent)), str(agent.graph), repr(agent.get_status()))
 
 
 @HARDER_KEY
