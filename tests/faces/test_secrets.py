@@ -128,7 +128,7 @@ def _every_view(seen: Callable[..., Any], thread: str) -> None:
         (TRAVEL, 99),
         (TRAVEL, 1),
         (TRAVEL, 0),
-    ],  # fmt: skip
+    ],
 )
 def test_a_run_shows_no_key(graph: tuple[str, ...], good: int, seen: Any, provider: Provider) -> None:
     """Whether a run succeeds, fails in the middle or at its start: nothing of it holds the key."""
