@@ -33,6 +33,8 @@ from .problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, com
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from langchain_core.runnables import RunnableConfig
+
 __all__ = ["demo", "fork", "resume", "run"]
 
 
@@ -306,5 +308,5 @@ def _what_now(values: Mapping[str, Any], thread_id: str, db: str) -> str:
     return "new limits, such as --max-rounds, give it more room"
 
 
-def _config(thread_id: str) -> dict[str, Any]:
+def _config(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id}}
