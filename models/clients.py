@@ -14,10 +14,11 @@ import threading
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from .echoes import without_key
+from .broken_replies import MOST_SHOWN, broken, no_stream
+from .echoes import sent_key, without_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
 
     import httpx2
 
@@ -35,14 +36,23 @@ def sync_client(route: Route = "default") -> httpx2.Client:
     """The process's one blocking HTTP client, safe to use from any thread; closed at exit."""
     import openai
 
+    from .waiting import Wait, heed_waits
+
     class SharedClient(openai.DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
         """A client that no single user of it can close, and whose refusals do not repeat the key."""
 
         def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-            response: httpx2.Response = super().send(request, **kwargs)
-            if response.is_error:
-                response.read()
-                return without_key(response)
+            wait = Wait(request)
+            with wait:
+                response: httpx2.Response = super().send(request, **kwargs)
+                if response.is_error:
+                    response.read()
+                    return without_key(response)
+                if kwargs.get("stream") and no_stream(response):
+                    response.read()
+                    raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
+            if kwargs.get("stream"):
+                response.stream = wait.over(response.stream)
             return response
 
         def close(self) -> None:
@@ -53,6 +63,7 @@ def sync_client(route: Route = "default") -> httpx2.Client:
             super().close()
 
     client = SharedClient(trust_env=route == "default")
+    heed_waits(client)
     atexit.register(client.close_at_exit)
     return client
 
@@ -66,6 +77,8 @@ def async_client(route: Route = "default") -> httpx2.AsyncClient:
 def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
     import httpx2
     import openai
+
+    from .waiting import Wait
 
     parsed_url = lru_cache(maxsize=256)(httpx2.URL)
 
@@ -90,10 +103,18 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             return httpx2.Request(method, parsed_url(url), content=content, headers=headers, extensions=extensions)
 
         async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-            response = await (await self._of_this_loop()).send(request, **kwargs)
-            if response.is_error:
-                await response.aread()
-                return without_key(response)
+            client, wait = await self._of_this_loop(), Wait(request)
+            with _not_late(request):
+                async with wait:
+                    response = await client.send(request, **kwargs)
+                    if response.is_error:
+                        await response.aread()
+                        return without_key(response)
+                    if kwargs.get("stream") and no_stream(response):
+                        await response.aread()
+                        raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
+            if kwargs.get("stream"):
+                response.stream = wait.over(response.stream)
             return response
 
         async def aclose(self) -> None:
@@ -137,6 +158,25 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             self._by_loop.clear()
 
     return PerLoopClient()
+
+
+@contextlib.contextmanager
+def _not_late(request: httpx2.Request) -> Iterator[None]:
+    """Tell a server that is not there, leaves or talks nonsense from one that is late, as the blocking client does.
+
+    The aiohttp transport reports every connection that ends as a time-out, and some errors not as its own.
+    """
+    import aiohttp
+    import httpx2
+
+    try:
+        yield
+    except httpx2.ConnectTimeout as error:
+        if isinstance(error.__cause__, TimeoutError):
+            raise
+        raise httpx2.ConnectError(str(error), request=request) from error
+    except aiohttp.ClientError as error:
+        raise httpx2.RemoteProtocolError(str(error), request=request) from error
 
 
 async def _closed(closer: AsyncGenerator[None]) -> None:

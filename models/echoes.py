@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["check_key", "without_key"]
+__all__ = ["check_key", "key_masked", "sent_key", "without_key"]
 
 MASK = "***"
 FRAMING = {"content-encoding", "content-length", "transfer-encoding"}
@@ -37,22 +37,28 @@ def check_key(key: str, *, name: str) -> str:
 
 def without_key(response: httpx2.Response) -> httpx2.Response:
     """A refusal like `response`, whose body was read, without the key of its request in body or headers."""
-    sent = response.request.headers.get("authorization", "").rpartition(" ")[2]
+    sent = sent_key(response)
     if len(sent) < 6:  # none, or "none"
         return response
     encoding = response.encoding or "utf-8"
     headers = [
-        (name, _masked(value, sent)) for name, value in response.headers.multi_items() if name.lower() not in FRAMING
+        (name, key_masked(value, sent)) for name, value in response.headers.multi_items() if name.lower() not in FRAMING
     ]
     return type(response)(
         response.status_code,
         headers=headers,
-        content=_masked(response.text, sent).encode(encoding, "replace"),
+        content=key_masked(response.text, sent).encode(encoding, "replace"),
         request=response.request,
         extensions=response.extensions,
     )
 
 
-def _masked(text: str, key: str) -> str:
+def sent_key(response: httpx2.Response) -> str:
+    """The key that the request of `response` carried."""
+    return response.request.headers.get("authorization", "").rpartition(" ")[2]
+
+
+def key_masked(text: str, key: str) -> str:
+    """`text` without `key`, nor the longer part of it that some leave standing beside stars."""
     text = STARRED.sub(MASK, text.replace(key, MASK))
     return WORD.sub(lambda word: MASK if key.startswith(word[0]) or key.endswith(word[0]) else word[0], text)

@@ -37,12 +37,12 @@ def openai_model(
             "without one, use the embedded model: 'local'"
         )
     check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
-    from langchain_openai import ChatOpenAI
+    from .whole_replies import WholeChat
 
     limit: dict[str, Any] = {} if max_output_tokens is None else {"max_tokens": max_output_tokens}
     # With a proxy of its own, ChatOpenAI builds its own clients and refuses others.
     clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
-    model = ChatOpenAI(
+    model = WholeChat(
         model=name,
         **clients,
         **limit,
@@ -100,7 +100,7 @@ def _common(temperature: float | None, seed: int | None, max_retries: int, timeo
         **{name: value for name, value in settings.items() if value is not None},
         "max_retries": max_retries,
         "timeout": timeout_s,
-        # Else a pause of two minutes between tokens ends a slow local model's reply, whatever timeout_s says.
-        "stream_chunk_timeout": timeout_s,
+        # Else a pause of two minutes between tokens ends a slow local model's reply; timeout_s holds for streams too.
+        "stream_chunk_timeout": None,
         "stream_usage": True,
     }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_openai import ChatOpenAI
-
 from .control_tokens import without_control_tokens
+from .whole_replies import WholeChat
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedChat"]
 
 
-class ServedChat(ChatOpenAI):
+class ServedChat(WholeChat):
     """Sends every message without control tokens; see `redraft.models.control_tokens`."""
 
     def _get_request_payload(

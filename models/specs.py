@@ -39,7 +39,8 @@ def chat_model(
     """A chat model from its name; a model that is one already is given back as it is.
 
     Retries happen in one place, the provider's own SDK (OpenAI's honours `Retry-After` and repeats no refused request).
-    All models that speak OpenAI's protocol share one HTTP client for sync and one for async calls.
+    All models that speak OpenAI's protocol share one HTTP client for sync and one for async calls, and take nothing for
+    a reply that is not whole: see `redraft.models.whole_replies`.
 
     Args:
         spec: `openai:NAME` (key in OPENAI_API_KEY) or another `PROVIDER:NAME` whose LangChain package is installed;
@@ -51,7 +52,9 @@ def chat_model(
         max_output_tokens: The most tokens in one reply; the provider's default when not given, 512 for `local`.
         seed: Seed for sampling, where the provider takes one.
         max_retries: How often a call that failed for a passing reason is sent again.
-        timeout_s: Seconds to wait for a reply.
+        timeout_s: Seconds that one attempt may wait, from the connection to the last byte of the reply, streamed or not.
+            By OpenAI's protocol it holds for all of them together, so that a byte now and then does not prolong it;
+            other providers' packages may count from byte to byte.
         record: Keep every reply in this SQLite file, for `replay:`.
 
     Raises:

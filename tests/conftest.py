@@ -40,6 +40,7 @@ settings.register_profile("long", max_examples=3000, stateful_step_count=25, **S
 settings.load_profile("same")
 
 SERVER_FILE = Path(__file__).with_name("openai_server.py")
+FAULTS_FILE = Path(__file__).parents[1] / "benchmarks" / "fault_server.py"
 BACKENDS = ("memory", "sqlite", "postgres")
 
 
@@ -207,23 +208,34 @@ def _group_of(user: str) -> int:
     return pwd.getpwnam(user).pw_gid
 
 
-def _server_class() -> Any:
+def _module_of(path: Path) -> Any:
     # The tests are no package, so that none of their modules can be imported under two names.
-    if "redraft_tests_openai_server" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("redraft_tests_openai_server", SERVER_FILE)
+    name = f"redraft_tests_{path.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec
         assert spec.loader
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-    return sys.modules["redraft_tests_openai_server"].OpenAIServer
+    return sys.modules[name]
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Any]]:
     """Start an OpenAI-compatible server with the given replies; it ends with the test."""
     with ExitStack() as stack:
-        yield lambda replies, **options: stack.enter_context(_server_class()(replies, **options))
+        server = _module_of(SERVER_FILE).OpenAIServer
+        yield lambda replies, **options: stack.enter_context(server(replies, **options))
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Start a server that fails on purpose (`benchmarks/fault_server.py`); who is told no time to wait retries soon."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    with ExitStack() as stack:
+        server = _module_of(FAULTS_FILE).FaultServer
+        yield lambda **options: stack.enter_context(server(**{"retry_after_s": 0.01, "drip_s": 0.02, **options}))
 
 
 @pytest.fixture(autouse=True)
