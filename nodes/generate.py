@@ -11,7 +11,7 @@ from ..state.stopping import spent_budget
 from .agents.conversation import before_task
 from .agents.runs import AgentRun, AgentUnfinishedError
 from .meter import BudgetSpentError
-from .replies import read_text
+from .replies import marked_refusal, read_text
 from .step import Step, Steps, ask, emit
 from .updates import extra_update
 
@@ -26,7 +26,7 @@ __all__ = ["GENERATE_PROMPT", "EmptyDraftError", "generate", "writer_update"]
 
 
 class EmptyDraftError(ValueError):
-    """The first draft came back empty, so there is nothing to work on. The thread can be resumed: it asks again."""
+    """The first draft came back empty, or refused, so there is nothing to work on. Resumed, the thread asks again."""
 
 
 def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
@@ -60,7 +60,9 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
             return _agent_update(state, outcome.result, outcome, by=outcome.model or _name(writer))
         text = read_text(outcome.result)
         if not text.strip():
-            raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} came back empty")
+            why = marked_refusal(outcome.result)
+            became = f"was refused: {why}" if why else "came back empty"
+            raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} {became}")
         by = outcome.model or _name(writer)
         return writer_update(
             state, writer, outcome.result, {"kind": "draft", "round": 0, "by": by, "text": text, "usage": outcome.usage}

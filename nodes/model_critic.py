@@ -10,7 +10,7 @@ from ..state.critique import Critique
 from ..state.folds import latest_draft, rounds
 from .fences import fenced_messages
 from .prompts import Memory, Prompts, chat_prompt, prompt_values
-from .replies import is_stop_phrase, read_text
+from .replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, names_a_key_twice, structured_model, unreadable_errors
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class ModelCritic:
 
     def read(self, reply: Any) -> Critique:
         """Return the verdict in a reply. One that can't be read has `accepted=None`; it is never asked again."""
+        if refusal := marked_refusal(reply if self._judge is None else reply.get("raw")):
+            return _no_verdict(refusal)
         if self._judge is None:
             text = read_text(reply)
             return (

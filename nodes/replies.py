@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-__all__ = ["is_stop_phrase", "read_text", "refused", "rejection", "same_text"]
+__all__ = ["is_stop_phrase", "marked_refusal", "read_text", "refused", "rejection", "same_text"]
 
 
 def read_text(result: Any) -> str:
@@ -71,12 +71,16 @@ def rejection(text: str, *, earlier: Iterable[str], result: Any = None) -> str:
 
 def refused(text: str, result: Any = None) -> bool:
     """Return whether the model declined to answer: marked so by the provider, or in so many words and nothing else."""
-    if isinstance(result, AIMessage):
-        if result.additional_kwargs.get("refusal"):
-            return True
-        if result.response_metadata.get("finish_reason") == "content_filter":
-            return True
-    return bool(_REFUSAL.fullmatch(_bare(text)))
+    return bool(marked_refusal(result) or _REFUSAL.fullmatch(_bare(text)))
+
+
+def marked_refusal(result: Any) -> str:
+    """Return what a provider says where it marks a refusal, and an empty string where it marks none."""
+    if not isinstance(result, AIMessage):
+        return ""
+    if result.response_metadata.get("finish_reason") == "content_filter":
+        return "its provider's filter withheld it"
+    return str(result.additional_kwargs.get("refusal") or "")
 
 
 def same_text(one: str, other: str) -> bool:
