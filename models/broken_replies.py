@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from .echoes import key_masked
 
 if TYPE_CHECKING:
@@ -44,14 +46,15 @@ def fault_in(reply: Any) -> str | None:
     """Return why a reply, as it was parsed, is no chat completion; `None` where it is one."""
     if isinstance(reply, str):
         return f"it is not JSON but {_shortened(reply)}"
-    known = reply if isinstance(reply, dict) else {**getattr(reply, "__dict__", {})}
-    known |= getattr(reply, "model_extra", None) or {}
+    known = reply.model_dump(exclude_none=True, warnings=False) if isinstance(reply, BaseModel) else reply
+    if not isinstance(known, dict):
+        return f"it is no JSON object but {_shortened(reply)}"
     if known.get("error"):
         return f"it reports an error: {_shortened(known['error'])}"
     choices = known.get("choices")
     if not isinstance(choices, list) or not choices:
-        return f"there is no choice in {_shortened(known or reply)}"
-    if any(not (one.get("message") if isinstance(one, dict) else getattr(one, "message", None)) for one in choices):
+        return f"there is no choice in {_shortened(known)}"
+    if not all(isinstance(one, dict) and one.get("message") for one in choices):
         return f"there is no message in {_shortened(choices)}"
     return None
 

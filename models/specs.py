@@ -52,7 +52,7 @@ def chat_model(
         max_output_tokens: The most tokens in one reply; the provider's default when not given, 512 for `local`.
         seed: Seed for sampling, where the provider takes one.
         max_retries: How often a call that failed for a passing reason is sent again.
-        timeout_s: Seconds that one attempt may wait, from the connection to the last byte of the reply, streamed or not.
+        timeout_s: Seconds that an attempt may wait, from the connection to the last byte of the reply, streamed or not.
             By OpenAI's protocol it holds for all of them together, so that a byte now and then does not prolong it;
             other providers' packages may count from byte to byte.
         record: Keep every reply in this SQLite file, for `replay:`.
