@@ -64,7 +64,8 @@ class Attempt:
     began: float
     """When it had arrived, on the monotonic clock; `ended`, just before the answer was written."""
     ended: float | None = None
-    streamed: bool = False
+    asked: str = ""
+    """The last message of the request."""
 
 
 def healthy_text(request: dict[str, Any], digest: str) -> str:
@@ -155,7 +156,7 @@ class FaultServer:
                 draw = random.Random(f"{self.seed} {digest} {self._seen[digest]}")
                 fault = draw.choice(self.kinds) if draw.random() < self.rate else None
             call = f"{digest} {self._calls[digest]}"
-            attempt = Attempt(call, number, fault, time.monotonic(), streamed=bool(request.get("stream")))
+            attempt = Attempt(call, number, fault, time.monotonic(), asked=str(request["messages"][-1]["content"]))
             self.attempts.append(attempt)
         return attempt, digest
 
