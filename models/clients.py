@@ -18,7 +18,7 @@ from .broken_replies import MOST_SHOWN, broken, no_stream
 from .echoes import sent_key, without_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator
 
     import httpx2
 
@@ -104,15 +104,14 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
 
         async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
             client, wait = await self._of_this_loop(), Wait(request)
-            with _not_late(request):
-                async with wait:
-                    response = await client.send(request, **kwargs)
-                    if response.is_error:
-                        await response.aread()
-                        return without_key(response)
-                    if kwargs.get("stream") and no_stream(response):
-                        await response.aread()
-                        raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
+            async with wait:
+                response = await client.send(request, **kwargs)
+                if response.is_error:
+                    await response.aread()
+                    return without_key(response)
+                if kwargs.get("stream") and no_stream(response):
+                    await response.aread()
+                    raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
             if kwargs.get("stream"):
                 response.stream = wait.over(response.stream)
             return response
@@ -158,25 +157,6 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             self._by_loop.clear()
 
     return PerLoopClient()
-
-
-@contextlib.contextmanager
-def _not_late(request: httpx2.Request) -> Iterator[None]:
-    """Tell a server that is not there, leaves or talks nonsense from one that is late, as the blocking client does.
-
-    The aiohttp transport reports every connection that ends as a time-out, and some errors not as its own.
-    """
-    import aiohttp
-    import httpx2
-
-    try:
-        yield
-    except httpx2.ConnectTimeout as error:
-        if isinstance(error.__cause__, TimeoutError):
-            raise
-        raise httpx2.ConnectError(str(error), request=request) from error
-    except aiohttp.ClientError as error:
-        raise httpx2.RemoteProtocolError(str(error), request=request) from error
 
 
 async def _closed(closer: AsyncGenerator[None]) -> None:

@@ -65,6 +65,8 @@ class Wait:
             await self._clock.__aexit__(kind, error, trace)
         except TimeoutError as late:
             raise self._over() from late
+        if isinstance(error, Exception) and (plain := _not_late(error, self._request)):
+            raise plain from error
 
     def _count(self) -> None:
         if self._left_s is not None:
@@ -76,6 +78,20 @@ class Wait:
     def over(self, stream: Any) -> Any:
         """Return the body of a streamed reply, for whose parts the rest of the time may be waited."""
         return _Streamed(stream, self)
+
+
+def _not_late(error: Exception, request: httpx2.Request) -> httpx2.RequestError | None:
+    """Return what the blocking client would raise where the aiohttp transport raises something else.
+
+    It reports every connection that ends as a time-out, and some errors as aiohttp's own.
+    """
+    import aiohttp
+
+    if isinstance(error, httpx2.ConnectTimeout) and not isinstance(error.__cause__, TimeoutError):
+        return httpx2.NetworkError(str(error), request=request)
+    if isinstance(error, aiohttp.ClientError):
+        return httpx2.RemoteProtocolError(str(error), request=request)
+    return None
 
 
 class _Streamed(httpx2.SyncByteStream, httpx2.AsyncByteStream):

@@ -107,7 +107,7 @@ def test_a_first_draft_that_is_none_is_asked_for_again(reply: dict[str, Any], se
     server = serve([reply, "a lamp"])
     with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
         graph = build_refine_graph(chat_model(server.spec), critics=[reject], checkpointer=saver)
-        with pytest.raises(ValueError, match="came back empty"):
+        with pytest.raises(ValueError, match=r"came back empty|was refused: No."):
             graph.invoke({**TASK, "limits": {"max_rounds": 0}}, LAMP)
         assert saver.journal.calls("lamp") == []
         assert Thread(graph, "lamp").resume()["answer"] == "a lamp"
