@@ -221,7 +221,7 @@ def rows_of(found: Found, given: argparse.Namespace) -> Iterator[Row]:
         again.began - refused.ended
         for attempts in calls
         for refused, again in itertools.pairwise(attempts)
-        if refused.fault == "429_retry_after"
+        if refused.fault == "429_retry_after" and again.number == refused.number + 1
     ]
     early = sum(wait < server.retry_after_s for wait in waits)
     note = f"Retry-After: {server.retry_after_s:g}; the soonest after {min(waits, default=0):.3f} s"

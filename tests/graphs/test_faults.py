@@ -82,7 +82,13 @@ def test_a_fault_after_the_first_draft(fail: Callable[..., Any], tmp_path: Path,
         in_stream = "stream" in way
         assert (IN_STREAMS.get(kind, WORDS[kind]) if in_stream else WORDS[kind]) in told(failure)
         retried = kind in (RETRIED if in_stream else RETRIED_WHOLE)
-        assert [attempt.number for attempt in server.attempts] == [0, 0, 1, 2][: 4 if retried else 2]
+        sent = [attempt.number for attempt in server.attempts]
+        if kind not in LATE:
+            assert sent == [0, 0, 1, 2][: 4 if retried else 2]
+        else:  # a busy machine may give up on a request before the server has it
+            assert max(sent) <= 2
+        if (kind, in_stream) != ("drip", True):  # and on a stream before it has begun
+            assert ("attempt 3, the last one" in told(failure)) == (retried and not kind[0].isdigit())
 
         server.rate = 0
         again = build_refine_graph(patient, critics=[model_critic(patient)], checkpointer=saver)
@@ -145,7 +151,7 @@ def test_many_runs_at_one_fault_in_five(fail: Callable[..., Any], tmp_path: Path
 
     async def twice() -> tuple[list[Any], list[Any]]:
         async with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
-            hasty, patient = (chat_model(server.spec, max_retries=most, timeout_s=limit) for limit in (0.5, 60))
+            hasty, patient = (chat_model(server.spec, max_retries=most, timeout_s=limit) for limit in (1.5, 60))
             first = await all_runs(build_refine_graph(hasty, checkpointer=saver), again=False)
             server.rate = 0
             return first, await all_runs(build_refine_graph(patient, checkpointer=saver), again=True)
@@ -162,11 +168,9 @@ def test_many_runs_at_one_fault_in_five(fail: Callable[..., Any], tmp_path: Path
         if one["stop_reason"] == "accepted":
             verdict = next(event for event in reversed(one["events"]) if event["kind"] == "critique")
             assert any(verdict["text"] in said for said in server.said if said.startswith("{"))
-    calls = server.calls().values()
-    assert max(len(attempts) for attempts in calls) <= most + 1
-    assert len({attempt.fault for attempts in calls for attempt in attempts}) > 10
-    for attempts in calls:
-        assert [attempt.number for attempt in attempts] == list(range(len(attempts)))
+    assert max(attempt.number for attempt in server.attempts) <= most
+    assert len({attempt.fault for attempt in server.attempts}) > 10
+    for attempts in server.calls().values():
         for refused, again in itertools.pairwise(attempts):
-            if refused.fault == "429_retry_after":
+            if refused.fault == "429_retry_after" and again.number == refused.number + 1:
                 assert again.began - refused.ended >= server.retry_after_s
