@@ -192,7 +192,7 @@ def told(found: Found) -> str:
 def rows_of(found: Found, given: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each promise."""
     import openai
-    from redraft.models.broken_replies import BrokenReplyError
+    from redraft.models import BrokenReplyError
     from redraft.nodes.generate import EmptyDraftError
 
     server, runs, calls = found.server, found.runs, found.calls

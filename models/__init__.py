@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .broken_replies import BrokenReplyError
     from .prices import Price, PriceTable, provider_of
     from .recorded import RecordingModel
     from .replayed import ReplayModel
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .specs import chat_model, redact
 
 __all__ = [
+    "BrokenReplyError",
     "Price",
     "PriceTable",
     "RecordingModel",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "BrokenReplyError": "broken_replies",
     "Price": "prices",
     "PriceTable": "prices",
     "RecordingModel": "recorded",

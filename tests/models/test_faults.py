@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-from redraft.models import chat_model
-from redraft.models.broken_replies import BrokenReplyError
+from redraft.models import BrokenReplyError, chat_model
 from redraft.models.whole_replies import WholeChat
 
 if TYPE_CHECKING:
