@@ -69,7 +69,7 @@ async def run(graph: Any, server: FaultServer, number: int, *, streamed: bool) -
     given: Any = {"task": f"Say how a lamp works. This is run {number}."}
     for _ in range(MOST_RESUMES):
         try:
-            async with asyncio.timeout(HANGS_AFTER_S):
+            async with asyncio.timeout(HANGS_AFTER_S) as clock:
                 if streamed:
                     given = await Thread(graph, f"run-{number}").aready() if given is None else given
                     async for mode, part in graph.astream(given, config, stream_mode=["messages", "values"]):
@@ -78,10 +78,10 @@ async def run(graph: Any, server: FaultServer, number: int, *, streamed: bool) -
                     work = Thread(graph, f"run-{number}").aresume() if given is None else graph.ainvoke(given, config)
                     found.output = await work
                 return found
-        except TimeoutError:
-            found.hung = True
-            return found
         except Exception as error:
+            if clock.expired():
+                found.hung = True
+                return found
             found.raised.append((last_fault(server, number), error))
             given = None
     return found
