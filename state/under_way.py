@@ -151,13 +151,18 @@ def under_way(saver: Any) -> UnderWay:
     return _OF_OTHER_SAVERS.setdefault(saver if runs is None else runs, UnderWayInMemory())
 
 
-def begin(runs: UnderWay, thread_id: str) -> Runner:
+def begin(runs: UnderWay, thread_id: str, *, token: str | None = None) -> Runner:
     """Return this process as the runner of a thread. One that died, or of whom that can't be known, is followed.
+
+    Args:
+        runs: Who runs what.
+        thread_id: The thread.
+        token: Of this run, for who may have to `remove` it without having heard that it began; default: a new one.
 
     Raises:
         BusyThreadError: Somebody on this machine runs the thread right now.
     """
-    runner = Runner(secrets.token_hex(8), this_process())
+    runner = Runner(token or secrets.token_hex(8), this_process())
     while not runs.add(thread_id, runner):
         other = runs.get(thread_id)
         if other is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...state.under_way import BusyThreadError, begin, under_way
@@ -36,19 +38,21 @@ class Steering:
         """Give what a run is controlled by, once nobody else runs its thread."""
         from langgraph.runtime import RunControl
 
-        control = RunControl()
-        while True:
-            try:
-                runner = await self._clerk.call(begin, self._runs, thread_id)
-                break
-            except BusyThreadError:
-                await asyncio.sleep(LOOK_S)
-        self._steered[thread_id] = (runner.token, control)
+        control, token = RunControl(), secrets.token_hex(8)
         try:
+            while True:
+                try:
+                    await asyncio.shield(self._clerk.call(partial(begin, self._runs, thread_id, token=token)))
+                    break
+                except BusyThreadError:
+                    await asyncio.sleep(LOOK_S)
+            self._steered[thread_id] = (token, control)
             yield control
         finally:
-            del self._steered[thread_id]
-            await self._clerk.call(self._runs.remove, thread_id, runner.token)
+            self._steered.pop(thread_id, None)
+            # Also where the run is cancelled while the clerk notes that it begins, or right now: one comes after the
+            # other there, and a thread that stays noted would be busy for as long as this process lives.
+            await asyncio.shield(self._clerk.call(self._runs.remove, thread_id, token))
 
     async def look(self) -> None:
         """Look again and again, until it is cancelled, and ask those to stop that somebody wants to stop."""
