@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),
     "faults": (QUICK, ()),
+    "soak": (QUICK, ()),
 }
 """In the order of the table: what each is given for the small size, and for the full one."""
 POSTGRES = frozenset({"throughput", "many_threads", "storage_growth", "rounds"})

@@ -5,9 +5,10 @@ One compiled refine graph over redraft's SQLite saver is run as a service would 
 their first draft, some fail later and are resumed, some are cancelled while they wait for the model, some are left by
 whoever streamed them, some are forked. The model answers over HTTP from a process of its own. A thread is deleted once
 500 runs have begun after it. After each thousand, when all runs have ended and the garbage is collected, everything
-that the process holds is counted; what it holds after the last is compared with what it held after the second.
+that the process holds is counted; what it holds after the last is compared with what it held after the second. Memory
+is what is resident, as the system says; large blocks are given back to it as in `redraft serve`, but with `--plain`.
 
-`--server` soaks `redraft serve` instead: see `benchmarks/soak_served.py`.
+Then, in a process of its own, the same for `redraft serve`: see `benchmarks/soak_served.py`.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rows import Row, add_options, at_most, finish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Held", "main"]
+__all__ = ["Counts", "Held", "main", "settled"]
 
 MEMORY_GOAL = 1.05
 PACKAGES = ("redraft", "langgraph", "langchain-core", "langchain-openai", "openai", "aiohttp")
@@ -50,13 +54,13 @@ class Held:
     sockets: int
     descriptors: int
     """Sockets included."""
-    objects: Counter[str]
-    """What the garbage collector knows of, by type."""
+    blocks: int
+    """Of memory that Python's objects have."""
 
     def __str__(self) -> str:
         memory = f"{self.memory / 2**20:.1f} MB resident, {self.own_memory / 2**20:.1f} MB its own"
         counts = f"{self.tasks} tasks, {self.threads} threads, {self.sockets} sockets, {self.descriptors} descriptors"
-        return f"{memory}, {counts}, {self.objects.total():,} objects"
+        return f"{memory}, {self.blocks:,} blocks, {counts}"
 
     @classmethod
     def now(cls) -> Held:
@@ -73,7 +77,7 @@ class Held:
             threads=process.num_threads(),
             sockets=len(process.net_connections("all")),
             descriptors=process.num_fds() if os.name == "posix" else process.num_handles(),
-            objects=Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects()),
+            blocks=sys.getallocatedblocks(),
         )
 
 
@@ -85,79 +89,118 @@ async def settled(expected: int = 0) -> None:
         await asyncio.sleep(0.01)
 
 
-async def soaked(spec: str, folder: str, *, runs: int, batch: int) -> list[Held]:
-    """Make the runs, and return what the process held after each batch."""
+class Counts:
+    """What the process holds after each batch of runs, and what is said of it.
+
+    Args:
+        name: Of what runs.
+        batch: Runs between two counts.
+        threads_stay: Whether the number of threads is known to settle.
+    """
+
+    def __init__(self, name: str, batch: int, *, threads_stay: bool = True) -> None:
+        self.name, self.batch, self.threads_stay = name, batch, threads_stay
+        self.found: list[Held] = []
+        self._objects: Counter[type] = Counter()
+        self._cpu_s = time.process_time()
+
+    def take(self, told: str = "") -> None:
+        """Count, and say so. Objects are counted by type only now and at the end: that takes megabytes itself."""
+        cpu_ms = 1000 * (time.process_time() - self._cpu_s) / self.batch
+        self.found.append(Held.now())
+        told = f"{self.found[-1]}{told}; {cpu_ms:.1f} ms of CPU a run"
+        print(f"{len(self.found) * self.batch:>7,} runs: {told}", file=sys.stderr, flush=True)
+        if len(self.found) == 1:
+            self._objects = Counter(map(type, gc.get_objects()))
+        self._cpu_s = time.process_time()
+
+    def rows(self) -> list[Row]:
+        """Return the last count against the second; where one is missed, say which objects became more numerous."""
+        second, last = self.found[1], self.found[-1]
+        runs, after = f"{self.name}, {len(self.found) * self.batch:,} runs", f"after {2 * self.batch:,}"
+        note = f"{second.memory / 2**20:.1f} → {last.memory / 2**20:.1f} MB resident, "
+        note += f"{second.own_memory / 2**20:.1f} → {last.own_memory / 2**20:.1f} MB its own, "
+        note += f"{second.blocks:,} → {last.blocks:,} blocks of Python's"
+        goal = MEMORY_GOAL if self.batch >= 1000 else None
+        rows = [at_most(f"{runs}: memory at the end ÷ {after}", last.memory / second.memory, goal, note=note)]
+        for what in ("tasks", "threads", "sockets", "descriptors"):
+            before, now = getattr(second, what), getattr(last, what)
+            limit = None if what == "threads" and not self.threads_stay else 0
+            more = f"{runs}: {what} more than {after}"
+            rows.append(at_most(more, now - before, limit, unit=what, note=f"{before} → {now}"))
+        if any(row["met"] is False for row in rows):
+            grown = Counter(map(type, gc.get_objects())) - self._objects
+            lines = [f"{n:>8,} × {kind.__module__}.{kind.__qualname__}" for kind, n in grown.most_common(12)]
+            print("\nobjects that became more:", *lines, sep="\n", file=sys.stderr)
+        return rows
+
+
+async def soaked(spec: str, folder: str, *, runs: int, batch: int) -> list[Row]:
+    """Make the runs, and return the rows."""
     from redraft.graphs.loop import build_refine_graph
     from redraft.models import chat_model
     from redraft.state import open_checkpointer
     from soak_runs import IN_THREADS, Service
 
-    model = chat_model(spec)
-    found = []
-    async with open_checkpointer(str(Path(folder, "runs.sqlite"))) as saver:
-        graph = build_refine_graph(model, checkpointer=saver, limits={"max_rounds": 2})
-        with ThreadPoolExecutor(IN_THREADS, thread_name_prefix="soak") as threads:
+    model, counts = chat_model(spec), Counts("refine over SQLite", batch)
+    with ThreadPoolExecutor(IN_THREADS, thread_name_prefix="soak") as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        async with open_checkpointer(str(Path(folder, "runs.sqlite"))) as saver:
+            graph = build_refine_graph(model, checkpointer=saver, limits={"max_rounds": 2})
             service = Service(graph, model, saver, threads)
-            for made in range(batch, runs + 1, batch):
+            for _ in range(runs // batch):
                 await service.run(batch)
-                await service.open_every_connection()
+                await service.fill()
                 await settled()
-                found.append(Held.now())
-                print(f"{made:>7,} runs: {found[-1]}", file=sys.stderr, flush=True)
+                counts.take()
     print(f"\nruns by kind: {dict(service.made)}\n", file=sys.stderr)
-    return found
+    return counts.rows()
 
 
-def rows_of(found: Sequence[Held], *, batch: int, name: str) -> list[Row]:
-    """The rows: the last against the second, each measured after a whole batch of runs."""
-    second, last = found[1], found[-1]
-    runs = f"{name}, {len(found) * batch:,} runs"
-    after = f"after {2 * batch:,}"
-    note = f"{second.memory / 2**20:.1f} → {last.memory / 2**20:.1f} MB resident, "
-    note += f"{second.own_memory / 2**20:.1f} → {last.own_memory / 2**20:.1f} MB its own"
-    goal = MEMORY_GOAL if batch >= 1000 else None
-    rows = [at_most(f"{runs}: memory at the end ÷ {after}", last.memory / second.memory, goal, note=note)]
-    for what in ("tasks", "threads", "sockets", "descriptors"):
-        before, now = getattr(second, what), getattr(last, what)
-        rows.append(at_most(f"{runs}: {what} more than {after}", now - before, 0, unit=what, note=f"{before} → {now}"))
-    return rows
+def in_process(which: str, words: Sequence[str]) -> list[Row]:
+    """Return the rows of one half, soaked in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.json")
+        subprocess.run(
+            [sys.executable, __file__, which, "--json", str(path), *words], stdout=subprocess.DEVNULL, check=False
+        )
+        found: list[Row] = json.loads(path.read_text(encoding="utf-8"))
+        return found
 
 
-def grown(found: Sequence[Held]) -> str:
-    """Return which objects became more numerous since the second batch, the most first: a leak names itself."""
-    more = found[-1].objects - found[1].objects
-    return "\n".join(f"  {count:>8,} × {name}" for name, count in more.most_common(12))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Print the table; 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--runs", type=int, metavar="N", help="default: 20000, --quick: 3000; --server: 2000, 1000")
     parser.add_argument("--batch", type=int, metavar="N", help="runs between two counts (default: 1000; --server: 250)")
-    parser.add_argument("--server", action="store_true", help="soak a server instead")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--plain", action="store_true", help="leave the C library's memory as Python has it")
+    parser.add_argument("--graph", action="store_true", help="soak the graph alone")
+    parser.add_argument("--server", action="store_true", help="soak the server alone")
+    given = parser.parse_args()
+    runs = given.runs or ((1000 if given.quick else 2000) if given.server else (3000 if given.quick else 20_000))
+    batch = given.batch or (250 if given.server else 1000)
+    if given.graph == given.server:
+        if given.runs or given.batch:
+            parser.error("--runs and --batch are of one half: add --graph or --server")
+        words = [f"--{word}" for word in ("quick", "plain") if vars(given)[word]]
+        return finish([*in_process("--graph", words), *in_process("--server", words)], given.json, packages=PACKAGES)
+    if runs < 3 * batch:
+        parser.error(f"--runs must be at least three times --batch, not {runs} for {batch}")
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
-    sizes: dict[str, Any] = {
-        "runs": given.runs or ((1000 if given.quick else 2000) if given.server else (3000 if given.quick else 20_000)),
-        "batch": given.batch or (250 if given.server else 1000),
-    }
-    if sizes["runs"] < 3 * sizes["batch"]:
-        parser.error(f"--runs must be at least three times --batch, not {sizes['runs']} for {sizes['batch']}")
+    from redraft.faces.large_blocks import give_back_large_blocks
     from soak_model import served_model
 
+    if not given.plain and not give_back_large_blocks():
+        print("large blocks of memory can't be given back here", file=sys.stderr)
     with served_model() as spec, tempfile.TemporaryDirectory() as folder:
         if given.server:
             from soak_served import soaked_server
 
-            rows, found = asyncio.run(soaked_server(spec, folder, **sizes))
+            rows = asyncio.run(soaked_server(spec, folder, runs=runs, batch=batch))
         else:
-            found = asyncio.run(soaked(spec, folder, **sizes))
-            rows = rows_of(found, batch=sizes["batch"], name="refine over SQLite")
-    code = finish(rows, given.json, packages=PACKAGES)
-    if code:
-        print(f"\nobjects that became more:\n{grown(found)}", file=sys.stderr)
-    return code
+            rows = asyncio.run(soaked(spec, folder, runs=runs, batch=batch))
+    return finish(rows, given.json, packages=PACKAGES)
 
 
 if __name__ == "__main__":

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter, deque
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from redraft.state.sqlite_saver import READERS
 from soak_model import FAILING_DRAFT, FAILING_VERDICT, HANGING_VERDICT, TOGETHER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
-__all__ = ["AT_ONCE", "IN_THREADS", "KEPT", "Service", "WrongRunError", "open_connections"]
+__all__ = ["AT_ONCE", "IN_THREADS", "KEPT", "Service", "WrongRunError", "open_connections", "open_readers"]
 
 AT_ONCE = 16
 """Runs under way at once."""
@@ -76,12 +78,13 @@ class Service:
             for _ in range(AT_ONCE):
                 group.create_task(one_after_another())
 
-    async def open_every_connection(self) -> None:
-        """As `open_connections`, in threads too."""
+    async def fill(self) -> None:
+        """Bring every pool to the size that it may have, so that what is counted does not depend on chance."""
         await open_connections(self.model)
         loop, question = asyncio.get_running_loop(), f"{TOGETHER} {IN_THREADS} of threads"
         asked = (loop.run_in_executor(self.threads, self.model.invoke, question) for _ in range(IN_THREADS))
         await asyncio.gather(*asked)
+        await open_readers(self.saver)
 
     # kinds
 
@@ -161,6 +164,18 @@ class Service:
 async def open_connections(model: Any) -> None:
     """Ask so many questions at once as there are runs, so that each connection that may stay open is open."""
     await asyncio.gather(*(model.ainvoke(f"{TOGETHER} {AT_ONCE} of tasks") for _ in range(AT_ONCE)))
+
+
+async def open_readers(saver: Any) -> None:
+    """Let all threads of a SQLite saver read at once, so that each has begun, and each connection is open."""
+    all_here = threading.Barrier(READERS)
+
+    def read() -> None:
+        with saver.readers.borrowed():
+            all_here.wait()
+
+    loop = asyncio.get_running_loop()
+    await asyncio.gather(*(loop.run_in_executor(saver.executor, read) for _ in range(READERS)))
 
 
 def _config(name: str) -> dict[str, Any]:

@@ -13,15 +13,16 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rows import Row, at_most
-from soak import Held, rows_of, settled
+from soak import Counts, settled
 from soak_model import FAILING_DRAFT, HANGING_VERDICT
-from soak_runs import AT_ONCE, WrongRunError, open_connections
+from soak_runs import AT_ONCE, WrongRunError, open_connections, open_readers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -82,11 +83,9 @@ class Clients:
     async def on_a_thread(self, session: ClientSession, task: str) -> None:
         """On a thread, which is deleted then."""
         async with session.post("/threads", json={}) as got:
-            thread = f"/threads/{(await got.json())['thread_id']}"
-        await _expected(session, f"{thread}/runs/wait", _asked(task), "accepted")
-        async with session.delete(thread) as got:
-            if got.status >= 300:
-                raise WrongRunError(f"a thread was not deleted: {got.status}")
+            thread = (await got.json())["thread_id"]
+        await _expected(session, f"/threads/{thread}/runs/wait", _asked(task), "accepted")
+        await _delete(session, thread)
 
     async def streamed(self, session: ClientSession, task: str) -> None:
         """By updates."""
@@ -97,9 +96,10 @@ class Clients:
         await _read(session, "/runs/stream", _asked(task, stream_mode=["messages-tuple"]), until="lamp")
 
     async def chat(self, session: ClientSession, task: str) -> None:
-        """As chat completions."""
+        """As chat completions, whose thread is kept until somebody deletes it."""
         asked = {"model": "redraft-refine", "stream": True, "messages": [{"role": "user", "content": task}]}
-        await _read(session, "/v1/chat/completions", asked, until="[DONE]")
+        said = await _read(session, "/v1/chat/completions", asked, until="[DONE]")
+        await _delete(session, re.findall(r'"thread_id": ?"([^"]+)"', said)[-1])
 
     async def failing(self, session: ClientSession, task: str) -> None:
         """Ended by an error."""
@@ -136,10 +136,18 @@ async def _expected(session: ClientSession, path: str, asked: dict[str, Any], re
             raise WrongRunError(f"a run went wrong: {got.status} {str(out)[:300]}")
 
 
-async def _read(session: ClientSession, path: str, asked: dict[str, Any], *, until: str) -> None:
+async def _read(session: ClientSession, path: str, asked: dict[str, Any], *, until: str) -> str:
     async with session.post(path, json=asked) as got:
-        if got.status != 200 or until not in (said := await got.text()):
+        said = await got.text()
+        if got.status != 200 or until not in said:
             raise WrongRunError(f"a stream went wrong: {got.status} {said[-300:]}")
+        return said
+
+
+async def _delete(session: ClientSession, thread: str) -> None:
+    async with session.delete(f"/threads/{thread}") as got:
+        if got.status >= 300:
+            raise WrongRunError(f"a thread was not deleted: {got.status}")
 
 
 @contextlib.asynccontextmanager
@@ -165,29 +173,27 @@ async def serving(spec: str, folder: str) -> AsyncIterator[tuple[str, Any]]:
         await running
 
 
-async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> tuple[list[Row], list[Held]]:
-    """Make the runs, and return the rows, and what the process held after each batch."""
+async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> list[Row]:
+    """Make the runs, and return the rows."""
     from redraft.faces.server.engine import REMEMBERED
 
-    found = []
+    counts = Counts("redraft serve", batch, threads_stay=False)
     async with serving(spec, folder) as (url, engine):
         clients, idle = Clients(url), len(asyncio.all_tasks()) - 1
-        for made in range(batch, runs + 1, batch):
+        for _ in range(runs // batch):
             await clients.run(batch)
             await open_connections(engine._assistants.model(spec))
+            await open_readers(engine.saver)
             await settled(idle)
-            found.append(Held.now())
-            left = f"{engine.running} runs under way, {engine.queued} queued, {len(engine._runs)} remembered"
-            print(f"{made:>7,} runs: {found[-1]}; {left}", file=sys.stderr, flush=True)
-        rows = rows_of(found, batch=batch, name="redraft serve")
-        what = f"redraft serve, {runs:,} runs:"
+            counts.take(f"; {engine.running} under way, {engine.queued} queued, {len(engine._runs)} remembered")
+        rows, what = counts.rows(), f"redraft serve, {runs:,} runs:"
         rows.append(at_most(f"{what} runs under way or queued", engine.running + engine.queued, 0, unit="runs"))
         rows.append(at_most(f"{what} runs remembered", len(engine._runs), 2 * REMEMBERED, unit="runs"))
         left = {table: _rows(engine, table) for table in TABLES}
         note = ", ".join(f"{count} {table}" for table, count in left.items() if count)
         rows.append(at_most(f"{what} rows left in the database", sum(left.values()), 0, unit="rows", note=note))
     print(f"\nruns by kind: {dict(clients.made)}\n", file=sys.stderr)
-    return rows, found
+    return rows
 
 
 def _rows(engine: Any, table: str) -> int:
