@@ -164,7 +164,7 @@ def _write_until_closed(queue: Queue, conn: sqlite3.Connection) -> None:
                 break
         ended = found is None
         _tell(_committed(conn, works))
-        works = []  # what was written need not stay in memory while this waits
+        works, found = [], None  # what was written need not stay in memory while this waits
     conn.close()
 
 

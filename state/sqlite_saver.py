@@ -7,7 +7,7 @@ import re
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
@@ -133,7 +133,7 @@ class IndexedSqliteSaver(AsyncByThread):
         Theirs ends in a random part besides, which tells branches apart where a value is stored by its version. Here
         each checkpoint holds its values.
         """
-        return f"{int(str(current or 0).partition('.')[0]) + 1:032}"
+        return _version(int(str(current or 0).partition(".")[0]) + 1)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self.readers.borrowed() as conn:
@@ -257,6 +257,11 @@ def _step(statement: str, values: Mapping[str, Any]) -> Rows | Statement:
 
 def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
     return conn.execute(_named(statement), values).fetchall()
+
+
+@lru_cache(maxsize=4096)  # every run counts from 1, and holds some of these for as long as it is under way
+def _version(number: int) -> str:
+    return f"{number:032}"
 
 
 @cache

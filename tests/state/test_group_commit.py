@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -234,3 +235,13 @@ def test_a_process_ends_and_a_forked_one_is_told(program: str, said: str, tmp_pa
     assert said in done.stdout
     with open_checkpointer(path) as saver:
         assert [row.thread_id for row in saver.runs.list()] == ["t"]
+
+
+def test_what_was_written_is_let_go_of(numbers: Numbers) -> None:
+    """Of many runs that saved at once and now wait for their models, the writer keeps nothing in memory."""
+    rows, gone = numbers.add(1, 2, 3), threading.Event()
+    weakref.finalize(rows, gone.set)
+    numbers.writer.write(rows)
+    del rows
+    assert gone.wait(20)
+    assert numbers.stored() == [1, 2, 3]
