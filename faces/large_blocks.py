@@ -1,9 +1,9 @@
 """Memory of a process that lives for weeks: what a large block took is given back when it is free.
 
-An event loop reads what comes over a connection into a block of 256 KB and then cuts it down to what came. The C
-library of Linux first takes such blocks from the system, learns from the first that is freed, and takes all later ones
-from the heap, where what is left of each keeps the next from fitting: the heap grows by a megabyte in a thousand runs,
-though nothing is kept (`benchmarks/soak.py --plain`).
+An event loop reads what comes over a connection into a block of 256 KB, and cuts it down to what came. The C library of
+Linux takes such blocks from the system until a larger one has been freed, and from then on from its heap, where what is
+cut off keeps the next large block from fitting: the heap grows by up to a megabyte in a thousand runs, though nothing
+is kept (`benchmarks/soak.py --plain`).
 """
 
 from __future__ import annotations
