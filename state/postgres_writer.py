@@ -148,6 +148,7 @@ class GroupWriter:
     def _work(self, queue: _Queue) -> None:
         while group := queue.take():
             self._write(group)
+            del group  # what was written need not stay in memory while this waits
 
     def _write(self, group: Sequence[Put]) -> None:
         """Write all, or where one is refused, each alone, so that its error is its own."""
