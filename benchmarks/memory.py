@@ -2,7 +2,9 @@
 
 Each run waits in a model call that no one answers until all of them wait there. What Python has allocated then, more
 than before, by `tracemalloc`, divided by the runs: for redraft's loop and for the same graph by hand
-(`benchmarks/loops.py`). Nothing is checkpointed. Each number is of a process of its own.
+(`benchmarks/loops.py`). Nothing is checkpointed. Each number is of a process of its own, and the note says which
+package's code made the objects: most are LangGraph's, LangChain's and asyncio's, for any graph that calls a chat model.
+`benchmarks/throughput.py` has the same of a bare graph without a model, over savers.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import argparse
 import asyncio
 import gc
 import json
-import statistics
 import subprocess
 import sys
 import tracemalloc
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from rows import Row, add_options, at_most, finish
@@ -27,8 +29,8 @@ PACKAGES = ("redraft", "langgraph", "langchain-core")
 NAMES = {"redraft": "redraft's loop", "bare": "StateGraph by hand"}
 
 
-async def bytes_per_run(which: str, runs: int, at: str) -> float:
-    """Bytes of one run in flight.
+async def bytes_per_run(which: str, runs: int, at: str) -> dict[str, float]:
+    """Bytes of one run in flight, by the package whose code made the objects.
 
     Args:
         which: `redraft` or `bare`.
@@ -61,23 +63,37 @@ async def bytes_per_run(which: str, runs: int, at: str) -> float:
     await graph.ainvoke({"task": TASK})  # builds what all share, and does not wait
     gc.collect()
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
     tasks = [asyncio.create_task(counted()) for _ in range(runs)]
     await all_wait.wait()
     gc.collect()
-    used = tracemalloc.get_traced_memory()[0] - before
+    used = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, tracemalloc.__file__)])
     tracemalloc.stop()
     go_on.set()
     found = await asyncio.gather(*tasks)
     if {out["stop_reason"] for out in found} != {"max_rounds"}:
         raise RuntimeError("a run did not come to its end")
-    return used / runs
+    found: dict[str, float] = {}
+    for one in used.statistics("filename"):
+        name = package_of(one.traceback[0].filename)
+        found[name] = found.get(name, 0.0) + one.size / runs
+    return found
 
 
-def in_process(which: str, runs: int, at: str) -> float:
+def package_of(path: str) -> str:
+    """The package that a file is part of; the loop by hand counts as `loops`, what is Python's own as `python`."""
+    parts = Path(path).parts
+    if "site-packages" in parts:
+        return parts[parts.index("site-packages") + 1].removesuffix(".py")
+    if Path(path).parent == Path(__file__).parent:
+        return Path(path).stem
+    return "redraft" if {"state", "nodes", "graphs", "models"} & set(parts) else "python"
+
+
+def in_process(which: str, runs: int, at: str) -> dict[str, float]:
     """The same, in a process of its own."""
     words = [sys.executable, __file__, "--one", which, at, "--runs", str(runs)]
-    return float(json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout))
+    found: dict[str, float] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    return found
 
 
 def measure(runs: int, repeats: int) -> list[Row]:
@@ -85,10 +101,13 @@ def measure(runs: int, repeats: int) -> list[Row]:
     rows = []
     for at in ("last", "first"):
         for which, name in NAMES.items():
-            kilobytes = statistics.median(in_process(which, runs, at) for _ in range(repeats)) / 1024
+            found = sorted((in_process(which, runs, at) for _ in range(repeats)), key=lambda one: sum(one.values()))
+            median = found[(repeats - 1) // 2]
+            parts = sorted(median.items(), key=lambda one: -one[1])[:6]
+            note = ", ".join(f"{name} {size / 1024:.1f}" for name, size in parts)
             goal = GOAL_KB if which == "redraft" else None
             what = f"memory per run in flight, {runs:,} at once, in the {at} call: {name}"
-            rows.append(at_most(what, kilobytes, goal, unit="KB", n=repeats))
+            rows.append(at_most(what, sum(median.values()) / 1024, goal, unit="KB", n=repeats, note=note))
     return rows
 
 
@@ -102,7 +121,7 @@ def main() -> int:
     given = parser.parse_args()
     runs = given.runs or (200 if given.quick else 1000)
     if given.one:
-        print(asyncio.run(bytes_per_run(given.one[0], runs, given.one[1])))
+        print(json.dumps(asyncio.run(bytes_per_run(given.one[0], runs, given.one[1]))))
         return 0
     return finish(measure(runs, given.repeats or (1 if given.quick else 3)), given.json, packages=PACKAGES)
 
