@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -373,7 +372,7 @@ def test_an_accepted_path_ends_and_frees_its_budget(run: Any, stop_when: Any, an
 
 def test_paths_run_at_once_but_not_too_many(run: Any) -> None:
     """The builder's bound holds, and so does a lower one of the caller's."""
-    active, most, lock = 0, 0, threading.Lock()
+    active, most, lock, together = 0, 0, threading.Lock(), threading.Barrier(1)
 
     def reply(messages: list[Any]) -> str:
         nonlocal active, most
@@ -381,7 +380,7 @@ def test_paths_run_at_once_but_not_too_many(run: Any) -> None:
             active += 1
             most = max(most, active)
             number = len(model.calls)
-        time.sleep(0.02)  # long enough for the others to begin
+        together.wait(30)  # as many as may be begin before one ends
         with lock:
             active -= 1
         return f"clay {number}"
@@ -390,10 +389,10 @@ def test_paths_run_at_once_but_not_too_many(run: Any) -> None:
         ({"max_concurrency": 2}, None, 2),
         ({"max_concurrency": 6}, {"max_concurrency": 3}, 3),
     ):
-        most = 0
+        most, together = 0, threading.Barrier(expected)
         model = ScriptedModel([reply] * 6)
         run(search(model, vary=(), branching_factor=6, depth=0, **options), TASK, config)
-        assert 1 < most <= expected
+        assert most == expected
 
 
 PREFERENCE = '{{"reason": "why", "better": "{}"}}'
