@@ -82,6 +82,16 @@ def run(
         float | None,
         typer.Option(metavar="SCORE", min=0, max=1, help="Score, 0–1, from which reasoning or retrieval is done."),
     ] = None,
+    paths: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Of branching: drafts, and revisions of one in each level (default: 3)."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Of branching: levels of revisions (default: 2).")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of branching: paths that go on from a level (default: 1).")
+    ] = None,
     human: Annotated[
         bool,
         typer.Option(
@@ -136,6 +146,9 @@ def run(
         tools=tuple(tool or ()),
         passages=passages,
         threshold=threshold,
+        paths=paths,
+        depth=depth,
+        beam=beam,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         seed=seed,

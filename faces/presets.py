@@ -13,6 +13,7 @@ __all__ = ["PRESETS", "build_preset", "checked_preset"]
 
 PRESETS = (
     "refine",
+    "branching",
     "math",
     "code",
     "writing",
@@ -32,6 +33,9 @@ ONLY_FOR = {
     "passages": ("agent", "reasoning", "retrieval", "pipeline"),
     "tools": ("agent",),
     "threshold": ("reasoning", "retrieval", "rubric", "travel", "pipeline"),
+    "paths": ("branching",),
+    "depth": ("branching",),
+    "beam": ("branching",),
     "human": ("refine", "math", "code", "writing", "agent", "retrieval", "rubric", "travel"),
 }
 """Options that only some graphs know."""
@@ -69,6 +73,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
     """
     builders: dict[str, Callable[..., Any]] = {
         "refine": _refine,
+        "branching": _branching,
         "math": _math,
         "code": _code,
         "writing": _writing,
@@ -90,6 +95,15 @@ def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], option
 
     every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options), *_people(options)]
     return build_refine_graph(model, critics=every or None, **options)
+
+
+def _branching(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:
+    from ..graphs.branching import build_branching_graph
+
+    named = {"paths": "branching_factor", "beam": "beam_width"}
+    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options)]
+    options = {named.get(option, option): value for option, value in options.items()}
+    return build_branching_graph(model, critics=every or None, **options)
 
 
 def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], options: dict[str, Any]) -> Any:

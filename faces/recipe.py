@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from ..nodes.branches.own_threads import PATH_RECIPE
 from .presets import build_preset, checked_preset
 from .problems import BadInputError
 from .vouching import is_own, own_mark
@@ -55,6 +56,12 @@ class Recipe(BaseModel):
     """Names of the tools of an agent."""
     passages: int | None = Field(default=None, ge=1)
     threshold: float | None = Field(default=None, ge=0, le=1)
+    paths: int | None = Field(default=None, ge=1)
+    """How many drafts a search begins with, and how often one is revised in each of its levels."""
+    depth: int | None = Field(default=None, ge=0)
+    """How many levels of revisions a search has."""
+    beam: int | None = Field(default=None, ge=1)
+    """How many paths go on from a level."""
     human: bool = False
     """Whether a person is asked about each draft, after all others."""
 
@@ -139,12 +146,19 @@ class Recipe(BaseModel):
             return self
         return self.model_copy(update={"preset": "reasoning", "steps": None})
 
+    def of_path(self) -> Recipe:
+        """Return the recipe of one path of a search: the plain loop."""
+        return self.model_copy(update={"preset": "refine", "paths": None, "depth": None, "beam": None})
+
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
+        told = {"redraft_preset": self.preset, "redraft_recipe": self._written()}
+        return told | ({PATH_RECIPE: self.of_path()._written()} if self.preset == "branching" else {})
+
+    def _written(self) -> str:
         content = self.model_dump(mode="json", exclude_defaults=True)
         mark = own_mark(content)
-        told = content if mark is None else {**content, "mark": mark}
-        return {"redraft_preset": self.preset, "redraft_recipe": json.dumps(told, separators=(",", ":"))}
+        return json.dumps(content if mark is None else {**content, "mark": mark}, separators=(",", ":"))
 
     def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.
@@ -212,7 +226,7 @@ class Recipe(BaseModel):
     def _options(self) -> dict[str, Any]:
         """Return the options that were given: a preset has defaults of its own."""
         named = {"keep", "memory", "judge_last", "critics_after", "steps", "folder", "tools", "passages", "threshold"}
-        named |= {"human"}
+        named |= {"paths", "depth", "beam", "human"}
         return self.model_dump(include=named, exclude_defaults=True)
 
 

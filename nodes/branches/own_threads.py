@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-__all__ = ["SEARCH", "OwnThread"]
+__all__ = ["PATH_RECIPE", "SEARCH", "OwnThread"]
 
 SEARCH = "redraft_search"
 """In the metadata of a path's checkpoints: the token of its search."""
+PATH_RECIPE = "redraft_path_recipe"
+"""In the metadata of a search: what rebuilds one of its paths, as `redraft_recipe` rebuilds the search."""
 
 
 class OwnThread:

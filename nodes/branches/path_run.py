@@ -17,7 +17,7 @@ from ...state.resuming import last_writer
 from ..meter import Meter
 from ..saver_in_force import SAVER, saver_of
 from ..step import emitter
-from .own_threads import SEARCH, OwnThread
+from .own_threads import PATH_RECIPE, SEARCH, OwnThread
 from .path_control import check_stop, control_of, running_path
 from .paths import forked_values
 
@@ -160,14 +160,16 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         """Return the config of the path's own thread: what else the caller configured, and who its parent is."""
         known = config.get("configurable", {})
         own = {key: value for key, value in known.items() if not key.startswith("__") and key not in PLACE}
+        recipe = config.get("metadata", {}).get(PATH_RECIPE)
         parent = {
             "redraft_parent_thread": plan["parent_thread"] or plan["root"],
             "redraft_parent_checkpoint": plan["parent_checkpoint"],
             "redraft_fork_at": plan["level"] - 1 if plan["parent"] else None,
             SEARCH: plan["search"],
             # Those of the search don't rebuild a path.
-            "redraft_preset": None,
-            "redraft_recipe": None,
+            "redraft_preset": "refine" if recipe else None,
+            "redraft_recipe": recipe,
+            PATH_RECIPE: None,
         }
         saver = saver_of(config) or IndexedMemorySaver()
         return {
