@@ -6,7 +6,7 @@ their first draft, some fail later and are resumed, some are cancelled while the
 whoever streamed them, some are forked. The model answers over HTTP from a process of its own. A thread is deleted once
 500 runs have begun after it. After each thousand, when all runs have ended and the garbage is collected, everything
 that the process holds is counted; what it holds after the last is compared with what it held after the second. Memory
-is what is resident, as the system says; large blocks are given back to it as in `redraft serve`, but with `--plain`.
+is what is resident, as the system says.
 
 Then, in a process of its own, the same for `redraft serve`: see `benchmarks/soak_served.py`.
 """
@@ -174,7 +174,6 @@ def main() -> int:
     add_options(parser)
     parser.add_argument("--runs", type=int, metavar="N", help="default: 20000, --quick: 3000; --server: 2000, 1000")
     parser.add_argument("--batch", type=int, metavar="N", help="runs between two counts (default: 1000; --server: 250)")
-    parser.add_argument("--plain", action="store_true", help="leave the C library's memory as Python has it")
     parser.add_argument("--graph", action="store_true", help="soak the graph alone")
     parser.add_argument("--server", action="store_true", help="soak the server alone")
     given = parser.parse_args()
@@ -183,16 +182,13 @@ def main() -> int:
     if given.graph == given.server:
         if given.runs or given.batch:
             parser.error("--runs and --batch are of one half: add --graph or --server")
-        words = [f"--{word}" for word in ("quick", "plain") if vars(given)[word]]
+        words = ["--quick"] if given.quick else []
         return finish([*in_process("--graph", words), *in_process("--server", words)], given.json, packages=PACKAGES)
     if runs < 3 * batch:
         parser.error(f"--runs must be at least three times --batch, not {runs} for {batch}")
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
-    from redraft.faces.large_blocks import give_back_large_blocks
     from soak_model import served_model
 
-    if not given.plain and not give_back_large_blocks():
-        print("large blocks of memory can't be given back here", file=sys.stderr)
     with served_model() as spec, tempfile.TemporaryDirectory() as folder:
         if given.server:
             from soak_served import soaked_server

@@ -132,7 +132,6 @@ def _listen(app: Any, settings: Any) -> None:
     import uvicorn
 
     from .console import say
-    from .large_blocks import give_back_large_blocks
 
     class Server(uvicorn.Server):
         @contextmanager
@@ -161,7 +160,6 @@ def _listen(app: Any, settings: Any) -> None:
             signal.signal(number, end)
         await app.state.engine.start()
         gc.collect()
-        give_back_large_blocks()
         gc.freeze()  # what lives as long as the process is not looked through again and again
         gc.set_threshold(100_000, 50, 50)
         try:
