@@ -91,6 +91,7 @@ def start_server(talking: Talking) -> Iterator[Callable[..., Served]]:
             return served
 
         yield start
+        talking.gate.set()  # also where a test failed: the server would wait for the model
 
 
 @pytest.fixture
