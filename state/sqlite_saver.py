@@ -41,6 +41,8 @@ __all__ = ["IndexedSqliteSaver", "open_sqlite"]
 
 BUSY_TIMEOUT_S = 30.0
 READERS = 4
+SHORT = 8
+"""Characters of a version, the first of them a space."""
 
 INSERT_CHECKPOINT = Insert(
     "checkpoints",
@@ -128,12 +130,14 @@ class IndexedSqliteSaver(AsyncByThread):
         self.writer.close()
 
     def get_next_version(self, current: str | int | None, channel: None) -> str:
-        """The version after this one, in the width in which LangGraph's SQLite savers count: text in order.
+        """The version after this one, as text that is in order: short, since a checkpoint holds many.
 
-        Theirs ends in a random part besides, which tells branches apart where a value is stored by its version. Here
-        each checkpoint holds its values.
+        LangGraph's SQLite savers count in 32 digits and a random part, which tells branches apart where a value is
+        stored by its version; here each checkpoint holds its values. Where they have counted, their width is kept, and
+        theirs come after ours: a space is less than a digit.
         """
-        return _version(int(str(current or 0).partition(".")[0]) + 1)
+        whole = str(current or "").partition(".")[0]
+        return _version(int(whole or 0) + 1, len(whole) > SHORT)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self.readers.borrowed() as conn:
@@ -260,8 +264,8 @@ def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> 
 
 
 @lru_cache(maxsize=4096)  # every run counts from 1, and holds some of these for as long as it is under way
-def _version(number: int) -> str:
-    return f"{number:032}"
+def _version(number: int, is_long: bool) -> str:
+    return f"{number:032}" if is_long or number >= 10 ** (SHORT - 1) else f"{number:{SHORT}}"
 
 
 @cache

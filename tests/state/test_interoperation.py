@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -113,3 +114,17 @@ async def test_an_old_step_is_forked_by_the_other_saver(writer: str, tmp_path: P
         assert (await build(saver).aget_state(THREAD)).values == expected
     async with opened("redraft", path) as saver:
         assert build(saver).get_state(THREAD).values == expected
+
+
+@pytest.mark.parametrize("begun", [None, 7, f"{7:032}", f"{7:032}.0123456789"])
+@pytest.mark.parametrize("turns", ["o" * 12, "oosso", "so" * 9])
+def test_versions_of_both_are_in_order(begun: Any, turns: str, tmp_path: Path) -> None:
+    """Whoever counts when, also from what an earlier release counted, a later version is greater than all before it."""
+    with open_checkpointer(tmp_path / "runs.sqlite") as ours, SqliteSaver.from_conn_string(":memory:") as stock:
+        versions = [] if not isinstance(begun, str) else [begun]
+        for turn in turns:
+            last = versions[-1] if versions else begun
+            versions.append((stock if turn == "s" else ours).get_next_version(last, None))  # type: ignore[arg-type]
+    assert all(earlier < later for earlier, later in pairwise(versions))
+    counted = [int(version.partition(".")[0]) for version in versions]
+    assert [later - earlier for earlier, later in pairwise(counted)] == [1] * (len(versions) - 1)
