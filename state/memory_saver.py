@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 from .journal import JournalInMemory
@@ -65,7 +66,8 @@ class IndexedMemorySaver(InMemorySaver):
     ) -> RunnableConfig:
         with self.lock:
             previous = self.runs.get(str(config["configurable"]["thread_id"]))
-            row = row_from_checkpoint(config, checkpoint, metadata, previous=previous)
+            told = get_checkpoint_metadata(config, metadata)
+            row = row_from_checkpoint(config, checkpoint, told, previous=previous)
             saved = super().put(config, checkpoint, metadata, new_versions)
             if row is not None:
                 self.runs.upsert(row)

@@ -223,13 +223,14 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         """Return the config of the checkpoint, whose it is, what it is, and the rows that LangGraph's saver writes."""
         place = config["configurable"]
         thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
-        row = row_from_checkpoint(config, checkpoint, metadata)
+        told = get_serializable_checkpoint_metadata(config, metadata)
+        row = row_from_checkpoint(config, checkpoint, told)
         values = checkpoint["channel_values"]
         aside = {channel: value for channel, value in values.items() if self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
         kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
-        about = json.dumps(hidden_metadata(get_serializable_checkpoint_metadata(config, metadata), self.vault))
+        about = json.dumps(hidden_metadata(told, self.vault))
         changed = {channel: version for channel, version in versions.items() if channel in aside}
         rows: Rows = {
             "blobs": self._dump_blobs(thread_id, namespace, aside, changed),

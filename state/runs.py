@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+    from langgraph.checkpoint.base import Checkpoint
 
 __all__ = ["KEPT", "Position", "RunIndex", "RunRow", "Runs", "row_from_checkpoint"]
 
@@ -104,7 +104,7 @@ class RunIndex(Protocol):
 
 
 def row_from_checkpoint(
-    config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, *, previous: RunRow | None = None
+    config: RunnableConfig, checkpoint: Checkpoint, told: Mapping[str, object], *, previous: RunRow | None = None
 ) -> RunRow | None:
     """The row that a checkpoint gives its thread; `None` for a subgraph's checkpoint, which is part of another run.
 
@@ -112,13 +112,11 @@ def row_from_checkpoint(
     never makes a run fail.
 
     Args:
-        config: What the graph hands to `put`; its `metadata` is read as well.
+        config: What the graph hands to `put`.
         checkpoint: Its `channel_values` hold our state.
-        metadata: The checkpoint's own.
+        told: The metadata of both, as LangGraph's `get_checkpoint_metadata` puts them together.
         previous: The thread's row so far: `created_at`, and what only the first call's metadata told, is kept from it.
     """
-    from langgraph.checkpoint.base import get_checkpoint_metadata
-
     if config["configurable"].get("checkpoint_ns"):
         return None
     values: Mapping[str, Any] = checkpoint["channel_values"]
@@ -129,7 +127,6 @@ def row_from_checkpoint(
         values = {"task": values.get("task")}
     usage = values.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    told: Mapping[str, Any] = {**get_checkpoint_metadata(config, metadata)}
     updated_at = _utc(checkpoint["ts"])
     row = RunRow(
         thread_id=str(config["configurable"]["thread_id"]),
@@ -153,7 +150,10 @@ def row_from_checkpoint(
 
 def _text(value: object) -> str | None:
     """The string without what a database refuses: NUL and lone surrogates."""
-    return value.replace("\0", "").encode("utf-8", "replace").decode() if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    value = value.replace("\0", "")
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _integer(value: object) -> int | None:

@@ -214,7 +214,7 @@ class IndexedSqliteSaver(AsyncByThread):
             _to_json(hidden_metadata(told, self.vault)).encode("utf-8", "ignore"),
         )
         saved = Rows(INSERT_CHECKPOINT, [values])
-        row = row_from_checkpoint({"configurable": where}, checkpoint, told)
+        row = row_from_checkpoint(config, checkpoint, told)
         return [saved] if row is None else [saved, Rows(INSERT_RUN, [stored_values(hidden(row, self.vault))])]
 
     def _of_writes(
