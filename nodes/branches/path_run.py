@@ -71,7 +71,8 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
     def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
         plan, ledger, accepting = input
         control = control_of(config or {})
-        with ledger.turns.turn():
+        names = [one["name"] for one in plan["siblings"]]
+        with ledger.turns.turn(plan["name"], names, begun=ledger.begun):
             check_stop(control)
             if stopped := ledger.closed_to(plan["name"], accepting=accepting):
                 return stopped

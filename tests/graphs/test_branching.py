@@ -14,6 +14,7 @@ from redraft.graphs.branching import Variation, build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.branches.pairwise import PairwiseJudge
+from redraft.nodes.branches.turns import Turns
 from redraft.nodes.critics import human_critic, model_critic, verifier_critic
 from redraft.state import Critique, Limits, Thread, open_checkpointer
 from redraft.state.replay import replay_record
@@ -69,7 +70,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
 def test_a_wider_beam_finds_what_the_greedy_path_misses(run: Any, beam_width: int, answer: str, calls: int) -> None:
     """Where the best draft comes of the second best one, two paths find it, and one alone does not."""
     model = ScriptedModel([grow] * 20)
-    output = run(search(model, beam_width=beam_width), TASK)
+    output = run(search(model, beam_width=beam_width, stop_when="exhausted"), TASK)
 
     assert (output["answer"], len(model.calls), output["usage"]["calls"]) == (answer, calls, calls)
     assert output["stop_reason"] == ("accepted" if answer == "gem" else "max_rounds")
@@ -503,6 +504,23 @@ def test_siblings_are_sampled(run: Any, options: Any, asked: list[float]) -> Non
     model = Tempered(["mud", "stone"])
     run(search(model, **{"vary": (), "depth": 0, "max_concurrency": 1, **options}), TASK)
     assert asked == ASKED
+
+
+def test_paths_that_wait_run_in_the_order_of_their_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at a time, a search makes the same calls in the same order every time, whichever thread comes first."""
+    turn, another_came = Turns.turn, threading.Event()
+
+    def late(turns: Turns, name: str, siblings: Any, **given: Any) -> Any:
+        if name == siblings[0]:
+            assert another_came.wait(30)
+        another_came.set()
+        return turn(turns, name, siblings, **given)
+
+    monkeypatch.setattr(Turns, "turn", late)
+    vary = [Variation(temperature=number / 10) for number in range(1, 5)]
+    ASKED.clear()
+    search(Tempered(["mud"] * 4), vary=vary, branching_factor=4, depth=0, max_concurrency=1).invoke(TASK)
+    assert ASKED == [0.1, 0.2, 0.3, 0.4]
 
 
 def test_an_error_ends_one_path_and_the_others_go_on(run: Any) -> None:
