@@ -119,6 +119,8 @@ class IndexedSqliteSaver(AsyncByThread):
         self.vault = serde.vault
         self.writer = GroupCommit(conn)
         self.readers = Readers(lambda: _connect(path, read_only=True), READERS)
+        self.lookups = Readers(lambda: _connect(path, read_only=True), 1)
+        """For what an event loop reads by its key: sooner done than handed to a thread, and never behind long reads."""
         self.executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
         self.runs = RunsTable(self._query, self.vault)
         self.journal = JournalTable(self._query, self._aquery, self.vault)
@@ -127,6 +129,7 @@ class IndexedSqliteSaver(AsyncByThread):
         """Waits for what is under way, then gives the file back."""
         self.executor.shutdown()
         self.readers.close()
+        self.lookups.close()
         self.writer.close()
 
     def get_next_version(self, current: str | int | None, channel: None) -> str:
@@ -141,6 +144,10 @@ class IndexedSqliteSaver(AsyncByThread):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self.readers.borrowed() as conn:
+            return StockReader(conn, self.serde).get_tuple(config)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self.lookups.borrowed() as conn:
             return StockReader(conn, self.serde).get_tuple(config)
 
     def list(
@@ -237,7 +244,8 @@ class IndexedSqliteSaver(AsyncByThread):
 
     async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         if statement.startswith("SELECT"):
-            return self._query(statement, values)  # one row by its key: sooner read than handed to a thread
+            with self.lookups.borrowed() as conn:
+                return _on(conn, statement, values)
         return await self.writer.awrite(_step(statement, values))
 
 
