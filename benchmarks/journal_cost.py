@@ -1,22 +1,29 @@
 """What does the journal cost, in CPU microseconds a model call, and what does it save where checkpoints come last?
 
-The same runs on SQLite: a checkpoint after each step without and with the journal, and one at the end with it
-(`durability="exit"`). Interleaved repeats, medians, CPU time of the whole process.
+The same runs on SQLite, and on PostgreSQL where a server is given or installed: a checkpoint after each step without
+and with the journal, and one at the end with it (`durability="exit"`). Interleaved repeats, medians, CPU time of the
+whole process; a database server's own is not in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import itertools
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rows import add_options, at_most, finish
+from rows import Row, add_options, at_most, finish, left_out
+from storage_growth import empty_database, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["main"]
 
@@ -27,7 +34,18 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def cpu_s(runs: int, rounds: int, *, durability: Any, journal: bool) -> float:
+@contextmanager
+def new_database(server: str | None) -> Iterator[str]:
+    """What `open_checkpointer` takes: a new file, or a new database of this server."""
+    if server is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield str(Path(folder) / "runs.sqlite")
+    else:
+        with empty_database(server) as url:
+            yield url
+
+
+def cpu_s(server: str | None, runs: int, rounds: int, *, durability: Any, journal: bool) -> float:
     """CPU seconds of so many runs at once, and nothing else."""
     from redraft.graphs.loop import build_refine_graph
     from redraft.models import ScriptedModel
@@ -39,16 +57,38 @@ def cpu_s(runs: int, rounds: int, *, durability: Any, journal: bool) -> float:
     async def go(saver: Any) -> float:
         numbers = itertools.count()
         # One function, not as many texts: a scripted model's settings are its script, and are part of what is hashed.
-        model = ScriptedModel([lambda messages: f"{next(numbers)} " + "word " * 200] * (runs * (rounds + 1)))
+        model = ScriptedModel([lambda messages: f"{next(numbers)} " + "word " * 200] * ((runs + 1) * (rounds + 1)))
         graph = build_refine_graph(model, critics=[critic], checkpointer=saver, journal=journal)
         given: Any = {"task": "Write.", "limits": {"max_rounds": rounds}}
+        await graph.ainvoke(given, {"configurable": {"thread_id": "first"}}, durability=durability)
+        gc.collect()
         start = time.process_time()
         configs: list[Any] = [{"configurable": {"thread_id": f"r{number}"}} for number in range(runs)]
         await asyncio.gather(*[graph.ainvoke(given, config, durability=durability) for config in configs])
         return time.process_time() - start
 
-    with tempfile.TemporaryDirectory() as folder, open_checkpointer(Path(folder) / "runs.sqlite") as saver:
+    with new_database(server) as place, open_checkpointer(place) as saver:
         return asyncio.run(go(saver))
+
+
+def measure(place: str, server: str | None, *, runs: int, rounds: int, repeats: int) -> list[Row]:
+    """A row for each way."""
+    calls = runs * (rounds + 1)
+    for how in WAYS.values():  # what is imported on the way is not measured
+        cpu_s(server, 1, 1, **how)
+    found: dict[str, list[float]] = {name: [] for name in WAYS}
+    for _ in range(repeats):
+        for name, how in WAYS.items():
+            found[name].append(cpu_s(server, runs, rounds, **how))
+    first, *_ = found.values()
+    rows = []
+    for name, seconds in found.items():
+        ratio = statistics.median(one / other for one, other in zip(seconds, first, strict=True))
+        spent = statistics.median(seconds) / calls * 1e6
+        note = f"{ratio:.2f} × no journal; {runs} runs at once"
+        what = f"CPU per call, {place}, checkpoints {name}"
+        rows.append(at_most(what, spent, None, unit="µs", n=repeats, note=note))
+    return rows
 
 
 def main() -> int:
@@ -58,22 +98,15 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repeats", type=int, help="default: 15; --quick: 5")
+    parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
     given = parser.parse_args()
-    repeats = given.repeats or (5 if given.quick else 15)
-    calls = given.runs * (given.rounds + 1)
-    for how in WAYS.values():  # what is imported on the way is not measured
-        cpu_s(1, 1, **how)
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(repeats):
-        for name, how in WAYS.items():
-            found[name].append(cpu_s(given.runs, given.rounds, **how))
-    first, *_ = found.values()
-    rows = []
-    for name, seconds in found.items():
-        ratio = statistics.median(one / other for one, other in zip(seconds, first, strict=True))
-        spent = statistics.median(seconds) / calls * 1e6
-        note = f"{ratio:.2f} × no journal; {given.runs} runs at once"
-        rows.append(at_most(f"CPU per call, checkpoints {name}", spent, None, unit="µs", n=repeats, note=note))
+    size = {"runs": given.runs, "rounds": given.rounds, "repeats": given.repeats or (5 if given.quick else 15)}
+    rows = measure("SQLite", None, **size)
+    with postgres_server(given.postgres) as server:
+        if server:
+            rows += measure("PostgreSQL", server, **size)
+        else:
+            rows.append(left_out("CPU per call, PostgreSQL", "install PostgreSQL, or give --postgres URL"))
     return finish(rows, given.json)
 
 

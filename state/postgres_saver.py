@@ -26,7 +26,8 @@ from .bad_checkpoints import checked, hidden_metadata, split_filter
 from .checked_delta import placed
 from .database_urls import without_secrets
 from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
-from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
+from .journal import COLUMNS as REPLY_COLUMNS
+from .journal import DELETE_JOURNAL, INSERT_REPLY, SET_UP_JOURNAL, JournalTable
 from .postgres_writer import GroupWriter
 from .refusals import naming
 from .runs import row_from_checkpoint
@@ -278,12 +279,24 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         return PostgresSaver(conn, serde=self.serde)
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        if statement is INSERT_REPLY:  # those of many runs go into one transaction
+            self.writer.write(*_reply_row(values))
+            return []
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
 
     async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        if statement is INSERT_REPLY:
+            await self.writer.awrite(*_reply_row(values))
+            return []
         rows: Sequence[Sequence[Any]] = await self._by_thread(self._query, statement, values)
         return rows
+
+
+def _reply_row(values: Mapping[str, Any]) -> tuple[str, object, Rows]:
+    """Return whose reply it is, which, and the row."""
+    row = tuple(values[name] for name in REPLY_COLUMNS)
+    return str(values["thread_id"]), ("reply", values["call"]), {"replies": [row]}
 
 
 def _set_up(conn: Connection, vault: Vault, shown: str) -> None:

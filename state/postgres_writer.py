@@ -8,7 +8,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ WRITERS = 2
 LARGEST_GROUP = 128
 RECONNECT_S = 30.0
 """How long a put waits for a server that went away."""
+IDLE_S = 1.0
+"""How long a writer that has nothing to do keeps its connection."""
 
 
 def _insert(table: str, columns: str, then: str) -> str:
@@ -67,6 +69,7 @@ STATEMENTS = {
         "(thread_id, checkpoint_ns, checkpoint_id, task_id, idx) "
         "DO UPDATE SET channel = excluded.channel, type = excluded.type, blob = excluded.blob",
     ),
+    "replies": _insert("redraft_journal", "thread_id text, call text, reply text, seconds float8", "DO NOTHING"),
     "runs": _insert("runs", RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT),
 }
 """In the order in which each transaction takes its rows."""
@@ -81,10 +84,8 @@ class Put:
     """What it writes: two with the same key never share a transaction, and keep their order."""
     rows: Mapping[str, Sequence[Sequence[Any]]]
     """By the names in `STATEMENTS`."""
-    done: Future[None] = field(default_factory=Future)
-    """Of a caller that blocks."""
-    waiter: asyncio.Future[None] | None = None
-    """Of one that awaits. It may be cancelled; what was put is written all the same."""
+    waiter: Future[None] | asyncio.Future[None]
+    """Of a caller that blocks, or awaits. It may be cancelled; what was put is written all the same."""
 
 
 class GroupWriter:
@@ -111,16 +112,15 @@ class GroupWriter:
         Raises:
             RuntimeError: The saver is closed.
         """
-        put = Put(thread_id, (thread_id, key), rows)
-        self._add(put)
-        put.done.result()
+        waiter: Future[None] = Future()
+        self._add(Put(thread_id, (thread_id, key), rows, waiter))
+        waiter.result()
 
     async def awrite(self, thread_id: str, key: object, rows: Mapping[str, Sequence[Sequence[Any]]]) -> None:
         """Async twin of `write`. One that is cancelled is written all the same."""
-        put = Put(thread_id, (thread_id, key), rows, waiter=asyncio.get_running_loop().create_future())
-        self._add(put)
-        assert put.waiter is not None  # noqa: S101
-        await put.waiter
+        waiter = asyncio.get_running_loop().create_future()
+        self._add(Put(thread_id, (thread_id, key), rows, waiter))
+        await waiter
 
     def _add(self, put: Put) -> None:
         if not self._threads:
@@ -146,41 +146,69 @@ class GroupWriter:
                 self._threads = started
 
     def _work(self, queue: _Queue) -> None:
-        while group := queue.take():
-            self._write(group)
+        loan = _Loan(self._pool)
+        while (group := queue.take(IDLE_S if loan.conn else None)) is not None:
+            if group:
+                _write(loan, group)
+            else:
+                loan.give_back()
             del group  # what was written need not stay in memory while this waits
+        loan.give_back()
 
-    def _write(self, group: Sequence[Put]) -> None:
-        """Write all, or where one is refused, each alone, so that its error is its own."""
+
+class _Loan:
+    """A connection that a writer keeps while there is something to write: each time that one is taken from the pool,
+    the server is asked whether it lives."""
+
+    def __init__(self, pool: ConnectionPool[psycopg.Connection[DictRow]]) -> None:
+        self._pool = pool
+        self.conn: psycopg.Connection[DictRow] | None = None
+
+    def taken(self) -> psycopg.Connection[DictRow]:
+        if self.conn is None:
+            self.conn = self._pool.getconn(RECONNECT_S)
+        return self.conn
+
+    def give_back(self) -> None:
+        if self.conn is not None:
+            self._pool.putconn(self.conn)  # which replaces one that is broken
+            self.conn = None
+
+
+def _write(loan: _Loan, group: Sequence[Put]) -> None:
+    """Write all, or where one is refused, each alone, so that its error is its own."""
+    try:
+        _commit(loan, group)
+    except Exception as error:
+        if len(group) == 1 or isinstance(error, PoolTimeout):
+            _tell(group, error)
+            return
+        for put in group:
+            _write(loan, [put])
+    else:
+        _tell(group, None)
+
+
+def _commit(loan: _Loan, group: Sequence[Put]) -> None:
+    """Write in one transaction. Repeated on a new connection when the old one broke: every row is an upsert, so that
+    one whose commit was not heard of is only written again."""
+    rows = {name: [row for put in group for row in put.rows.get(name, ())] for name in STATEMENTS}
+    deadline = time.monotonic() + RECONNECT_S
+    while True:
+        conn = loan.taken()
         try:
-            self._commit(group)
+            with conn.pipeline(), conn.transaction(), conn.cursor() as cur:
+                for name, found in rows.items():
+                    if found:
+                        # in one order everywhere, so that no two transactions wait for each other
+                        cur.execute(STATEMENTS[name].encode(), _columns(sorted(found, key=itemgetter(0))))
         except Exception as error:
-            if len(group) == 1 or isinstance(error, PoolTimeout):
-                _tell(group, error)
-                return
-            for put in group:
-                self._write([put])
+            lost = isinstance(error, psycopg.OperationalError) and conn.broken
+            loan.give_back()
+            if not lost or time.monotonic() > deadline:
+                raise
         else:
-            _tell(group, None)
-
-    def _commit(self, group: Sequence[Put]) -> None:
-        """Write in one transaction. Repeated on a new connection when the old one broke: every row is an upsert, so
-        that one whose commit was not heard of is only written again."""
-        rows = {name: [row for put in group for row in put.rows.get(name, ())] for name in STATEMENTS}
-        deadline = time.monotonic() + RECONNECT_S
-        while True:
-            with self._pool.connection(timeout=RECONNECT_S) as conn:
-                try:
-                    with conn.pipeline(), conn.transaction(), conn.cursor() as cur:
-                        for name, found in rows.items():
-                            if found:
-                                # in one order everywhere, so that no two transactions wait for each other
-                                cur.execute(STATEMENTS[name].encode(), _columns(sorted(found, key=itemgetter(0))))
-                except psycopg.OperationalError:
-                    if not conn.broken or time.monotonic() > deadline:
-                        raise
-                else:
-                    return
+            return
 
 
 class _Queue:
@@ -201,11 +229,17 @@ class _Queue:
             self._closed = True
             self._changed.notify()
 
-    def take(self) -> list[Put]:
-        """Return what waits, up to the first that writes what one before it does; empty at the end."""
+    def take(self, timeout_s: float | None) -> list[Put] | None:
+        """Return what waits, up to the first that writes what one before it does.
+
+        Args:
+            timeout_s: How long is waited for something, else nothing is returned; `None` for ever. At the end `None` is
+                returned in any case.
+        """
         with self._changed:
-            while not self._waiting and not self._closed:
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._waiting or self._closed, timeout_s)
+            if self._closed and not self._waiting:
+                return None
             group: list[Put] = []
             keys: set[object] = set()
             while self._waiting and len(group) < LARGEST_GROUP and self._waiting[0].key not in keys:
@@ -222,12 +256,12 @@ def _tell(group: Sequence[Put], error: Exception | None) -> None:
     """Wake who waits, each event loop once."""
     waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for put in group:
-        if put.waiter is not None:
+        if not isinstance(put.waiter, Future):
             waiters.setdefault(put.waiter.get_loop(), []).append(put.waiter)
         elif error is not None:
-            put.done.set_exception(error)
+            put.waiter.set_exception(error)
         else:
-            put.done.set_result(None)
+            put.waiter.set_result(None)
     for loop, waiting in waiters.items():
         with suppress(RuntimeError):  # that loop is closed, and nobody waits in it
             loop.call_soon_threadsafe(_wake, waiting, error)

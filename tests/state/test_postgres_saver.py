@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from redraft.state import open_checkpointer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from redraft.state.journal import KeptReply
 
 psycopg = pytest.importorskip("psycopg")
+postgres_writer = pytest.importorskip("redraft.state.postgres_writer")
 
 
 def on(thread_id: str) -> Any:
@@ -32,19 +30,19 @@ async def put(saver: Any, thread_id: str, **values: Any) -> Any:
     return await saver.aput(on(thread_id), made, {"source": "loop", "step": 1}, made["channel_versions"])
 
 
-def hold_writers(saver: Any, hold: threading.Event) -> threading.Barrier:
+def hold_writers(patch: pytest.MonkeyPatch, hold: threading.Event) -> threading.Barrier:
     """Make each writer wait at its first transaction; the barrier says that both do."""
-    commit, both = saver.writer._commit, threading.Barrier(3)
+    commit, both = postgres_writer._commit, threading.Barrier(3)
     waited = threading.local()
 
-    def later(group: Any) -> None:
+    def later(loan: Any, group: Any) -> None:
         if not hasattr(waited, "once"):
             waited.once = True
             both.wait(60)
             assert hold.wait(60)
-        commit(group)
+        commit(loan, group)
 
-    saver.writer._commit = later
+    patch.setattr(postgres_writer, "_commit", later)
     return both
 
 
@@ -56,15 +54,19 @@ async def one_for_each_writer(saver: Any) -> list[asyncio.Task[Any]]:
     return [asyncio.create_task(put(saver, name, task="held")) for name in names.values()]
 
 
-async def test_what_waits_is_committed_together_and_a_refused_put_alone_is_told(postgres_url: str) -> None:
+async def test_what_waits_is_committed_together_and_a_refused_put_alone_is_told(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 60 puts at one moment, the database refuses one: that caller gets its error, the other 59 are saved."""
     async with open_checkpointer(postgres_url) as saver:
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute("ALTER TABLE runs ADD CONSTRAINT refused CHECK (task <> 'bad')")
         hold, commits = threading.Event(), []
-        commit = saver.writer._commit
-        saver.writer._commit = lambda group: (commits.append(len(group)), commit(group))
-        both = hold_writers(saver, hold)
+        commit = postgres_writer._commit
+        monkeypatch.setattr(
+            postgres_writer, "_commit", lambda loan, group: (commits.append(len(group)), commit(loan, group))
+        )
+        both = hold_writers(monkeypatch, hold)
         held = await one_for_each_writer(saver)
         await asyncio.to_thread(both.wait, 60)
         puts = [asyncio.create_task(put(saver, f"t{n}", task="bad" if n == 30 else "good")) for n in range(60)]
@@ -82,11 +84,11 @@ async def test_what_waits_is_committed_together_and_a_refused_put_alone_is_told(
         assert len(commits) < 2 + 2 + 60
 
 
-async def test_a_cancelled_put_is_written_all_the_same(postgres_url: str) -> None:
+async def test_a_cancelled_put_is_written_all_the_same(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelling who waits neither loses the step nor hurts the puts beside it."""
     async with open_checkpointer(postgres_url) as saver:
         hold = threading.Event()
-        both = hold_writers(saver, hold)
+        both = hold_writers(monkeypatch, hold)
         held = await one_for_each_writer(saver)
         await asyncio.to_thread(both.wait, 60)
         waiting = [asyncio.create_task(put(saver, name, task="count")) for name in ("a", "b")]
@@ -101,11 +103,11 @@ async def test_a_cancelled_put_is_written_all_the_same(postgres_url: str) -> Non
         assert saver.runs.get("b").task == "count"
 
 
-async def test_one_thread_put_twice_at_once_keeps_the_order(postgres_url: str) -> None:
+async def test_one_thread_put_twice_at_once_keeps_the_order(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two puts of one thread never share a transaction; the row says what the later one said."""
     async with open_checkpointer(postgres_url) as saver:
         hold = threading.Event()
-        both = hold_writers(saver, hold)
+        both = hold_writers(monkeypatch, hold)
         held = await one_for_each_writer(saver)
         await asyncio.to_thread(both.wait, 60)
         puts = [asyncio.create_task(put(saver, "t", task=f"task {number}")) for number in range(5)]
@@ -140,6 +142,30 @@ def test_two_event_loops_and_threads_use_one_saver(postgres_url: str) -> None:
         assert len(saver.runs.list(limit=100)) == 60
 
 
+async def test_replies_that_come_together_are_kept_together(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 runs whose models answer at one moment, the replies take a few transactions, and each is there at once."""
+    commits: list[int] = []
+    hold = threading.Event()
+    async with open_checkpointer(postgres_url) as saver:
+        both = hold_writers(monkeypatch, hold)
+        commit = postgres_writer._commit
+        monkeypatch.setattr(
+            postgres_writer, "_commit", lambda loan, group: (commits.append(len(group)), commit(loan, group))
+        )
+        held = await one_for_each_writer(saver)
+        await asyncio.to_thread(both.wait, 60)
+        kept = [KeptReply(f"[{number}]", 0.5) for number in range(60)]
+        added = [asyncio.create_task(saver.journal.aadd(f"t{n}", "call.1", one)) for n, one in enumerate(kept)]
+        await asyncio.sleep(0)  # so that all of them wait
+        hold.set()
+        await asyncio.gather(*held, *added)
+        assert [await saver.journal.aget(f"t{n}", "call.1") for n in range(60)] == kept
+        saver.journal.add("t0", "call.1", KeptReply("[]", 9.0))
+        assert saver.journal.get("t0", "call.1") == kept[0]  # what is kept stays
+    assert sum(commits) == 63
+    assert len(commits) <= 5
+
+
 def test_a_closed_saver_says_so(postgres_url: str) -> None:
     """A put after the end is refused in words, and does not wait for ever."""
     with open_checkpointer(postgres_url) as saver:
@@ -149,23 +175,22 @@ def test_a_closed_saver_says_so(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["idle", "in a transaction"])
-async def test_a_server_restarted_in_mid_run_loses_no_step(own_postgres: Any, when: str) -> None:
+async def test_a_server_restarted_in_mid_run_loses_no_step(
+    own_postgres: Any, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A put that meets a server that went away is made again on a new connection; reads go on too."""
     url, restart = own_postgres
     async with open_checkpointer(url) as saver:
         await asyncio.gather(*(put(saver, f"before {number}", task="count") for number in range(10)))
-        pool, restarted = saver.pool, threading.Event()
+        columns, restarted = postgres_writer._columns, threading.Event()
 
-        class Restarting:
-            @contextmanager
-            def connection(self, **which: Any) -> Iterator[Any]:
-                with pool.connection(**which) as conn:
-                    if when == "in a transaction" and not restarted.is_set():
-                        restarted.set()
-                        restart()
-                    yield conn
+        def restarting(rows: Any) -> Any:
+            if not restarted.is_set():
+                restarted.set()
+                restart()
+            return columns(rows)
 
-        saver.writer._pool = Restarting()
+        monkeypatch.setattr(postgres_writer, "_columns", restarting)
         if when == "idle":
             restarted.set()
             await asyncio.to_thread(restart)
