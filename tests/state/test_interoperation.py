@@ -1,4 +1,4 @@
-"""A SQLite file that redraft and LangGraph's own savers write in turn."""
+"""A database that redraft and LangGraph's own savers write in turn."""
 
 from __future__ import annotations
 
@@ -49,10 +49,16 @@ def build(saver: Any) -> Any:
 
 
 @asynccontextmanager
-async def opened(kind: str, path: Path) -> AsyncIterator[Any]:
-    """A saver of this kind over the file."""
+async def opened(kind: str, path: Path | str) -> AsyncIterator[Any]:
+    """A saver of this kind over the file, or the database."""
     if kind == "redraft":
         async with open_checkpointer(path) as saver:
+            yield saver
+    elif kind == "PostgresSaver":
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(str(path)) as saver:
+            saver.setup()
             yield saver
     elif kind == "AsyncSqliteSaver":
         async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
@@ -62,22 +68,24 @@ async def opened(kind: str, path: Path) -> AsyncIterator[Any]:
             yield saver
 
 
-async def one_round(kind: str, path: Path, given: Any) -> Any:
+async def one_round(kind: str, path: Path | str, given: Any) -> Any:
     """The values after one more round, which this saver loads and saves."""
     async with opened(kind, path) as saver:
         graph = build(saver)
-        if kind == "SqliteSaver":  # it has no async methods
+        if kind in ("SqliteSaver", "PostgresSaver"):  # they have no async methods
             graph.invoke(given, THREAD)
             return graph.get_state(THREAD).values
         await graph.ainvoke(given, THREAD)
         return (await graph.aget_state(THREAD)).values
 
 
-@pytest.mark.parametrize("stock", ["SqliteSaver", "AsyncSqliteSaver"])
+@pytest.mark.parametrize("stock", ["SqliteSaver", "AsyncSqliteSaver", "PostgresSaver"])
 @pytest.mark.parametrize("first", ["redraft", "stock"])
-async def test_a_run_goes_on_whoever_saved_it_last(first: str, stock: str, tmp_path: Path) -> None:
+async def test_a_run_goes_on_whoever_saved_it_last(
+    first: str, stock: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """A run whose rounds are saved by redraft and by LangGraph's saver in turn ends as if one had saved it."""
-    path = tmp_path / "runs.sqlite"
+    path = request.getfixturevalue("postgres_url") if stock == "PostgresSaver" else tmp_path / "runs.sqlite"
     turns = ["redraft", stock] * 3 if first == "redraft" else [stock, "redraft"] * 3
     for number, kind in enumerate(turns, start=1):
         values = await one_round(kind, path, {"rounds": 0} if number == 1 else None)
@@ -126,5 +134,5 @@ def test_versions_of_both_are_in_order(begun: Any, turns: str, tmp_path: Path) -
             last = versions[-1] if versions else begun
             versions.append((stock if turn == "s" else ours).get_next_version(last, None))  # type: ignore[arg-type]
     assert all(earlier < later for earlier, later in pairwise(versions))
-    counted = [int(version.partition(".")[0]) for version in versions]
-    assert [later - earlier for earlier, later in pairwise(counted)] == [1] * (len(versions) - 1)
+    numbers = [int(version.partition(".")[0]) for version in versions]
+    assert [later - earlier for earlier, later in pairwise(numbers)] == [1] * (len(versions) - 1)
