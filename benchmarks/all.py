@@ -47,7 +47,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "soak": (QUICK, ()),
 }
 """In the order of the table: what each is given for the small size, and for the full one."""
-POSTGRES = frozenset({"throughput", "many_threads", "storage_growth", "rounds"})
+POSTGRES = frozenset({"throughput", "many_threads", "storage_growth", "rounds", "journal_cost"})
 """Those that take `--postgres URL`."""
 PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langchain-openai")
 
