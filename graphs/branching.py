@@ -87,8 +87,9 @@ def build_branching_graph(
         judge_prompt: Template over `task`, `first` and `second`; default: `PAIRWISE_PROMPT`.
         stop_when: `"accepted"`: with the level in which a draft was accepted, of which no further path begins then.
             `"exhausted"`: an accepted path ends, the others go on, and the best accepted draft is the answer.
-        max_concurrency: How many paths run at once; a lower `max_concurrency` of the caller's config holds too. For one
-            at a time set it here: with 1 in the config LangGraph itself hangs in a synchronous `stream`.
+        max_concurrency: How many paths run at once, those that wait in the order of their plans; a lower
+            `max_concurrency` of the caller's config holds too. For one at a time set it here: with 1 in the config
+            LangGraph itself hangs in a synchronous `stream`.
         critic_prompt: Of the default critic.
         limits: Hold for all paths together: tokens, dollars, seconds in model calls; `max_rounds` is the most
             revisions, by default as many as the search can make. `patience` holds within a path. A plain dict leaves
