@@ -4,7 +4,8 @@ The app with its engine and uvicorn is run in this process, as the shell runs it
 are closed before anything is counted. Runs are stateless but for one kind: waited for, streamed by updates and by
 tokens, asked for as OpenAI's chat completions; some fail, some are left by their client while they wait for the model,
 which cancels them, some are run on a thread that is deleted after them. What a server promises to keep is the last runs
-that ended (`REMEMBERED` of them, or up to twice as many); nothing else may be left, in the process or the database.
+that ended (`REMEMBERED` of them, or up to twice as many), and their tokens for a minute, so that its memory settles
+after some 2,000; nothing else may be left, in the process or the database.
 """
 
 from __future__ import annotations
