@@ -46,6 +46,18 @@ def hold_writers(patch: pytest.MonkeyPatch, hold: threading.Event) -> threading.
     return both
 
 
+def count_commits(patch: pytest.MonkeyPatch) -> list[int]:
+    """How many puts each transaction takes, from now on."""
+    commit, counts = postgres_writer._commit, []
+
+    def counted(loan: Any, group: Any) -> None:
+        counts.append(len(group))
+        commit(loan, group)
+
+    patch.setattr(postgres_writer, "_commit", counted)
+    return counts
+
+
 async def one_for_each_writer(saver: Any) -> list[asyncio.Task[Any]]:
     """Puts that occupy both writers, so that those after them wait together."""
     names: dict[int, str] = {}
@@ -61,11 +73,7 @@ async def test_what_waits_is_committed_together_and_a_refused_put_alone_is_told(
     async with open_checkpointer(postgres_url) as saver:
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute("ALTER TABLE runs ADD CONSTRAINT refused CHECK (task <> 'bad')")
-        hold, commits = threading.Event(), []
-        commit = postgres_writer._commit
-        monkeypatch.setattr(
-            postgres_writer, "_commit", lambda loan, group: (commits.append(len(group)), commit(loan, group))
-        )
+        hold, commits = threading.Event(), count_commits(monkeypatch)
         both = hold_writers(monkeypatch, hold)
         held = await one_for_each_writer(saver)
         await asyncio.to_thread(both.wait, 60)
@@ -144,14 +152,9 @@ def test_two_event_loops_and_threads_use_one_saver(postgres_url: str) -> None:
 
 async def test_replies_that_come_together_are_kept_together(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 60 runs whose models answer at one moment, the replies take a few transactions, and each is there at once."""
-    commits: list[int] = []
-    hold = threading.Event()
+    hold, commits = threading.Event(), count_commits(monkeypatch)
     async with open_checkpointer(postgres_url) as saver:
         both = hold_writers(monkeypatch, hold)
-        commit = postgres_writer._commit
-        monkeypatch.setattr(
-            postgres_writer, "_commit", lambda loan, group: (commits.append(len(group)), commit(loan, group))
-        )
         held = await one_for_each_writer(saver)
         await asyncio.to_thread(both.wait, 60)
         kept = [KeptReply(f"[{number}]", 0.5) for number in range(60)]
@@ -175,26 +178,28 @@ def test_a_closed_saver_says_so(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["idle", "in a transaction"])
-async def test_a_server_restarted_in_mid_run_loses_no_step(
-    own_postgres: Any, when: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_restarted_in_mid_run_loses_no_step(own_postgres: Any, when: str) -> None:
     """A put that meets a server that went away is made again on a new connection; reads go on too."""
     url, restart = own_postgres
     async with open_checkpointer(url) as saver:
-        await asyncio.gather(*(put(saver, f"before {number}", task="count") for number in range(10)))
-        columns, restarted = postgres_writer._columns, threading.Event()
 
-        def restarting(rows: Any) -> Any:
-            if not restarted.is_set():
-                restarted.set()
-                restart()
-            return columns(rows)
+        async def put_ten(name: str) -> None:
+            await asyncio.gather(*(put(saver, f"{name} {number}", task="count") for number in range(10)))
 
-        monkeypatch.setattr(postgres_writer, "_columns", restarting)
+        await put_ten("before")
         if when == "idle":
-            restarted.set()
             await asyncio.to_thread(restart)
-        await asyncio.gather(*(put(saver, f"after {number}", task="count") for number in range(10)))
-        assert restarted.is_set()
-        assert len(saver.runs.list(limit=100)) == 20
+            await put(saver, "alone", task="count")  # not with others, after which each would be tried again
+        else:
+            other = psycopg.connect(url)
+            other.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+            alone = asyncio.create_task(put(saver, "alone", task="count"))
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+            while not other.execute(waiting).fetchone():  # noqa: ASYNC110  (until it is in its transaction)
+                await asyncio.sleep(0)
+            await asyncio.to_thread(restart)
+            other.close()
+            await alone
+        await put_ten("after")
+        assert len(saver.runs.list(limit=100)) == 21
         assert await saver.aget_tuple(on("before 3")) is not None
