@@ -10,7 +10,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .encryption import Vault
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "DELETE_JOURNAL",
-    "INSERT_REPLY",
     "SET_UP_JOURNAL",
     "BadJournalError",
     "Journal",
     "JournalInMemory",
     "JournalTable",
     "KeptReply",
+    "ReplyRow",
     "UnkeptReplyError",
     "UnreadJournalError",
 ]
@@ -120,6 +120,9 @@ class JournalTable(Journal):
     Args:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
         aquery: The same, awaited.
+        insert: Inserts one row of `COLUMNS`, together with those of other runs, where the table has none like it, and
+            returns when it is committed.
+        ainsert: The same, awaited.
         vault: Encrypts the replies.
     """
 
@@ -127,10 +130,14 @@ class JournalTable(Journal):
         self,
         query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
         aquery: Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Sequence[Any]]]],
+        insert: Callable[[ReplyRow], object],
+        ainsert: Callable[[ReplyRow], Awaitable[object]],
         vault: Vault | None = None,
     ) -> None:
         self._query = query
         self._aquery = aquery
+        self._insert = insert
+        self._ainsert = ainsert
         self._vault = vault or Vault()
 
     def get(self, thread_id: str, call: str) -> KeptReply | None:
@@ -140,10 +147,10 @@ class JournalTable(Journal):
         return self._kept(thread_id, call, await self._aquery(SELECT, {"thread_id": thread_id, "call": call}))
 
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        self._query(INSERT_REPLY, self._row(thread_id, call, kept))
+        self._insert(self._row(thread_id, call, kept))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        await self._aquery(INSERT_REPLY, self._row(thread_id, call, kept))
+        await self._ainsert(self._row(thread_id, call, kept))
 
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
         for statement, values in _deletions(thread_id, calls):
@@ -168,9 +175,8 @@ class JournalTable(Journal):
                 f"saver.journal.forget({thread_id!r}) drops what it holds, and the calls are made anew"
             ) from None
 
-    def _row(self, thread_id: str, call: str, kept: KeptReply) -> dict[str, Any]:
-        reply = self._vault.hide(kept.reply)
-        return {"thread_id": thread_id, "call": call, "reply": reply, "seconds": kept.seconds}
+    def _row(self, thread_id: str, call: str, kept: KeptReply) -> ReplyRow:
+        return thread_id, call, self._vault.hide(kept.reply), kept.seconds
 
 
 def _checked_seconds(seconds: object) -> float:
@@ -197,9 +203,7 @@ SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
 SELECT = "SELECT reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s"
 SELECT_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
 COLUMNS = ("thread_id", "call", "reply", "seconds")
-INSERT_REPLY = (
-    f"INSERT INTO redraft_journal ({', '.join(COLUMNS)}) VALUES ({', '.join(f'%({name})s' for name in COLUMNS)}) "  # noqa: S608  (column names of our own)
-    "ON CONFLICT (thread_id, call) DO NOTHING RETURNING call"
-)
+ReplyRow: TypeAlias = tuple[str, str, str, float]
+"""Of these columns."""
 DELETE_CALL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s RETURNING call"
 DELETE_JOURNAL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s RETURNING call"

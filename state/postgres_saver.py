@@ -26,8 +26,7 @@ from .bad_checkpoints import checked, hidden_metadata, split_filter
 from .checked_delta import placed
 from .database_urls import without_secrets
 from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
-from .journal import COLUMNS as REPLY_COLUMNS
-from .journal import DELETE_JOURNAL, INSERT_REPLY, SET_UP_JOURNAL, JournalTable
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .postgres_writer import GroupWriter
 from .refusals import naming
 from .runs import row_from_checkpoint
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
         CheckpointTuple,
         DeltaChannelHistory,
     )
+
+    from .journal import ReplyRow
 
     Rows = Mapping[str, Sequence[Sequence[Any]]]
 
@@ -127,7 +128,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
         self.writer = GroupWriter(pool)
         self.runs = RunsTable(self._query, self.vault)
-        self.journal = JournalTable(self._query, self._aquery, self.vault)
+        self.journal = JournalTable(self._query, self._aquery, self._insert_reply, self._ainsert_reply, self.vault)
 
     def close(self) -> None:
         """Waits for what is under way, then closes every connection."""
@@ -279,24 +280,24 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         return PostgresSaver(conn, serde=self.serde)
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        if statement is INSERT_REPLY:  # those of many runs go into one transaction
-            self.writer.write(*_reply_row(values))
-            return []
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
 
     async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        if statement is INSERT_REPLY:
-            await self.writer.awrite(*_reply_row(values))
-            return []
         rows: Sequence[Sequence[Any]] = await self._by_thread(self._query, statement, values)
         return rows
 
+    def _insert_reply(self, row: ReplyRow) -> None:
+        self.writer.write(*_put_of(row))
 
-def _reply_row(values: Mapping[str, Any]) -> tuple[str, object, Rows]:
-    """Return whose reply it is, which, and the row."""
-    row = tuple(values[name] for name in REPLY_COLUMNS)
-    return str(values["thread_id"]), ("reply", values["call"]), {"replies": [row]}
+    async def _ainsert_reply(self, row: ReplyRow) -> None:
+        await self.writer.awrite(*_put_of(row))
+
+
+def _put_of(row: ReplyRow) -> tuple[str, object, Rows]:
+    """Return whose reply it is, which, and the rows."""
+    thread_id, call, *_ = row
+    return thread_id, ("reply", call), {"replies": [row]}
 
 
 def _set_up(conn: Connection, vault: Vault, shown: str) -> None:

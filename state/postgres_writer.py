@@ -205,11 +205,12 @@ def _commit(loan: _Loan, group: Sequence[Put]) -> None:
     rows = {name: sorted(some, key=itemgetter(0)) for name, some in found.items() if some}
     if not rows:
         return
+    statement, columns = _statement(*rows), [column for some in rows.values() for column in _columns(some)]
     deadline = time.monotonic() + RECONNECT_S
     while True:
         conn = loan.taken()
         try:
-            conn.execute(_statement(*rows), [column for found in rows.values() for column in _columns(found)])
+            conn.execute(statement, columns)
         except Exception as error:
             lost = isinstance(error, psycopg.OperationalError) and conn.broken
             loan.give_back()

@@ -18,7 +18,7 @@ from .bad_checkpoints import hidden_metadata
 from .encryption import SET_UP_ENCRYPTION, Vault, check_key
 from .group_commit import GroupCommit, Insert, Rows, Statement
 from .journal import COLUMNS as REPLY_COLUMNS
-from .journal import DELETE_JOURNAL, INSERT_REPLY, SET_UP_JOURNAL, JournalTable
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
 from .runs import row_from_checkpoint
 from .runs_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, RunsTable, hidden, stored_values
 from .serializing import PlainSerializer
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         CheckpointTuple,
         DeltaChannelHistory,
     )
+
+    from .journal import ReplyRow
 
 __all__ = ["IndexedSqliteSaver", "open_sqlite"]
 
@@ -118,12 +120,13 @@ class IndexedSqliteSaver(AsyncByThread):
         super().__init__(serde=serde)
         self.vault = serde.vault
         self.writer = GroupCommit(conn)
-        self.readers = Readers(lambda: _connect(path, read_only=True), READERS)
-        self.lookups = Readers(lambda: _connect(path, read_only=True), 1)
+        connect = partial(_connect, path, read_only=True)
+        self.readers = Readers(connect, READERS)
+        self.lookups = Readers(connect, 1)
         """For what an event loop reads by its key: sooner done than handed to a thread, and never behind long reads."""
         self.executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
         self.runs = RunsTable(self._query, self.vault)
-        self.journal = JournalTable(self._query, self._aquery, self.vault)
+        self.journal = JournalTable(self._query, self._aquery, self._insert_reply, self._ainsert_reply, self.vault)
 
     def close(self) -> None:
         """Waits for what is under way, then gives the file back."""
@@ -238,7 +241,7 @@ class IndexedSqliteSaver(AsyncByThread):
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         if not statement.startswith("SELECT"):
-            return self.writer.write(_step(statement, values))
+            return self.writer.write(Statement(_named(statement), values))
         with self.readers.borrowed() as conn:
             return _on(conn, statement, values)
 
@@ -246,7 +249,13 @@ class IndexedSqliteSaver(AsyncByThread):
         if statement.startswith("SELECT"):
             with self.lookups.borrowed() as conn:
                 return _on(conn, statement, values)
-        return await self.writer.awrite(_step(statement, values))
+        return await self.writer.awrite(Statement(_named(statement), values))
+
+    def _insert_reply(self, row: ReplyRow) -> None:
+        self.writer.write(Rows(INSERT_REPLIES, [row]))
+
+    async def _ainsert_reply(self, row: ReplyRow) -> None:
+        await self.writer.awrite(Rows(INSERT_REPLIES, [row]))
 
 
 def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
@@ -259,12 +268,6 @@ def _of_deletion(thread_id: str) -> Sequence[Statement]:
     values = {"thread_id": str(thread_id)}
     tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
     return [Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL)]
-
-
-def _step(statement: str, values: Mapping[str, Any]) -> Rows | Statement:
-    if statement is INSERT_REPLY:  # those of many runs go into one statement
-        return Rows(INSERT_REPLIES, [tuple(values[name] for name in REPLY_COLUMNS)])
-    return Statement(_named(statement), values)
 
 
 def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
