@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from .refusals import naming
@@ -63,6 +64,8 @@ def checked(found: CheckpointTuple, vault: Vault, *, pending: bool = True) -> Ch
         for channel, version in checkpoint["channel_versions"].items():
             if not isinstance(version, str | int | float):
                 raise TypeError(f"the version of its channel {channel!r} is {type(version).__name__}")
+            if isinstance(version, str) and not VERSION.match(version):
+                raise ValueError(f"the version of its channel {channel!r} is {version[:100]!r}, not a number")
         for node, seen in checkpoint["versions_seen"].items():
             if not isinstance(seen, dict):
                 raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
@@ -105,6 +108,9 @@ def _revealed(metadata: Any, vault: Vault) -> Any:
     kept = {name: value for name, value in metadata.items() if name in CLEAR}
     return {**rest, **kept}
 
+
+VERSION = re.compile(r" *[0-9]{1,32}(\.|$)")
+"""What savers count with: a number, behind which a random part may stand."""
 
 SHAPE: Mapping[str, type] = {
     "v": int,

@@ -236,6 +236,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "values that are a list": (CHECKPOINT | {"channel_values": [1]}, "form of a checkpoint|refused"),
     "another checkpoint": (CHECKPOINT | {"id": "2"}, "holds the checkpoint '2'"),
     "a version that is a list": (CHECKPOINT | {"channel_versions": {"a": []}}, "channel 'a'"),
+    "a version that is no number": (CHECKPOINT | {"channel_versions": {"a": "<b>1"}}, "channel 'a' is '<b>1'"),
     "a node that has seen a number": (CHECKPOINT | {"versions_seen": {"a": 1}}, "node 'a'"),
 }
 
