@@ -44,7 +44,7 @@ FIRST_EVENT_GOAL_MS = 50.0
 CALLS_A_RUN = 4
 """Draft, critique, revision, critique."""
 VERDICT = json.dumps({"feedback": "Say more.", "score": 0.5, "accepted": False})
-SHELL = "from redraft.faces.cli import main; main()"
+SHELL = "from redraft.faces.cli.main import main; main()"
 QUIET = ("--no-browser", "--no-reload", "--server-log-level", "error")
 PACKAGES = ("fastapi", "uvicorn", "langgraph", "langchain-openai", "openai", "aiohttp")
 

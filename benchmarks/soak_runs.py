@@ -8,7 +8,7 @@ from collections import Counter, deque
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from redraft.state.sqlite_saver import READERS
+from redraft.state.storage.sqlite import READERS
 from soak_model import FAILING_DRAFT, FAILING_VERDICT, HANGING_VERDICT, TOGETHER
 
 if TYPE_CHECKING:

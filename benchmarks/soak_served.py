@@ -176,7 +176,7 @@ async def serving(spec: str, folder: str) -> AsyncIterator[tuple[str, Any]]:
 
 async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> list[Row]:
     """Make the runs, and return the rows."""
-    from redraft.faces.server.engine import REMEMBERED
+    from redraft.faces.server.engine.engine import REMEMBERED
 
     counts = Counts("redraft serve", batch, threads_stay=False)
     async with serving(spec, folder) as (url, engine):

@@ -27,7 +27,7 @@ def command(what: str) -> list[str]:
     """The process that is measured."""
     if what != HELP:
         return [sys.executable, "-c", what]
-    return [sys.executable, "-c", "import sys; from redraft.faces.cli import main; sys.exit(main(['--help']))"]
+    return [sys.executable, "-c", "import sys; from redraft.faces.cli.main import main; sys.exit(main(['--help']))"]
 
 
 def seconds(words: list[str]) -> tuple[float, float]:

@@ -243,13 +243,13 @@ def _baseline(name: str, model: Any, critics: Sequence[Any], verifiers: Sequence
 
 
 def _verifier_critics(verifiers: Sequence[Any]) -> list[Any]:
-    from ..nodes.critics import verifier_critic
+    from ..nodes.critics.critics import verifier_critic
 
     return [verifier_critic(check) for check in verifiers]
 
 
 def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) -> list[Any]:
-    from ..nodes.critics import model_critic
+    from ..nodes.critics.critics import model_critic
 
     if "program" in critics:
         raise ValueError("--critic program is for --graph math")
@@ -259,7 +259,7 @@ def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) 
 
 def _people(options: dict[str, Any]) -> list[Any]:
     """Return the person who is asked after all others, where one is wanted."""
-    from ..nodes.critics import human_critic
+    from ..nodes.critics.critics import human_critic
 
     return [human_critic()] if options.pop("human", False) else []
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from ..nodes.branches.own_threads import PATH_RECIPE
+from ..nodes.search.own_threads import PATH_RECIPE
 from .presets import build_preset, checked_preset
 from .problems import BadInputError
 from .vouching import is_own, own_mark
@@ -167,7 +167,7 @@ class Recipe(BaseModel):
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
         """
         from ..models import PriceTable, chat_model
-        from ..nodes.verifiers import verifier
+        from ..nodes.verify.verifiers import verifier
 
         # A search by rules asks no model, so none is fetched.
         needed = self.preset != "retrieval" or bool(self.critics)
@@ -206,7 +206,7 @@ class Recipe(BaseModel):
         from langchain_core.language_models import FakeListChatModel
 
         from ..graphs.loop import build_refine_graph
-        from ..nodes.critics import human_critic
+        from ..nodes.critics.critics import human_critic
 
         if search:
             from ..graphs.branching import build_branching_graph

@@ -19,10 +19,10 @@ from ..nodes.agents.conversation import (
 )
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.runs import agent_writer
-from ..nodes.given_model import require_model, revising_model
-from ..nodes.model_critic import Verdict
-from ..nodes.prompts import seen_by_refiner
-from ..nodes.structured_replies import structured_model
+from ..nodes.critics.model_critic import Verdict
+from ..nodes.critics.structured_replies import structured_model
+from ..nodes.writing.given_model import require_model, revising_model
+from ..nodes.writing.prompts import seen_by_refiner
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
 
-    from ..nodes.prompts import Prompts
+    from ..nodes.writing.prompts import Prompts
     from ..state.critique import Critic
     from ..state.schema import RefineOutput
 

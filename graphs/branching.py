@@ -13,16 +13,16 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
-from ..nodes.branches.branch import StopWhen, branch
-from ..nodes.branches.ledger import Ledgers
-from ..nodes.branches.opening import prepare_search
-from ..nodes.branches.pairwise import PAIRWISE_PROMPT, PairwiseJudge
-from ..nodes.branches.path_run import PathRun
-from ..nodes.branches.schema import BranchingOutput, BranchingState
-from ..nodes.branches.selection import select
-from ..nodes.branches.variations import Variation, check_critics, names_of, varied_options
-from ..nodes.critics import model_critic
-from ..nodes.given_model import require_model
+from ..nodes.critics.critics import model_critic
+from ..nodes.search.explore import StopWhen, branch
+from ..nodes.search.opening import prepare_search
+from ..nodes.search.pairwise import PAIRWISE_PROMPT, PairwiseJudge
+from ..nodes.search.path_run import PathRun
+from ..nodes.search.schema import BranchingOutput, BranchingState
+from ..nodes.search.selection import select
+from ..nodes.search.shared_budget import Ledgers
+from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
+from ..nodes.writing.given_model import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.schema import RefineInput
 from ..state.usage import add_usage
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
-    from ..nodes.meter import Prices
-    from ..nodes.prompts import Prompt, Prompts
+    from ..nodes.runtime.meter import Prices
+    from ..nodes.writing.prompts import Prompt, Prompts
 
     BranchingGraph = CompiledStateGraph[BranchingState, None, RefineInput, BranchingOutput]
 

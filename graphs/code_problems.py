@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.code_checks import passes_visible_tests
-from ..nodes.code_replies import read_code
-from ..nodes.critics import model_critic, verifier_critic
-from ..nodes.evidence_writer import EvidenceWriter
-from ..nodes.human_eval import code_task, passes_hidden_tests
-from ..nodes.prompts import seen_by_refiner
-from ..nodes.sampling import sampled
+from ..nodes.critics.critics import model_critic, verifier_critic
+from ..nodes.verify.code_checks import passes_visible_tests
+from ..nodes.verify.code_replies import read_code
+from ..nodes.verify.human_eval import code_task, passes_hidden_tests
+from ..nodes.writing.evidence_writer import EvidenceWriter
+from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.sampling import sampled
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.prompts import Prompts
     from ..nodes.sandbox import Sandbox
+    from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 
 __all__ = [

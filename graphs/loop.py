@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check as check_step
-from ..nodes.critics import CALLABLE, NamedCritic, model_critic, name_critics
+from ..nodes.critics.critics import CALLABLE, NamedCritic, model_critic, name_critics
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
-from ..nodes.journal.node_journal import journal_option
 from ..nodes.prepare import prepare as prepare_step
-from ..nodes.prompts import Keep, Memory, PromptedModel, Prompts
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
-from ..nodes.router import Router
-from ..nodes.writers import Writer, as_writer
+from ..nodes.runtime.journal import journal_option
+from ..nodes.runtime.router import Router
+from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts
+from ..nodes.writing.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.store.base import BaseStore
 
-    from ..nodes.meter import Prices
+    from ..nodes.runtime.meter import Prices
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
@@ -93,7 +93,7 @@ def build_refine_graph(
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
         checkpointer: As in `StateGraph.compile`.
         journal: Whether replies are kept as they come, so that no finished call is paid twice, see
-            `redraft.nodes.journal`. Default: where the saver in force is one of `open_checkpointer`. A run's own config
+            `redraft.nodes.runtime`. Default: where the saver in force is one of `open_checkpointer`. A run's own config
             has the last word: `{"configurable": {"redraft_journal": False}}`.
         store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
         state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable
 
-from ..nodes.arithmetic import arithmetic_holds
-from ..nodes.critics import model_critic
-from ..nodes.evidence_writer import EvidenceWriter
-from ..nodes.numeric_answers import extract_number
-from ..nodes.program_critic import program_critic
-from ..nodes.prompts import seen_by_refiner
-from ..nodes.sampling import MajorityWriter, sampled
+from ..nodes.critics.critics import model_critic
+from ..nodes.critics.program_critic import program_critic
+from ..nodes.verify.arithmetic import arithmetic_holds
+from ..nodes.verify.numeric_answers import extract_number
+from ..nodes.writing.evidence_writer import EvidenceWriter
+from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.sampling import MajorityWriter, sampled
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.prompts import Prompts
     from ..nodes.sandbox import Sandbox
+    from ..nodes.writing.prompts import Prompts
     from ..state.critique import Critic
     from .loop import RefineGraph
 

@@ -29,8 +29,8 @@ from ..nodes.reasoning.pipeline_steps import (
 )
 from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
 from ..nodes.retrieval.index import folder_index
-from ..state.folds import latest_draft
 from ..state.schema import RefineOutput
+from ..state.summary import latest_draft
 from .loop import default_prices
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
-    from ..nodes.meter import Prices
-    from ..nodes.prompts import Prompts
-    from ..nodes.step import Step
+    from ..nodes.runtime.meter import Prices
+    from ..nodes.runtime.step import Step
+    from ..nodes.writing.prompts import Prompts
 
     PipelineGraph = CompiledStateGraph[PipelineState, None, PipelineInput, RefineOutput]
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.meter import Prices
-    from ..nodes.prompts import Prompts
+    from ..nodes.runtime.meter import Prices
+    from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..models.embeddings import embeddings as embedding_model
-from ..nodes.prompts import chat_prompt
+from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.retrieval.confidence import ConfidenceCritic
 from ..nodes.retrieval.first_search import FirstSearch
 from ..nodes.retrieval.graph_retriever import as_retriever
@@ -22,7 +22,7 @@ from ..nodes.retrieval.search import Search
 from ..nodes.retrieval.similarity import Similarity
 from ..nodes.retrieval.sources import open_sources
 from ..nodes.retrieval.stopping import search_is_over
-from ..nodes.structured_replies import StructuredModel
+from ..nodes.writing.prompts import chat_prompt
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.prompts import ChatPromptTemplate
 
-    from ..nodes.prompts import Prompt
+    from ..nodes.writing.prompts import Prompt
     from .loop import RefineGraph
 
 __all__ = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.given_model import require_model, revising_model
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
+from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
-from ..state.rubrics import Dimension, Rubric
+from ..nodes.writing.given_model import require_model, revising_model
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.store.base import BaseStore
 
-    from ..nodes.prompts import Prompts
     from ..nodes.rubric.critic import Adaptive, Panel
     from ..nodes.rubric.judges import DimensionJudge
     from ..nodes.rubric.voting import Vote
+    from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.given_model import require_model, revising_model
 from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
+from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
 from ..nodes.travel import (
     TRAVEL_TOOLS,
@@ -17,7 +17,7 @@ from ..nodes.travel import (
     personalization,
     require_cities,
 )
-from ..state.rubrics import Dimension, Rubric
+from ..nodes.writing.given_model import require_model, revising_model
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.prompts import Prompts
     from ..nodes.rubric.judges import DimensionJudge
     from ..nodes.travel.tool_writer import OfferTools
+    from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 
 __all__ = [

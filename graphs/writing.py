@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.adding_words import CLAUSE_PROMPT, WordAddingWriter
-from ..nodes.critics import HumanCritic, VerifierCritic, verifier_critic
-from ..nodes.named import wanted
-from ..nodes.prompts import seen_by_refiner
-from ..nodes.sampling import sampled
-from ..nodes.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
+from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
+from ..nodes.verify.named import wanted
+from ..nodes.verify.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
+from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
+from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.sampling import sampled
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.prompts import Prompts
+    from ..nodes.writing.prompts import Prompts
     from ..state.critique import Verifier
     from .loop import RefineGraph
 
@@ -55,8 +55,8 @@ def build_writing_graph(
 
     Args:
         model: Writes the text.
-        verifiers: Further checks, `(task, draft) -> Critique`. Those of `redraft.nodes.verifiers` tell the model what
-            they want; for one of your own the task should say it.
+        verifiers: Further checks, `(task, draft) -> Critique`. Those of `redraft.nodes.verify` tell the model what they
+            want; for one of your own the task should say it.
         words: Words that must occur as they are, in any case.
         min_words: The fewest words, parted by white space.
         max_words: The most words.

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..state.events import failure, record
-from ..state.folds import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
 from ..state.limits import limits_in_force
 from ..state.stopping import STOP_REASONS, StopReason, could_not_be_judged, decide, spent_budget
-from .step import Step, Steps, ask, emit
-from .updates import extra_update
+from ..state.summary import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
+from .runtime.step import Step, Steps, ask, emit
+from .runtime.updates import extra_update
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from .prompts import Keep
+    from .writing.prompts import Keep
 
 __all__ = ["check"]
 

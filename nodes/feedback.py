@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.critique import Critique
 from ..state.events import Event, append_events, failure, frozen, record
-from ..state.folds import Attempt, latest_draft, rounds
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
+from ..state.summary import Attempt, latest_draft, rounds
 from ..state.usage import NO_USAGE
-from .critics import NamedCritic, in_order, read_critiques
+from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
-from .meter import spent_in
-from .step import Call, Outcome, Step, Steps, ask, emit
+from .runtime.meter import spent_in
+from .runtime.step import Call, Outcome, Step, Steps, ask, emit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
-    from .meter import Prices
+    from .runtime.meter import Prices
 
 __all__ = ["CriticsAfter", "feedback"]
 

@@ -10,17 +10,17 @@ from ..state.events import failure, record
 from ..state.stopping import spent_budget
 from .agents.conversation import before_task
 from .agents.runs import AgentRun, AgentUnfinishedError
-from .meter import BudgetSpentError
-from .replies import marked_refusal, read_text
-from .step import Step, Steps, ask, emit
-from .updates import extra_update
+from .runtime.meter import BudgetSpentError
+from .runtime.step import Step, Steps, ask, emit
+from .runtime.updates import extra_update
+from .writing.replies import marked_refusal, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .meter import Prices
-    from .step import Outcome
-    from .writers import Writer
+    from .runtime.meter import Prices
+    from .runtime.step import Outcome
+    from .writing.writers import Writer
 
 __all__ = ["GENERATE_PROMPT", "EmptyDraftError", "generate", "writer_update"]
 

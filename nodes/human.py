@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..state.answers import Answer, question_about, read_answer
 from ..state.critique import Critique
-from ..state.folds import latest_draft
+from ..state.summary import latest_draft
+from ..state.threads.answers import Answer, question_about, read_answer
 from ..state.usage import NO_USAGE
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..state.events import clean, record, task_event
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
-from .meter import BudgetSpentError
-from .step import Step, Steps, ask
-from .updates import extra_update
+from .runtime.meter import BudgetSpentError
+from .runtime.step import Step, Steps, ask
+from .runtime.updates import extra_update
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from .meter import Prices
+    from .runtime.meter import Prices
 
 __all__ = ["prepare"]
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
-from ..state.folds import attempts, rounds
-from ..state.reading import condensed
 from ..state.stopping import spent_budget
+from ..state.summary import attempts, condensed, rounds
 from .generate import writer_update
-from .meter import spent_in
-from .prompts import Keep, attempt_at_hand
-from .replies import read_text, rejection
-from .step import Step, Steps, ask, emit
+from .runtime.meter import spent_in
+from .runtime.step import Step, Steps, ask, emit
+from .writing.prompts import Keep, attempt_at_hand
+from .writing.replies import read_text, rejection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.runnables import RunnableConfig
 
-    from .meter import Prices
-    from .writers import Writer
+    from .runtime.meter import Prices
+    from .writing.writers import Writer
 
 __all__ = ["REFINE_PROMPT", "refine"]
 

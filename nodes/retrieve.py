@@ -14,13 +14,13 @@ from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
-from .meter import BudgetSpentError, spent_in
-from .step import Step, Steps, ask, emit
+from .runtime.meter import BudgetSpentError, spent_in
+from .runtime.step import Step, Steps, ask, emit
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from .meter import Prices
+    from .runtime.meter import Prices
 
 __all__ = ["Search", "as_search", "retrieve"]
 

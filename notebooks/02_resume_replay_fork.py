@@ -23,11 +23,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from redraft.faces.notebook import diff, scores, show, timeline, tree
+from redraft.faces.views.notebook import diff, scores, show, timeline, tree
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import chat_model
-from redraft.nodes.critics import verifier_critic
-from redraft.nodes.verifiers import uses_words
+from redraft.nodes.critics.critics import verifier_critic
+from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Thread, open_checkpointer
 
 MODEL = "local"  # or "openai:gpt-5-mini", …
@@ -44,8 +44,8 @@ victim = f"""
 import os, signal
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import chat_model
-from redraft.nodes.critics import verifier_critic
-from redraft.nodes.verifiers import uses_words
+from redraft.nodes.critics.critics import verifier_critic
+from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import open_checkpointer
 
 words = uses_words("snow", "bell", "bread")

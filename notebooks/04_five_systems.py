@@ -20,7 +20,7 @@ import os
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
-from redraft.faces.notebook import diff, show, timeline
+from redraft.faces.views.notebook import diff, show, timeline
 from redraft.models import chat_model
 from redraft.state import Thread, open_checkpointer
 
@@ -39,7 +39,7 @@ def run(graph, task, thread_id, **limits):
 
 # %%
 from redraft.graphs.math_problems import build_math_graph
-from redraft.nodes.verifiers import extract_number
+from redraft.nodes.verify.verifiers import extract_number
 
 problem = (
     "A hall has 18 rows of 24 chairs. For a concert 5 rows are taken out, and in each row that stays 3 chairs are "
@@ -108,7 +108,7 @@ show(agent)
 # %%
 from redraft.graphs.rubric import build_rubric_graph
 from redraft.nodes.rubric.assessments import refinement_metadata
-from redraft.state.rubrics import Dimension, Rubric
+from redraft.nodes.rubric.rubrics import Dimension, Rubric
 
 
 def brevity(task: str, draft: str) -> tuple[float, str]:

@@ -21,10 +21,10 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
 import re
 
-from redraft.faces.notebook import diff, timeline
+from redraft.faces.views.notebook import diff, timeline
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import chat_model
-from redraft.nodes.critics import model_critic, verifier_critic
+from redraft.nodes.critics.critics import model_critic, verifier_critic
 from redraft.state import Critique, Thread, open_checkpointer
 
 model = chat_model("replay:replies.sqlite", max_output_tokens=300)  # or "openai:gpt-5-mini", …

@@ -6,23 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .branches import Branch
-    from .checkpointers import open_checkpointer
+    from .checked_channels import BadCheckpointError
     from .critique import Critic, Critique, Verifier
-    from .encryption import EncryptionKeyError
     from .events import Event
     from .limits import Limits
-    from .refusals import BadCheckpointError
-    from .replay import Replay
-    from .results import Result
-    from .runs import RunRow
     from .schema import RefineInput, RefineOutput, RefineState
-    from .threads import Thread
+    from .storage.checkpointers import open_checkpointer
+    from .storage.encryption import EncryptionKeyError
+    from .storage.index import RunRow
+    from .threads.replay import Replay
+    from .threads.thread import Thread
     from .usage import Usage
 
 __all__ = [
     "BadCheckpointError",
-    "Branch",
     "Critic",
     "Critique",
     "EncryptionKeyError",
@@ -32,7 +29,6 @@ __all__ = [
     "RefineOutput",
     "RefineState",
     "Replay",
-    "Result",
     "RunRow",
     "Thread",
     "Usage",
@@ -41,23 +37,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "BadCheckpointError": "refusals",
-    "Branch": "branches",
+    "BadCheckpointError": "checked_channels",
     "Critic": "critique",
     "Critique": "critique",
-    "EncryptionKeyError": "encryption",
+    "EncryptionKeyError": "storage.encryption",
     "Event": "events",
     "Limits": "limits",
     "RefineInput": "schema",
     "RefineOutput": "schema",
     "RefineState": "schema",
-    "Replay": "replay",
-    "Result": "results",
-    "RunRow": "runs",
-    "Thread": "threads",
+    "Replay": "threads.replay",
+    "RunRow": "storage.index",
+    "Thread": "threads.thread",
     "Usage": "usage",
     "Verifier": "critique",
-    "open_checkpointer": "checkpointers",
+    "open_checkpointer": "storage.checkpointers",
 }
 """Imported when they are asked for: limits need pydantic, and what stores or runs a thread needs langgraph."""
 

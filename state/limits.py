@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .reading import reading_of
+from .summary import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

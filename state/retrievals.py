@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .reading import reading_of
+from .summary import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
-from .checked_delta import CheckedDelta
+from .checked_channels import CheckedDelta
 from .events import Event, append_events
 from .usage import Usage
 

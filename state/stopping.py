@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from .folds import attempts, latest_draft, rounds, run_options, usage_total
 from .limits import Limits
-from .reading import reading_of
+from .summary import attempts, latest_draft, reading_of, rounds, run_options, usage_total
 from .usage import add_usage
 
 if TYPE_CHECKING:

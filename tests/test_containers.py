@@ -60,7 +60,7 @@ def test_the_image_is_safe_to_start() -> None:
 
 def test_the_command_line_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`redraft` takes the words that the image and the compose file start it with, and without a token it refuses."""
-    from redraft.faces.cli import app
+    from redraft.faces.cli.main import app
     from redraft.faces.server import Settings
 
     program, command, *words = [*entry(), *SERVER["command"]]
@@ -81,7 +81,7 @@ def test_every_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the compose file puts into the environment is read by the command, by its models or by the database's
     client; no value is a secret."""
     from psycopg.pq import Conninfo
-    from redraft.faces.cli import app
+    from redraft.faces.cli.main import app
 
     serve: Any = typer.main.get_command(app).get_command(None, "serve")  # type: ignore[attr-defined]
     by_options: set[str] = set()

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redraft.evals.methods import build_method
-from redraft.evals.problems import Dataset, Problem
-from redraft.evals.records import failed_record
-from redraft.evals.result_files import ResultFile, read_results
-from redraft.evals.running import run_method
+from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.run.methods import build_method
+from redraft.evals.run.records import failed_record
+from redraft.evals.run.result_files import ResultFile, read_results
+from redraft.evals.run.running import run_method
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer
-from redraft.state.group_commit import Statement
-from redraft.state.journal import UnreadJournalError
+from redraft.state.storage.group_writer import Statement
+from redraft.state.storage.journal import UnreadJournalError
 
 CRASH = Path(__file__).parents[1] / "benchmarks" / "crash"
 LAMP: Any = {"configurable": {"thread_id": "lamp"}}

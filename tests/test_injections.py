@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage
 from langchain_core.retrievers import BaseRetriever
-from redraft.evals.methods import METHODS, build_method
+from redraft.evals.run.methods import METHODS, build_method
 from redraft.graphs.agent import build_agent_graph
 from redraft.graphs.code_problems import build_code_graph
 from redraft.graphs.loop import build_refine_graph
@@ -28,13 +28,13 @@ from redraft.graphs.travel import build_travel_graph
 from redraft.graphs.writing import build_writing_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import model_critic
+from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.reasoning.pipeline_language import SetTopic, UseSelfCritique, parse_pipeline
-from redraft.nodes.replies import is_stop_phrase
 from redraft.nodes.rubric.critic import rubric_critic
+from redraft.nodes.rubric.rubrics import Dimension, Rubric
+from redraft.nodes.writing.replies import is_stop_phrase
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.events import broken_links, clean
-from redraft.state.rubrics import Dimension, Rubric
 from redraft.state.stopping import STOP_REASONS
 
 if TYPE_CHECKING:

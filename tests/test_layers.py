@@ -142,7 +142,7 @@ def test_help_stays_light(tmp_path: Path) -> None:
     """`redraft --help` imports no model, no graph, no validation and not even the commands that it lists."""
     code = """
         import sys
-        from redraft.faces.cli import main
+        from redraft.faces.cli.main import main
         try:
             main(["--help"])
         except SystemExit as end:

@@ -80,7 +80,7 @@ for package in {list(FOLDERS)!r}:
 from redraft.graphs.loop import build_refine_graph
 from redraft.state import Limits, Thread, open_checkpointer
 (entry,) = importlib.metadata.distribution("redraft").entry_points
-assert (entry.name, entry.value) == ("redraft", "redraft.faces.cli:main")
+assert (entry.name, entry.value) == ("redraft", "redraft.faces.cli.main:main")
 assert callable(entry.load())
 """
     python = environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")

@@ -7,7 +7,7 @@ import sys
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 
-from redraft.evals.methods import build_method
+from redraft.evals.run.methods import build_method
 from redraft.models import chat_model
 from redraft.state import Thread, open_checkpointer
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 
-from redraft.evals.methods import build_method
-from redraft.evals.problems import Dataset, Problem
-from redraft.evals.result_files import ResultFile
-from redraft.evals.running import run_method
+from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.run.methods import build_method
+from redraft.evals.run.result_files import ResultFile
+from redraft.evals.run.running import run_method
 from redraft.models import ScriptedModel, chat_model
 from redraft.state import open_checkpointer
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .app import create_app
-    from .engine import Engine
+    from .engine.engine import Engine
     from .settings import Settings
 
 __all__ = ["Engine", "Settings", "create_app"]
 
-_HOME = {"Engine": "engine", "Settings": "settings", "create_app": "app"}
+_HOME = {"Engine": "engine.engine", "Settings": "settings", "create_app": "app"}
 
 
 def __getattr__(name: str) -> object:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from . import agent_protocol
-from .answers import GUARDS
-from .bodies import BodyMiddleware
-from .callers import CallerMiddleware
-from .engine import Engine
-from .masked_log import mask_logs
-from .problems import handle_problems
-from .wire import dumps
+from .api import agent_protocol
+from .api.answers import GUARDS
+from .api.bodies import BodyMiddleware
+from .api.callers import CallerMiddleware
+from .api.masked_log import mask_logs
+from .api.problems import handle_problems
+from .api.wire import dumps
+from .engine.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
     app.include_router(agent_protocol.router)
-    for name in ("openai_api", "demo_api", "metrics", "page.assets_api", "page.live_api", "page.views_api"):
+    for name in ("api.openai_api", "api.demo_api", "api.metrics", "page.assets_api", "page.live_api", "page.views_api"):
         app.include_router(import_module(f".{name}", __package__).router)
     _count(app, engine)
 
@@ -72,6 +72,6 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
 
 
 def _count(app: FastAPI, engine: Engine) -> None:
-    metrics: Any = import_module(".metrics", __package__)
+    metrics: Any = import_module(".api.metrics", __package__)
     app.state.metrics = metrics.RunMetrics(engine)
     engine.on_finished.append(app.state.metrics.finished)

@@ -9,11 +9,11 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.channels import EphemeralValue
 from typing_extensions import TypedDict
 
-from ...state.folds import current_run
 from ...state.schema import RefineState
-from ..fences import fence, opens_part
-from ..model_critic import ModelCritic
-from ..prompts import PromptedModel
+from ...state.summary import current_run
+from ..critics.model_critic import ModelCritic
+from ..writing.prompt_injection import fence, opens_part
+from ..writing.prompts import PromptedModel
 
 if TYPE_CHECKING:
     from ...state.events import Event

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from langchain_core.tools import StructuredTool, ToolException, create_retriever_tool
 
-from ..arithmetic.expressions import Expression, Sense, tokenize
-from ..notation import plain_notation
+from ..verify.arithmetic.expressions import Expression, Sense, tokenize
+from ..verify.notation import plain_notation
 
 if TYPE_CHECKING:
     from fractions import Fraction

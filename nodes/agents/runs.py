@@ -13,9 +13,9 @@ from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 
 from ...state.events import DRAFT_KINDS
-from ..meter import BudgetSpentError
-from ..replies import read_text, same_text
-from ..writers import AdaptedRunnable, input_kind
+from ..runtime.meter import BudgetSpentError
+from ..writing.replies import read_text, same_text
+from ..writing.writers import AdaptedRunnable, input_kind
 from .react import ANY_DURABILITY
 from .steps import StepWatch
 

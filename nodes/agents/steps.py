@@ -16,8 +16,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from ...state.events import clean, frozen
 from ...state.stopping import spent_budget
-from ..meter import METER
-from ..step import emitter
+from ..runtime.meter import METER
+from ..runtime.step import emitter
 
 __all__ = ["StepWatch", "steps_of", "storable"]
 

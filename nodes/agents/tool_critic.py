@@ -8,9 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 
 from ...state.critique import Critique
-from ..fences import fence, opens_part
-from ..model_critic import Verdict
-from ..structured_replies import Structured, structured_model, unreadable_errors
+from ..critics.model_critic import Verdict
+from ..critics.structured_replies import Structured, structured_model, unreadable_errors
+from ..writing.prompt_injection import fence, opens_part
 from .conversation import ConversationCritic
 from .react import ANY_DURABILITY, react_agent
 from .steps import steps_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from ...state.events import Event
-    from ..prompts import Memory, Prompts
+    from ..writing.prompts import Memory, Prompts
 
 __all__ = ["TOOL_CRITIC_PROMPT", "ToolCritic", "tool_critic"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
-from ...state.branches import Branch
 from ...state.events import failure, record
-from ...state.folds import rounds
 from ...state.limits import limits_in_force
 from ...state.stopping import spent_budget
+from ...state.summary import rounds
 from ..retrieve import retrieve
+from .branch import Branch
 from .pipeline_steps import repeated
 from .steps import ReasoningSteps, StepName, checked_count, nothing_to
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
-    from ..step import Step
+    from ..runtime.step import Step
 
 __all__ = ["Arrow", "ArrowError", "LoadDocuments", "LoopArrow"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...state.critique import Critique
-from ...state.folds import latest_draft, rounds
-from ..fences import fenced_messages
-from ..prompts import Prompts, chat_prompt, prompt_values
-from ..replies import read_text, refused
-from ..structured_replies import StructuredModel, UnreadableReplyError
+from ...state.summary import latest_draft, rounds
+from ..critics.structured_replies import StructuredModel, UnreadableReplyError
+from ..writing.prompt_injection import fenced_messages
+from ..writing.prompts import Prompts, chat_prompt, prompt_values
+from ..writing.replies import read_text, refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

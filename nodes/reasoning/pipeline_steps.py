@@ -11,13 +11,13 @@ from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
 from ...state.events import Event, clean, failure, record, task_event
-from ...state.folds import current_run, latest_draft, rounds, usage_total
 from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import RefineState
 from ...state.stopping import StopReason, decide, since_verdict, spent_budget
+from ...state.summary import current_run, latest_draft, rounds, usage_total
 from ...state.usage import NO_USAGE
 from ..retrieve import retrieve
-from ..step import Logic, Step, Steps, ask, emit
+from ..runtime.step import Logic, Step, Steps, ask, emit
 from .steps import ReasoningSteps, StepName, nothing_to
 
 if TYPE_CHECKING:

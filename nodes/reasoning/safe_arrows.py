@@ -7,9 +7,9 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langgraph.errors import GraphBubbleUp
 
-from ...state.branches import Branch
-from ...state.results import Result
 from .arrows import ArrowError
+from .branch import Branch
+from .results import Result
 
 __all__ = ["SafeArrow", "safe"]
 

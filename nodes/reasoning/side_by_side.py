@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ...state.branches import Branch
 from ...state.events import failure, record
-from ...state.folds import rounds
+from ...state.summary import rounds
 from ...state.usage import add_usage
 from .arrows import ArrowError
+from .branch import Branch
 from .safe_arrows import safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ...state.results import Result
+    from .results import Result
 
 __all__ = ["InParallel", "best_branch"]
 

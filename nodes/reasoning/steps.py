@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
-from ...state.folds import latest_draft
+from ...state.summary import latest_draft
 from ..agents.tool_calls import ToolUsingModel
-from ..critics import CALLABLE, NamedCritic
+from ..critics.critics import CALLABLE, NamedCritic
 from ..feedback import feedback
 from ..generate import generate
-from ..prompts import PromptedModel, Prompts
 from ..refine import refine
+from ..writing.prompts import PromptedModel, Prompts
 from .comments import CommentCritic, ScoredCritic
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from ...state.events import Event
-    from ..meter import Prices
-    from ..step import Step
+    from ..runtime.meter import Prices
+    from ..runtime.step import Step
 
 __all__ = [
     "CRITIQUE_PROMPT",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
-from ...state.folds import latest_draft
-from ..critics import VerifierCritic
+from ...state.summary import latest_draft
+from ..critics.critics import VerifierCritic
 from .findings import confidence, distinct_sources, findings, plan_of, rendered
 
 if TYPE_CHECKING:

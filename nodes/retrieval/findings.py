@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ...state.folds import current_run
+from ...state.summary import current_run
 from .documents import passage
 
 if TYPE_CHECKING:

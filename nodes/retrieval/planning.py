@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
-from ..fences import fenced_messages
-from ..meter import METER
+from ..runtime.meter import METER
+from ..writing.prompt_injection import fenced_messages
 from .confidence import adapted_threshold
 from .search import failed
 from .terms import key_terms, leans, normalized
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.prompts import ChatPromptTemplate
 
-    from ..structured_replies import StructuredModel
+    from ..critics.structured_replies import StructuredModel
     from .twofold import Work
 
 __all__ = ["MOST_CHARACTERS", "Planner", "QueryPlan", "plan_by_rules"]

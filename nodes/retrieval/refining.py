@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from ...state.folds import latest_draft, rounds
-from ..fences import fenced_messages
+from ...state.summary import latest_draft, rounds
+from ..writing.prompt_injection import fenced_messages
 from .documents import passage
 from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
 from .follow_ups import Situation, by_rules, new_queries
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
 
     from ...state.events import Event
-    from ...state.folds import Attempt
-    from ..structured_replies import StructuredModel
+    from ...state.summary import Attempt
+    from ..critics.structured_replies import StructuredModel
     from .patterns import Patterns
     from .twofold import Work
 

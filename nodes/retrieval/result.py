@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ...state.folds import best_draft, rounds, run_options, usage_total
+from ...state.summary import best_draft, rounds, run_options, usage_total
 from .findings import confidence, distinct_sources, findings, plan_of, rendered, searches
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.events import clean
 from ...state.masking import masked
-from ..step import emit
+from ..runtime.step import emit
 from .documents import chunk_id, passage
 
 if TYPE_CHECKING:

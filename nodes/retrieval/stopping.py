@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.folds import latest_draft
 from ...state.stopping import StopReason, decide
+from ...state.summary import latest_draft
 from .findings import plan_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ...state.folds import Attempt, attempts, best_draft, rounds, run_options
-from ...state.rubrics import QualityAssessment
+from ...state.summary import Attempt, attempts, best_draft, rounds, run_options
+from .rubrics import QualityAssessment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

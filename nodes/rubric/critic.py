@@ -15,15 +15,15 @@ from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
 from ...state.usage import NO_USAGE, add_usage
-from ..meter import METER
+from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
 from .thresholds import adapted_threshold
 from .voting import VOTES, Vote, vote_on
 
 if TYPE_CHECKING:
     from ...state.events import Event
-    from ...state.rubrics import Judgement, QualityAssessment, Rubric
     from ...state.usage import Usage
+    from .rubrics import Judgement, QualityAssessment, Rubric
 
 __all__ = ["Adaptive", "Panel", "RubricCritic", "explained", "rubric_critic"]
 
@@ -257,7 +257,7 @@ def _kept(found: Mapping[str, Judgement]) -> dict[str, Any]:
 
 
 def _recalled(kept: Mapping[str, Any]) -> dict[str, Judgement]:
-    from ...state.rubrics import Judgement
+    from .rubrics import Judgement
 
     return {name: Judgement(**{**one, "cached": True, "usage": None}) for name, one in kept.items()}
 

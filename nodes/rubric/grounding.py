@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
-from ...state.folds import current_run, rounds
-from ..fences import fence, fenced_messages, opens_part
-from ..prompts import PromptedModel, attempt_at_hand, prompt_values
+from ...state.summary import current_run, rounds
+from ..writing.prompt_injection import fence, fenced_messages, opens_part
+from ..writing.prompts import PromptedModel, attempt_at_hand, prompt_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

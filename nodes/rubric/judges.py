@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...state.critique import Critique
-from ...state.rubrics import Dimension, Judgement
-from ..fences import fenced_messages
-from ..prompts import chat_prompt
-from ..structured_replies import StructuredModel, UnreadableReplyError
+from ..critics.structured_replies import StructuredModel, UnreadableReplyError
+from ..writing.prompt_injection import fenced_messages
+from ..writing.prompts import chat_prompt
 from .grounding import grounded_task
+from .rubrics import Dimension, Judgement
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

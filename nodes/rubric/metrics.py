@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ...state.folds import attempts, best_draft, current_run, rounds, run_options, usage_total
 from ...state.limits import limits_in_force
 from ...state.stopping import rounds_allowed
+from ...state.summary import attempts, best_draft, current_run, rounds, run_options, usage_total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

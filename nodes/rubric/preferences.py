@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from langgraph.config import get_config, get_store
 
-from ...state.folds import latest_draft
-from ..critics import HumanCritic
+from ...state.summary import latest_draft
+from ..critics.critics import HumanCritic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

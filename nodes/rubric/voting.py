@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ...state.rubrics import Judgement, QualityAssessment, Rubric, assess
+from .rubrics import Judgement, QualityAssessment, Rubric, assess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

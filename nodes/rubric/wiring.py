@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..critics import HumanCritic
+from ..critics.critics import HumanCritic
 from .critic import rubric_critic
 from .grounding import Ground, Grounding
 from .judges import JUDGE_PROMPT
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ...state.rubrics import Rubric
+    from .rubrics import Rubric
 
 __all__ = ["rubric_wiring"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.folds import best_draft, run_options
+from ...state.summary import best_draft, run_options
 from ..rubric.assessments import refinement_metadata
 
 if TYPE_CHECKING:

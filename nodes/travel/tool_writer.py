@@ -10,11 +10,11 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 
 from ...state.events import clean
-from ...state.folds import rounds
+from ...state.summary import rounds
 from ..agents.text_calls import read_text_calls
-from ..given_model import revising_model
-from ..replies import refused
 from ..rubric.grounding import GroundedModel, ground_event
+from ..writing.given_model import revising_model
+from ..writing.replies import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage, ToolCall
     from langchain_core.tools import BaseTool
 
-    from ..prompts import Keep, Memory, Prompts
+    from ..writing.prompts import Keep, Memory, Prompts
 
 __all__ = ["OfferTools", "ToolWriter", "calls_tools"]
 

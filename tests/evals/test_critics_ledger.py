@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.critics_ledger import CriticRow, critic_rows
-from redraft.evals.records import Iteration, ResultRecord
-from redraft.evals.runs import Run, RunInfo
+from redraft.evals.ledger.critics_ledger import CriticRow, critic_rows
+from redraft.evals.ledger.runs import Run, RunInfo
+from redraft.evals.run.records import Iteration, ResultRecord
 
 SAID = {"a": True, "n": False, "?": None}
 

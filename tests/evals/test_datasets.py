@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.evals.datasets import load_dataset
-from redraft.evals.problems import Dataset, Problem
+from redraft.evals.datasets.loading import load_dataset
+from redraft.evals.datasets.problems import Dataset, Problem
 from redraft.graphs.math_problems import build_math_graph
 from redraft.graphs.writing import writing_task
 from redraft.models import ScriptedModel
-from redraft.nodes.human_eval import code_task
 from redraft.nodes.sandbox import SandboxUnavailableError
+from redraft.nodes.verify.human_eval import code_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,13 +310,13 @@ def test_a_dataset_of_code_loads_where_nothing_runs_code(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only judging needs the sandbox, and where it can't run that is an error, never a verdict."""
-    from redraft.evals import scorers
+    from redraft.evals.datasets.loading import scorers
 
     def unavailable() -> Sandbox:
         raise SandboxUnavailableError("no sandbox can run here")
 
     dataset = load_dataset(write(FUNCTION))
     monkeypatch.setattr("redraft.nodes.sandbox.Sandbox", unavailable)
-    monkeypatch.setattr("redraft.evals.problems.scorer", lambda kind: scorers.CodeScorer())
+    monkeypatch.setattr("redraft.evals.datasets.problems.scorer", lambda kind: scorers.CodeScorer())
     with pytest.raises(SandboxUnavailableError):
         dataset.is_correct(dataset.problems[0], "def double(n): ...")

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.ledger import Ledger, MethodRow, build_ledger, find_runs, read_run
-from redraft.evals.method_rows import is_baseline
-from redraft.evals.methods import BASELINES, METHODS
+from redraft.evals.ledger.ledger import Ledger, MethodRow, build_ledger, find_runs, read_run
+from redraft.evals.ledger.method_rows import is_baseline
+from redraft.evals.run.methods import BASELINES, METHODS
 
 YELP = Path(__file__).resolve().parents[3] / "shared" / "data" / "yelp_self_refine_dv3.jsonl"
 
@@ -289,10 +289,10 @@ def test_critics_are_rated_run_by_run(write_run: Any) -> None:
 
 def test_the_record_of_a_real_run_is_read_as_it_was_played(write_run: Any) -> None:
     """From the loop itself: a wrong draft is rejected, a revision fixes it, and the judge made no error."""
-    from redraft.evals.records import result_record
+    from redraft.evals.run.records import result_record
     from redraft.graphs.math_problems import build_math_graph
     from redraft.models import ScriptedModel
-    from redraft.nodes.numeric_answers import extract_number, same_number
+    from redraft.nodes.verify.numeric_answers import extract_number, same_number
 
     question = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
     replies = ["2 * 3 = 6\n#### 6", "One nut was eaten.", "6 - 1 = 5\n#### 5", "SOLUTION_IS_CORRECT"]
@@ -361,7 +361,7 @@ def test_the_ledger_needs_no_langgraph(tmp_path: Path) -> None:
     import subprocess
 
     code = (
-        "import sys, redraft.evals.ledger, redraft.evals.comparing\n"
+        "import sys, redraft.evals.ledger.ledger, redraft.evals.ledger.comparing\n"
         "heavy = ('langgraph', 'langchain_core', 'scipy', 'statsmodels', 'numpy')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.drafts import drafts_right, rejected_revisions
-from redraft.evals.paired import proportion
-from redraft.evals.predicting import RoundRates, predicted_accuracy, round_rates
-from redraft.evals.records import ResultRecord
+from redraft.evals.ledger.drafts import drafts_right, rejected_revisions
+from redraft.evals.ledger.paired import proportion
+from redraft.evals.ledger.predicting import RoundRates, predicted_accuracy, round_rates
+from redraft.evals.run.records import ResultRecord
 
 
 def run_of(drafts: str, stop: str = "max_rounds") -> ResultRecord:

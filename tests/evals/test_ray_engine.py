@@ -17,13 +17,13 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("psycopg")
 
-from redraft.evals.problems import Dataset, Problem
-from redraft.evals.ray_engine import run_on_ray
-from redraft.evals.result_files import ResultFile, read_results
-from redraft.evals.result_table import ResultTable
-from redraft.evals.running import GivenUpError
-from redraft.evals.shared_work import SharedJob
-from redraft.faces.ray_cluster import ray_cluster
+from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.run.ray_engine import run_on_ray
+from redraft.evals.run.result_files import ResultFile, read_results
+from redraft.evals.run.result_table import ResultTable
+from redraft.evals.run.running import GivenUpError
+from redraft.evals.run.shared_work import SharedJob
+from redraft.faces.cli.ray_cluster import ray_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,11 +141,11 @@ DRIVER = """
     sys.path.insert(0, {folder!r})
     from pathlib import Path
     from importlib.util import spec_from_file_location, module_from_spec
-    from redraft.evals.ray_engine import run_on_ray
-    from redraft.evals.problems import Dataset, Problem
-    from redraft.evals.result_files import ResultFile
-    from redraft.evals.shared_work import SharedJob
-    from redraft.faces.ray_cluster import ray_cluster
+    from redraft.evals.run.ray_engine import run_on_ray
+    from redraft.evals.datasets.problems import Dataset, Problem
+    from redraft.evals.run.result_files import ResultFile
+    from redraft.evals.run.shared_work import SharedJob
+    from redraft.faces.cli.ray_cluster import ray_cluster
 
     problems = tuple(Problem(f"p-{{n}}", f"What is sum {{n}}?", {gold!r} if n % 2 else "4") for n in range({count}))
     data = Dataset("sums", "exact", "0" * 64, problems)

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from redraft.evals.records import ResultRecord, failed_record, result_record
+from redraft.evals.run.records import ResultRecord, failed_record, result_record
 from redraft.graphs.math_problems import build_math_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.verifiers import extract_number, same_number
+from redraft.nodes.verify.verifiers import extract_number, same_number
 
 QUESTION = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
 
@@ -49,7 +49,7 @@ def test_a_record_survives_json_and_says_when_the_judge_was_fooled() -> None:
     assert ResultRecord.model_validate_json(record.model_dump_json()) == record
 
 
-SCHEMA = Path(__file__).resolve().parents[2] / "evals" / "result_record.schema.json"
+SCHEMA = Path(__file__).resolve().parents[2] / "evals" / "run" / "result_record.schema.json"
 
 
 def test_the_published_schema_is_that_of_the_records() -> None:

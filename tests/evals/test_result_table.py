@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from redraft.evals.result_table import ResultTable
+from redraft.evals.run.result_table import ResultTable
 
 USAGE: Any = {
     "input_tokens": 1,
@@ -86,7 +86,7 @@ def test_a_killed_worker_gives_up_its_threads(postgres_url: str) -> None:
     """A worker that dies by SIGKILL leaves no thread locked."""
     code = f"""if True:
         import asyncio
-        from redraft.evals.result_table import ResultTable
+        from redraft.evals.run.result_table import ResultTable
         async def hold():
             async with ResultTable({postgres_url!r}) as table:
                 print(await table.take("run/p-1"), flush=True)

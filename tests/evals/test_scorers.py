@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.evals.scorers import CodeScorer, ExactScorer, HiddenTests, Kind, lone_number, scorer
+from redraft.evals.datasets.scorers import CodeScorer, ExactScorer, HiddenTests, Kind, lone_number, scorer
 
 if TYPE_CHECKING:
     from redraft.nodes.sandbox import Sandbox

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from redraft.evals.problems import Dataset, Problem
-from redraft.evals.shared_work import SharedJob, Worker
+from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.run.shared_work import SharedJob, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ async def close(workers: list[Worker]) -> None:
 
 
 async def results_of(url: str) -> dict[str, Any]:
-    from redraft.evals.result_table import ResultTable
+    from redraft.evals.run.result_table import ResultTable
 
     async with ResultTable(url) as table:
         return dict(await table.read("run", await table.finished("run")))

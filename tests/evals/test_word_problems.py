@@ -8,14 +8,14 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from redraft.evals.datasets import load_dataset
-from redraft.nodes.arithmetic import arithmetic_holds, ends_with_answer, find_sums
-from redraft.nodes.arithmetic.expressions import Expression, Sense, tokenize
-from redraft.nodes.numeric_answers import extract_number
+from redraft.evals.datasets.loading import load_dataset
+from redraft.nodes.verify.arithmetic import arithmetic_holds, ends_with_answer, find_sums
+from redraft.nodes.verify.arithmetic.expressions import Expression, Sense, tokenize
+from redraft.nodes.verify.numeric_answers import extract_number
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)
-    for line in files("redraft.evals").joinpath("word_problems.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in files("redraft.evals.datasets").joinpath("word_problems.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
 

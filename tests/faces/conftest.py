@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.faces.cli import main
+from redraft.faces.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from redraft.faces.cli import main
+from redraft.faces.cli.main import main
 from redraft.models import chat_model
 
 KEYS = {"a key by its looks": "sk-mqrked91f2e3d4c5b6zq9w8", "a key like any word": "mqrkedshapeless7f3eq9w8"}
@@ -298,10 +298,10 @@ def test_traces_and_notebooks_show_no_key(good: int, provider: Provider) -> None
     """Spans with all texts, and what a notebook displays of a graph and a thread, hold no key."""
     from langgraph.checkpoint.memory import InMemorySaver
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-    from redraft.faces.notebook import show, timeline
-    from redraft.faces.tracing import instrument
+    from redraft.faces.server.tracing import instrument
+    from redraft.faces.views.notebook import show, timeline
     from redraft.graphs.loop import build_refine_graph
-    from redraft.state.threads import Thread
+    from redraft.state.threads.thread import Thread
 
     exporter = InMemorySpanExporter()
     model = chat_model(provider(good=good), max_retries=0)
@@ -324,7 +324,7 @@ def test_a_server_shows_no_key_and_no_token(provider: Provider, key: str, tmp_pa
     token, wrong = "mqrkedtoken-0123456789abcdefq9w8", "mqrkedwrong-0123456789abcdefq9w8"
     env = {**os.environ, "REDRAFT_SERVE_TOKENS": token, "REDRAFT_API_KEY": key}
     words = ("serve", "--port", "0", "--db", "runs.sqlite", "--model", provider(good=4))
-    command = [sys.executable, "-c", "from redraft.faces.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from redraft.faces.cli.main import main; main()", *words]
     told: list[str] = []
     with (
         (tmp_path / "server.log").open("w+") as log,

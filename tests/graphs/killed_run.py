@@ -14,7 +14,7 @@ from typing import Any
 
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import chat_model
-from redraft.nodes.step import Step
+from redraft.nodes.runtime.step import Step
 from redraft.state import open_checkpointer
 
 TASK = "Write one short sentence that uses river and lamp."

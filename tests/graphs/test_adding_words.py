@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redraft.graphs.writing import CLAUSE_PROMPT, build_writing_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.adding_words import WordAddingWriter
+from redraft.nodes.writing.adding_words import WordAddingWriter
 
 WORDS = ["lamp", "river", "goat", "drum", "kettle", "roof"]
 TASK = {"task": "Write one sentence."}

@@ -28,7 +28,7 @@ from redraft.models.weights import smollm2_path
 from redraft.nodes.agents.critic_tools import calculator_tool, search_tool
 from redraft.nodes.agents.react import react_agent
 from redraft.nodes.agents.tool_critic import tool_critic
-from redraft.nodes.critics import verifier_critic
+from redraft.nodes.critics.critics import verifier_critic
 from redraft.state import Critique, Limits, Thread, open_checkpointer
 from typing_extensions import TypedDict
 

@@ -13,12 +13,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from redraft.graphs.branching import Variation, build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.branches.pairwise import PairwiseJudge
-from redraft.nodes.branches.turns import Turns
-from redraft.nodes.critics import human_critic, model_critic, verifier_critic
+from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
+from redraft.nodes.search.pairwise import PairwiseJudge
+from redraft.nodes.search.turns import Turns
 from redraft.state import Critique, Limits, Thread, open_checkpointer
-from redraft.state.replay import replay_record
-from redraft.state.threads import BusyThreadError
+from redraft.state.threads.replay import replay_record
+from redraft.state.threads.thread import BusyThreadError
 
 TASK = {"task": "Find the gem."}
 CONFIG: Any = {"configurable": {"thread_id": "s"}}
@@ -691,7 +691,7 @@ def test_a_search_is_not_forked_but_its_paths_are() -> None:
 
 def test_the_terminal_shows_the_tree_of_a_search(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """`redraft tree` and `redraft show` read a search as they read any thread."""
-    from redraft.faces.cli import main
+    from redraft.faces.cli.main import main
 
     database = str(tmp_path / "runs.sqlite")
     with open_checkpointer(database) as saver:

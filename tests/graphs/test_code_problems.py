@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.code_problems import build_code_graph, code_task, passes_hidden_tests, read_code
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import human_critic, model_critic
+from redraft.nodes.critics.critics import human_critic, model_critic
 from redraft.nodes.sandbox import Sandbox
 from redraft.state import Critique
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import BrokenReplyError, chat_model
-from redraft.nodes.critics import model_critic
+from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.generate import EmptyDraftError
 from redraft.state import Thread, open_checkpointer
 from redraft.state.stopping import STOP_REASONS

@@ -16,11 +16,11 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.critics import human_critic, model_critic, verifier_critic
-from redraft.nodes.verifiers import uses_words
+from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
+from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Critique, Thread, open_checkpointer
-from redraft.state.threads import BusyThreadError, UnknownThreadError
-from redraft.state.under_way import Runner, under_way
+from redraft.state.threads.lease import Runner, under_way
+from redraft.state.threads.thread import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ PROGRAM = """
 import os, signal, sys
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import chat_model
-from redraft.nodes.critics import human_critic
+from redraft.nodes.critics.critics import human_critic
 from redraft.state import open_checkpointer
 with open_checkpointer("runs.sqlite") as saver:
     graph = build_refine_graph(chat_model(sys.argv[1]), critics=[human_critic()], checkpointer=saver)

@@ -13,10 +13,10 @@ from langchain_core.globals import get_llm_cache, set_llm_cache
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
-from redraft.nodes.critics import model_critic
-from redraft.nodes.journal.node_journal import JOURNAL
-from redraft.nodes.numeric_answers import extract_number
-from redraft.nodes.sampling import MajorityWriter
+from redraft.nodes.critics.critics import model_critic
+from redraft.nodes.runtime.journal import JOURNAL
+from redraft.nodes.verify.numeric_answers import extract_number
+from redraft.nodes.writing.sampling import MajorityWriter
 from redraft.state import Critique, Thread, open_checkpointer
 
 if TYPE_CHECKING:

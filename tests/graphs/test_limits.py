@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
-from redraft.nodes.critics import human_critic
+from redraft.nodes.critics.critics import human_critic
 from redraft.state import Critique, Limits, Thread
 
 BUDGET = {"max_tokens": 100}

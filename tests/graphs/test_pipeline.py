@@ -10,8 +10,8 @@ from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.graphs.reasoning import build_reasoning_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning.pipeline_language import PipelineError, SetTopic, UseCritique, UseDraft, UseImprove
+from redraft.nodes.reasoning.reasoning_events import reasoning_events, self_critique
 from redraft.state import Thread, open_checkpointer
-from redraft.state.reasoning import reasoning_events, self_critique
 
 if TYPE_CHECKING:
     from pathlib import Path

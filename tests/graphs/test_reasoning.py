@@ -10,10 +10,11 @@ import pytest
 from redraft.graphs.reasoning import build_reasoning_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import verifier_critic
-from redraft.nodes.verifiers import uses_words
-from redraft.state import Branch, Limits, Thread, open_checkpointer
-from redraft.state.reasoning import reasoning_events
+from redraft.nodes.critics.critics import verifier_critic
+from redraft.nodes.reasoning.branch import Branch
+from redraft.nodes.reasoning.reasoning_events import reasoning_events
+from redraft.nodes.verify.verifiers import uses_words
+from redraft.state import Limits, Thread, open_checkpointer
 
 TASK = {"task": "Microservices"}
 TEXTS = ["draft", "flaw 0", "final 1", "flaw 1", "final 2", "flaw 2", "final 3"]

@@ -22,7 +22,7 @@ from redraft.graphs.retrieval import as_retriever, build_retrieval_graph, retrie
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.embeddings import embeddings
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import human_critic, model_critic
+from redraft.nodes.critics.critics import human_critic, model_critic
 from redraft.nodes.retrieval.index import DocumentIndex, folder_index
 from redraft.state import Limits, Thread, open_checkpointer
 from typing_extensions import TypedDict

@@ -16,12 +16,12 @@ from redraft.graphs.refining_agent import RefiningAgent
 from redraft.graphs.rubric import DEFAULT_RUBRIC, RUBRIC_GENERATE_PROMPT, build_rubric_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import human_critic
+from redraft.nodes.critics.critics import human_critic
 from redraft.nodes.rubric.assessments import assessment_of, refinement_metadata
 from redraft.nodes.rubric.metrics import refinement_metrics
+from redraft.nodes.rubric.rubrics import Dimension, QualityAssessment, Rubric
 from redraft.state import Critique, Limits, Thread, open_checkpointer
-from redraft.state.folds import attempts
-from redraft.state.rubrics import Dimension, QualityAssessment, Rubric
+from redraft.state.summary import attempts
 
 TASK = "How do I keep a sourdough starter alive?"
 ONE = Rubric(dimensions=(Dimension(name="length", weight=1, description="Is it long enough?"),))

@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 from redraft.graphs.travel import TRAVEL_RUBRIC, build_travel_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import human_critic
+from redraft.nodes.critics.critics import human_critic
 from redraft.nodes.travel import TRAVEL_TOOLS, calls_tools, travel_metadata
 from redraft.state import Thread, open_checkpointer
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.writing import build_writing_graph, writing_task
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.critics import model_critic, verifier_critic
+from redraft.nodes.critics.critics import model_critic, verifier_critic
 from redraft.state import Critique
 
 TASK = "Write about a river."

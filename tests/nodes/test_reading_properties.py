@@ -11,23 +11,17 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from redraft.models import ScriptedModel
 from redraft.models.control_tokens import without_control_tokens
-from redraft.nodes.code_replies import read_code
-from redraft.nodes.critics import model_critic
-from redraft.nodes.fences import fence, fenced_messages
-from redraft.nodes.model_critic import VERDICT_PROMPT, Verdict
-from redraft.nodes.notation import plain_notation
-from redraft.nodes.numeric_answers import extract_number, same_number
-from redraft.nodes.program_critic import read_program
-from redraft.nodes.prompts import chat_prompt
-from redraft.nodes.reasoning.pipeline_language import (
-    SIGNATURES,
-    Pipeline,
-    PipelineError,
-    PipelineStep,
-    parse_pipeline,
-)
-from redraft.nodes.replies import is_stop_phrase, rejection
-from redraft.nodes.structured_replies import StructuredModel, UnreadableReplyError
+from redraft.nodes.critics.critics import model_critic
+from redraft.nodes.critics.model_critic import VERDICT_PROMPT, Verdict
+from redraft.nodes.critics.program_critic import read_program
+from redraft.nodes.critics.structured_replies import StructuredModel, UnreadableReplyError
+from redraft.nodes.reasoning.pipeline_language import SIGNATURES, Pipeline, PipelineError, PipelineStep, parse_pipeline
+from redraft.nodes.verify.code_replies import read_code
+from redraft.nodes.verify.notation import plain_notation
+from redraft.nodes.verify.numeric_answers import extract_number, same_number
+from redraft.nodes.writing.prompt_injection import fence, fenced_messages
+from redraft.nodes.writing.prompts import chat_prompt
+from redraft.nodes.writing.replies import is_stop_phrase, rejection
 
 PIECES = [
     "####",

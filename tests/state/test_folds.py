@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from redraft.state.events import append_events, broken_links, record
-from redraft.state.folds import attempts, best_draft, latest_draft, rounds, scores, usage_total
 from redraft.state.stopping import STOP_REASONS, decide
+from redraft.state.summary import attempts, best_draft, latest_draft, rounds, scores, usage_total
 from redraft.state.usage import NO_USAGE, add_usage
 
 

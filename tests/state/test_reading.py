@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 from redraft.state.events import Record, append_events, frozen, record
-from redraft.state.folds import (
+from redraft.state.limits import limits_in_force
+from redraft.state.retrievals import latest_retrieval
+from redraft.state.stopping import decide, since_verdict
+from redraft.state.summary import (
     attempts,
     best_draft,
     latest_draft,
@@ -20,9 +23,6 @@ from redraft.state.folds import (
     scores,
     usage_total,
 )
-from redraft.state.limits import limits_in_force
-from redraft.state.retrievals import latest_retrieval
-from redraft.state.stopping import decide, since_verdict
 from redraft.state.usage import NO_USAGE
 
 LIMITS = {"max_rounds": 3, "patience": 2, "max_tokens": 500}

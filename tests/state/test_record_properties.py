@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redraft.nodes.rubric.rubrics import Dimension, Judgement, Rubric, assess
 from redraft.state.critique import Critique
-from redraft.state.diffs import diff_words
 from redraft.state.events import append_events, broken_links, record
-from redraft.state.folds import attempts, best_draft, current_run, latest_draft, rounds, scores, usage_total
 from redraft.state.limits import Limits, merged_limits
-from redraft.state.rubrics import Dimension, Judgement, Rubric, assess
 from redraft.state.stopping import STOP_REASONS, decide, spent_budget
+from redraft.state.summary import attempts, best_draft, current_run, latest_draft, rounds, scores, usage_total
+from redraft.state.threads.diffs import diff_words
 from redraft.state.usage import NO_USAGE, add_usage
 
 texts = st.text(max_size=20)

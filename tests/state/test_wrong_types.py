@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langgraph.checkpoint.base.id import uuid6
-from redraft.faces.notebook import diff, show, timeline
-from redraft.faces.run_page import write_run_page
+from redraft.faces.views.notebook import diff, show, timeline
+from redraft.faces.views.run_page import write_run_page
 from redraft.graphs.loop import build_refine_graph
 from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.models import ScriptedModel

@@ -7,8 +7,8 @@ from functools import cache
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ... import displays
-from ...displays.documents import content_hash, part, style
+from ... import views as displays
+from ...views.documents import content_hash, part, style
 
 __all__ = ["ASSETS", "POLICY", "asset", "router"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...displays.documents import html_environment, macros, part
-from ...displays.timeline import event_row
-from ...live import doing
-from ..wire import plain
+from ...views.documents import html_environment, macros, part
+from ...views.live import doing
+from ...views.timeline import event_row
+from ..api.wire import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response, StreamingResponse
 
-from ..callers import require_caller
-from ..runs import Caller, ServerEvent
-from ..runs_api import QUIET_S, event_after
-from ..wire import dumps, event_bytes, plain
+from ..api.callers import require_caller
+from ..api.runs_api import QUIET_S, event_after
+from ..api.wire import dumps, event_bytes, plain
+from ..engine.runs import Caller, ServerEvent
 from .drawing import WRITERS, happening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ..engine import Engine
-    from ..runs import Run
+    from ..engine.engine import Engine
+    from ..engine.runs import Run
 
 __all__ = ["router"]
 

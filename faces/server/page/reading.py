@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ....state.folds import attempts, best_draft, run_options
-from ....state.history import grow_tree
-from ....state.threads import UnknownThreadError
-from ...displays.drafts import read_values
-from ...displays.family import tree_facts
-from ...displays.timeline import event_row, timeline_facts
-from ...plain_text import one_line, shortened
-from ...run_page import run_facts
-from ..wire import plain
+from ....state.summary import attempts, best_draft, run_options
+from ....state.threads.history import grow_tree
+from ....state.threads.thread import UnknownThreadError
+from ...views.drafts import read_values
+from ...views.family import tree_facts
+from ...views.plain_text import one_line, shortened
+from ...views.run_page import run_facts
+from ...views.timeline import event_row, timeline_facts
+from ..api.wire import plain
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from ....state import Thread
-    from ....state.folds import Attempt
-    from ....state.runs import RunRow
+    from ....state.storage.index import RunRow
+    from ....state.summary import Attempt
 
 __all__ = ["read_side", "read_thread", "visible"]
 

@@ -12,21 +12,21 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from ....state.history import family
-from ....state.threads import Thread, UnknownThreadError
-from ...displays.documents import macros
-from ...displays.drafts import diff_facts
-from ...displays.timeline import event_row
-from ..callers import require_caller
-from ..requests import checked_id, checked_values
-from ..runs import BadRequestError, Caller, NotThereError
-from ..wire import json_response
+from ....state.threads.history import family
+from ....state.threads.thread import Thread, UnknownThreadError
+from ...views.documents import macros
+from ...views.drafts import diff_facts
+from ...views.timeline import event_row
+from ..api.callers import require_caller
+from ..api.wire import json_response
+from ..engine.requests import checked_id, checked_values
+from ..engine.runs import BadRequestError, Caller, NotThereError
 from .drawing import drawn
 from .reading import read_side, read_thread, visible
 
 if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..records import ThreadRecord
+    from ..engine.engine import Engine
+    from ..engine.records import ThreadRecord
 
 __all__ = ["router"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from redraft.faces.server.chat_requests import ChatRequest, RequestRefusedError, graph_input, split_model
+from redraft.faces.server.api.chat_requests import ChatRequest, RequestRefusedError, graph_input, split_model
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 FIRST = {"role": "user", "content": "Write about 7 boats."}

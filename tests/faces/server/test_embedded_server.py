@@ -20,7 +20,7 @@ from langgraph_sdk import get_sync_client
 from redraft.models.clients import sync_client
 from redraft.models.weights import smollm2_path
 
-COMMAND = "from redraft.faces.cli import main; main()"
+COMMAND = "from redraft.faces.cli.main import main; main()"
 ASKED: Any = [{"role": "user", "content": "Write one short sentence about rain."}]
 BOUNDS: Any = {"limits": {"max_rounds": 0}}
 

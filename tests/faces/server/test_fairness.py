@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from redraft.faces.server import Engine, Settings
-from redraft.faces.server.runs import Caller, QueueFullError
+from redraft.faces.server.engine.runs import Caller, QueueFullError
 from redraft.models import ScriptedModel
 
 ANN, BOB, CY = Caller("ann"), Caller("bob"), Caller("cy")

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from redraft.faces.server.leaving import while_read
-from redraft.faces.server.runs import Caller, Run
+from redraft.faces.server.api.leaving import while_read
+from redraft.faces.server.engine.runs import Caller, Run
 
 LOCAL = Caller("local")
 

@@ -27,7 +27,15 @@ class Process:
     """`redraft serve` in a process of its own."""
 
     def __init__(self, *words: str, cwd: Path) -> None:
-        command = [sys.executable, "-W", "error", "-c", "from redraft.faces.cli import main; main()", "serve", *words]
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            "from redraft.faces.cli.main import main; main()",
+            "serve",
+            *words,
+        ]
         self.process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr
         line = self.process.stderr.readline()

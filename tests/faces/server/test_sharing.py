@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from redraft.faces.server import Engine, Settings
-from redraft.faces.server.records import RunRecord, ThreadRecord, open_records
-from redraft.faces.server.runs import Caller, QueueFullError
+from redraft.faces.server.engine.records import RunRecord, ThreadRecord, open_records
+from redraft.faces.server.engine.runs import Caller, QueueFullError
 from redraft.models import ScriptedModel
 from redraft.state import open_checkpointer
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from redraft.faces.server.ownership import Clerk
-from redraft.faces.server.steering import Steering
-from redraft.state.under_way import Runner, UnderWayInMemory
+from redraft.faces.server.engine.ownership import Clerk
+from redraft.faces.server.engine.steering import Steering
+from redraft.state.threads.lease import Runner, UnderWayInMemory
 
 
 class Slow(UnderWayInMemory):

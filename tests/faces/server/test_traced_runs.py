@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from redraft.faces.tracing import instrument
+from redraft.faces.server.tracing import instrument
 from redraft.models import ScriptedModel
 
 

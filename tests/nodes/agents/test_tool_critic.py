@@ -17,7 +17,7 @@ from redraft.models import ScriptedModel
 from redraft.nodes.agents.critic_tools import calculator_tool, python_tool, search_tool
 from redraft.nodes.agents.tool_calls import ToolUsingModel
 from redraft.nodes.agents.tool_critic import tool_critic
-from redraft.nodes.critics import in_order, model_critic, name_critics, verifier_critic
+from redraft.nodes.critics.critics import in_order, model_critic, name_critics, verifier_critic
 from redraft.nodes.reasoning.comments import CommentCritic
 from redraft.state import Critique, Thread, open_checkpointer
 

@@ -21,9 +21,9 @@ from redraft.graphs.reasoning import (
 )
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning.arrows import ArrowError
-from redraft.state import Branch
-from redraft.state.folds import usage_total
-from redraft.state.reasoning import Critique, Draft, Final
+from redraft.nodes.reasoning.branch import Branch
+from redraft.nodes.reasoning.reasoning_events import Critique, Draft, Final
+from redraft.state.summary import usage_total
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""LangGraph workflows that draft, get feedback, check and refine, and show whether refining helped."""

@@ -1,0 +1,1 @@
+"""Datasets, their problems and their scorers."""

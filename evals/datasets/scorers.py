@@ -1,0 +1,187 @@
+"""Judging a solution by the gold answer: as a number, by hidden tests, by the words it uses, or as a text."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from ...nodes.verify.code_replies import read_code
+from ...nodes.verify.human_eval import passes_hidden_tests
+from ...nodes.verify.numeric_answers import NUMBER, extract_number, same_number
+from ...nodes.verify.verifiers import uses_words
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from ...nodes.sandbox import Sandbox
+
+__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "lone_number", "scorer"]
+
+Kind = Literal["numeric", "code", "words", "exact"]
+
+
+class Scorer(Protocol):
+    """Reads answers out of solutions, and alone sees the gold ones."""
+
+    def read_answer(self, solution: str) -> str | None:
+        """Return the answer that a solution gives, or `None` where it gives none."""
+
+    def is_correct(self, gold: Any, solution: str) -> bool:
+        """Return whether a solution is right; what can't be read is wrong."""
+
+    def shown_gold(self, gold: Any) -> str | None:
+        """Return the gold answer as a person reads it, or `None` where there is none to show."""
+
+
+class HiddenTests(NamedTuple):
+    """The gold answer of a HumanEval problem."""
+
+    prompt: str
+    entry_point: str
+    test: str
+    canonical_solution: str = ""
+
+
+def scorer(kind: Kind) -> Scorer:
+    """Return the scorer of a kind of problems, always the same one.
+
+    `numeric` compares numbers, as `same_number` does. `code` runs the hidden tests in the sandbox. `words` wants each
+    word of the gold answer as it stands, as a whole word in any case, as the verifier `uses_words` does: an inflected
+    form ("dogs" for "dog") does not count. `exact` compares texts, see `ExactScorer`.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    if kind not in SCORERS:
+        raise ValueError(f"kind must be one of {', '.join(SCORERS)}, not {kind!r}")
+    return _shared(kind)
+
+
+@cache
+def _shared(kind: Kind) -> Scorer:
+    return SCORERS[kind]()
+
+
+class _NumericScorer:
+    def read_answer(self, solution: str) -> str | None:
+        found = extract_number(solution)
+        return None if found is None else _shown(found)
+
+    def is_correct(self, gold: Decimal, solution: str) -> bool:
+        return same_number(extract_number(solution), gold)
+
+    def shown_gold(self, gold: Decimal) -> str | None:
+        return _shown(gold)
+
+
+class CodeScorer:
+    """Runs hidden tests on the code of a solution, once for each solution.
+
+    What the sandbox can't decide (a layer is missing, the tests need objects that can't cross) counts as wrong.
+
+    Args:
+        sandbox: Default: `Sandbox()`, built when the first solution is judged; `SandboxUnavailableError` is raised
+            then where nothing can run code safely.
+    """
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        self._sandbox = sandbox
+        self._building = threading.Lock()
+        self._passes = lru_cache(maxsize=MOST_REMEMBERED)(self._run)
+
+    def read_answer(self, solution: str) -> str | None:
+        """Return the code in a solution."""
+        return read_code(solution) or None
+
+    def is_correct(self, gold: HiddenTests, solution: str) -> bool:
+        """Return whether the code passes the hidden tests."""
+        return self._passes(gold, solution)
+
+    def shown_gold(self, gold: HiddenTests) -> str | None:
+        """Return the reference solution, where the data set has one."""
+        return gold.canonical_solution.strip("\n") or None
+
+    def _run(self, gold: HiddenTests, solution: str) -> bool:
+        with self._building:
+            if self._sandbox is None:
+                from ...nodes.sandbox import Sandbox
+
+                self._sandbox = Sandbox()
+        return passes_hidden_tests(gold._asdict(), solution, self._sandbox).ok
+
+
+class _WordsScorer:
+    def read_answer(self, solution: str) -> str | None:
+        return solution.strip() or None
+
+    def is_correct(self, gold: tuple[str, ...], solution: str) -> bool:
+        critique = uses_words(*gold)("", solution)
+        return critique is not None and bool(critique.accepted)
+
+    def shown_gold(self, gold: tuple[str, ...]) -> str | None:
+        return ", ".join(gold)
+
+
+class ExactScorer:
+    """Compares texts, whatever their case, white space, Markdown and punctuation; numbers are compared as numbers.
+
+    The answer of a solution is what follows its last `####` or, at the start of a line, `Answer:`, up to the end of
+    that line; without such a mark it is the whole solution. It is never searched for the gold answer.
+    """
+
+    def read_answer(self, solution: str) -> str | None:
+        """Return the answer as it is written."""
+        solution = solution.rpartition("</think>")[2]
+        marked = [answer for found in MARKED.finditer(solution) if (answer := found["answer"].strip(EMPHASIS))]
+        return (marked[-1] if marked else solution.strip(EMPHASIS)) or None
+
+    def is_correct(self, gold: str, solution: str) -> bool:
+        """Return whether the answer and the gold one are the same text, or the same number."""
+        answer = self.read_answer(solution)
+        if answer is None:
+            return False
+        numbers = lone_number(answer), lone_number(gold)
+        if numbers != (None, None):
+            return same_number(*numbers)
+        return _plain(answer) == _plain(gold)
+
+    def shown_gold(self, gold: str) -> str | None:
+        """Return the gold answer as the data set has it."""
+        return gold
+
+
+def lone_number(text: str) -> Decimal | None:
+    """Return the number that a text is, or `None` where it is anything else or more.
+
+    `1,080`, `$4.50`, `-3`, `25%` (which is 25), `3/4` and `1 1/2` are numbers; `4 apples` and `1994-05-02` are not.
+    """
+    return extract_number(text) if LONE_NUMBER.fullmatch(text.strip()) else None
+
+
+def _shown(number: Decimal) -> str:
+    return f"{number:f}" if abs(number.adjusted()) < LONGEST_SHOWN else str(number)
+
+
+def _plain(text: str) -> str:
+    """Return a text as it is compared: a text of punctuation only stays as it is."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    words = PUNCTUATION.sub(" ", APOSTROPHES.sub("", text)).split()
+    return " ".join(words or text.split())
+
+
+SCORERS: dict[Kind, type[Scorer]] = {
+    "numeric": _NumericScorer,
+    "code": CodeScorer,
+    "words": _WordsScorer,
+    "exact": ExactScorer,
+}
+MOST_REMEMBERED = 4096
+LONGEST_SHOWN = 30
+EMPHASIS = "*_` \t\r\n"
+LONE_NUMBER = re.compile(rf"(?:[-+](?![$€£¥₹]?-)[$€£¥₹]?|[$€£¥₹][ ]?)?(?:{NUMBER}|(?:[0-9]+ )?[0-9]+/[0-9]+)[ ]?%?\.?")
+APOSTROPHES = re.compile("['’‘]")
+PUNCTUATION = re.compile(r"[;!?\"“”„«»()\[\]{}*_`…]|[.,:](?![0-9])|(?<![0-9])[,:]")
+MARKED = re.compile(r"(?:####|^[ \t>*_#]*+(?:final )?answer[ \t*_]*+:)(?P<answer>.*)$", re.IGNORECASE | re.MULTILINE)

@@ -1,0 +1,1 @@
+"""Ledgers: what refining fixed, broke and cost, computed from finished runs."""

@@ -1,0 +1,112 @@
+"""The accuracy of each round as four rates predict it: how often drafts are accepted, given up, fixed and broken.
+
+A draft is right or wrong, and open or done. In a round an open draft is accepted (more often, one hopes, when it is
+right) or given up, and is done; else it is revised, which fixes some wrong drafts and breaks some right ones:
+
+    open right ──accept_right──→ done right        open wrong ──accept_wrong──→ done wrong
+    open right ──broken──→ open wrong              open wrong ──fixed──→ open right
+
+The rates are the same in every round. Where the measured accuracy leaves the predicted one, they are not: later drafts
+are harder to fix, say, or easier to break.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from .drafts import drafts_right
+from .paired import Proportion, Row, proportion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..run.records import ResultRecord
+
+__all__ = ["RoundRates", "predicted_accuracy", "predicted_revisions", "round_rates"]
+
+
+class RoundRates(Row):
+    """What became of the drafts that a round was left for, all rounds together."""
+
+    accept_right: Proportion = Field(description="Of the right drafts, those accepted, which ended the run.")
+    accept_wrong: Proportion = Field(description="Of the wrong drafts, those accepted, which ended the run.")
+    give_up: Proportion = Field(description="Of the drafts not accepted, those not revised: no progress, a budget.")
+    fixed: Proportion = Field(description="Of the wrong drafts that were revised, those right afterwards.")
+    broken: Proportion = Field(description="Of the right drafts that were revised, those wrong afterwards.")
+
+
+def round_rates(records: Iterable[ResultRecord], *, max_rounds: int) -> RoundRates:
+    """Return the rates of a run, measured on drafts that its limits allowed to revise.
+
+    Args:
+        records: Results of one method.
+        max_rounds: Its limit: a draft of that round had no round left, and counts nowhere.
+    """
+    seen: list[tuple[bool, bool, bool | None]] = []  # right, accepted, right after the revision
+    for record in records:
+        rights = drafts_right(record)
+        for number, right in enumerate(rights[:max_rounds]):
+            last = number + 1 == len(rights)
+            accepted = last and record.stop_reason == "accepted"
+            seen.append((right, accepted, None if last else rights[number + 1]))
+    declined = [(right, then) for right, accepted, then in seen if not accepted]
+
+    def accepts(which: bool) -> Proportion:
+        verdicts = [accepted for right, accepted, _ in seen if right is which]
+        return proportion(sum(verdicts), len(verdicts))
+
+    def turns(which: bool) -> Proportion:
+        changed = [then is not right for right, then in declined if right is which and then is not None]
+        return proportion(sum(changed), len(changed))
+
+    return RoundRates(
+        accept_right=accepts(True),
+        accept_wrong=accepts(False),
+        give_up=proportion(sum(then is None for _, then in declined), len(declined)),
+        fixed=turns(False),
+        broken=turns(True),
+    )
+
+
+def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted: float = 1.0) -> list[float]:
+    """Return the share of problems whose draft is right after 0, 1 … rounds, 0–1.
+
+    Args:
+        rates: As `round_rates` gives them. One that was never observed counts as 0.
+        first: Share of the problems whose first draft is right.
+        rounds: How many rounds to look ahead.
+        drafted: Share of the problems that have a first draft at all; the others stay wrong.
+
+    Raises:
+        ValueError: `rounds` is negative, or not `0 <= first <= drafted <= 1`.
+    """
+    return [right for right, _ in _played(rates, first=first, rounds=rounds, drafted=drafted)]
+
+
+def predicted_revisions(rates: RoundRates, *, first: float, rounds: int, drafted: float = 1.0) -> list[float]:
+    """Return the share of problems whose draft is revised in round 1, 2 … 0–1: what a round costs is paid for these.
+
+    Args and errors: as in `predicted_accuracy`.
+    """
+    return [revised for _, revised in _played(rates, first=first, rounds=rounds, drafted=drafted)][1:]
+
+
+def _played(rates: RoundRates, *, first: float, rounds: int, drafted: float) -> Iterator[tuple[float, float]]:
+    """Yield for each round, 0 first, the share that is right after it and the share that was revised in it."""
+    if rounds < 0:
+        raise ValueError(f"rounds must be 0 or more, not {rounds!r}")
+    if not 0 <= first <= drafted <= 1:
+        raise ValueError(f"first and drafted must be shares with first <= drafted, not {first!r} and {drafted!r}")
+    goes_on = 1 - (rates.give_up.rate or 0.0)
+    fixed, broken = rates.fixed.rate or 0.0, rates.broken.rate or 0.0
+    done, right, wrong = 0.0, first, drafted - first
+    yield first, 0.0
+    for _ in range(rounds):
+        revised_right = right * (1 - (rates.accept_right.rate or 0.0)) * goes_on
+        revised_wrong = wrong * (1 - (rates.accept_wrong.rate or 0.0)) * goes_on
+        done += right - revised_right
+        right = revised_right * (1 - broken) + revised_wrong * fixed
+        wrong = revised_wrong * (1 - fixed) + revised_right * broken
+        yield min(done + right, 1.0), revised_right + revised_wrong

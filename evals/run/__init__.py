@@ -1,0 +1,1 @@
+"""Run methods on datasets, with one record a problem."""

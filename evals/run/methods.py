@@ -1,0 +1,321 @@
+"""The methods that an evaluation compares: baselines, and refining judged by the model, a program or the gold."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...graphs.code_problems import CODE_CRITIC_PROMPT, CODE_GENERATE_PROMPT, CODE_REFINE_PROMPT, CODE_RETRY_PROMPT
+from ...graphs.loop import build_refine_graph
+from ...graphs.math_problems import (
+    FEW_SHOT_PROMPT,
+    MATH_CRITIC_PROMPT,
+    MATH_GENERATE_PROMPT,
+    MATH_REFINE_PROMPT,
+    PROGRAM_REFINE_PROMPT,
+)
+from ...graphs.writing import WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
+from ...nodes.critics.critics import VerifierCritic, model_critic, verifier_critic
+from ...nodes.generate import GENERATE_PROMPT
+from ...nodes.refine import REFINE_PROMPT
+from ...nodes.verify.numeric_answers import extract_number
+from ...nodes.verify.verifiers import uses_words
+from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
+from ...nodes.writing.evidence_writer import EvidenceWriter
+from ...nodes.writing.prompts import PromptedModel
+from ...nodes.writing.sampling import MajorityWriter, sampled
+from ...state.critique import Critique
+from ...state.stopping import rounds_allowed
+from ...state.summary import latest_draft, rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from ...graphs.loop import RefineGraph
+    from ..datasets.problems import Dataset, Problem
+
+__all__ = ["BASELINES", "METHODS", "Kind", "Method", "build_method", "check_methods", "knows_gold"]
+
+Kind = Literal["numeric", "code", "words", "exact"]
+
+METHODS: Mapping[str, str] = {
+    "zero-shot": "one call",
+    "few-shot": "one call after worked examples (word problems only)",
+    "majority-N": "N samples and a vote (numbers and exact answers only)",
+    "best-of-N": "up to N independent samples, the one that a program finds best",
+    "blind-N": "one call, then N times asked again without feedback",
+    "self-refine-N": "N rounds of feedback by the model itself, or by --critic",
+    "program-N": "N rounds of feedback by a program: another program must agree, tests must pass, words must occur",
+    "oracle-refine-N": "N rounds that stop on the gold answer; marked as such everywhere",
+}
+"""Names, N from 1 up, and what each does."""
+
+BASELINES = ("zero-shot", "few-shot", "majority", "best-of", "blind")
+"""Methods without feedback, by the name before N."""
+
+MOST = 100
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method ready to run on problems of one kind."""
+
+    name: str
+    graph: RefineGraph
+    rounds: int
+    """How often a draft is revised at most."""
+    oracle: bool
+    """Whether it knows the gold answers."""
+    prompts_sha256: str
+    """Hash of all prompts that it asks with."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """How problems of one kind are asked about."""
+
+    generate: str
+    refine: str
+    critic: str | None
+    """Of the model that judges; `None`: the default prompt."""
+    stop_phrase: str | None
+    answer: Callable[[str], Any] | None
+    """Reads the answer that samples vote on; `None`: texts can't vote."""
+    programs: Callable[[BaseChatModel], Sequence[Any]] | None
+    """Critics that check by program."""
+    reviser: Callable[[Any, str], Any] | None = None
+    """Makes a reviser, of a model and the prompt `refine`, that knows what to do with what programs found."""
+    after_programs: tuple[str, ...] = ()
+    """The further prompts that it asks with."""
+
+
+def check_methods(names: Sequence[str], kind: Kind) -> None:
+    """Return if each method is known and makes sense for problems of this kind.
+
+    Raises:
+        ValueError: One does not; the message says which, and what would.
+    """
+    if not names:
+        raise ValueError(f"no method is named; known are {', '.join(METHODS)}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{twice[0]} is named twice")
+    for name in names:
+        base, _ = _parsed(name)
+        family = FAMILIES[kind]
+        if base == "few-shot" and kind != "numeric":
+            raise ValueError(f"few-shot has worked examples for word problems only; these problems are of kind {kind}")
+        if base == "majority" and family.answer is None:
+            raise ValueError(f"{name} needs answers that can be counted; these problems are of kind {kind}")
+        if base in {"program", "best-of"} and family.programs is None:
+            raise ValueError(f"{name} needs a program that checks; there is none for problems of kind {kind}")
+
+
+def build_method(
+    name: str,
+    kind: Kind,
+    model: BaseChatModel,
+    *,
+    critic: BaseChatModel | None = None,
+    oracle: Callable[[str, str], bool] | None = None,
+    **options: Any,
+) -> Method:
+    """Return a method for problems of one kind. One graph serves all of them.
+
+    Args:
+        name: One of `METHODS`.
+        kind: Of the problems.
+        model: Writes.
+        critic: Judges in `self-refine-N`; default: the model itself.
+        oracle: `(task, draft) -> whether the gold answer is met`, for `oracle-refine-N`.
+        options: Everything else that `build_refine_graph` takes (`prices`, `checkpointer`).
+
+    Raises:
+        ValueError: As `check_methods`, or `oracle-refine-N` without an oracle.
+    """
+    check_methods([name], kind)
+    base, count = _parsed(name)
+    family = FAMILIES[kind]
+    prompts, given = _wiring(base, count, family, model, judge=critic or model, oracle=oracle)
+    limits = {"max_rounds": given.pop("rounds")}
+    graph = build_refine_graph(model, name=name, limits=limits, **{**given, **options})
+    digest = hashlib.sha256("\0".join(prompts).encode()).hexdigest()
+    return Method(name, graph, limits["max_rounds"], base == "oracle-refine", digest)
+
+
+def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
+    """Return what judges a draft by the gold answer of its task, for `oracle-refine-N`; it says yes or no only."""
+    by_task: dict[str, list[Problem]] = {}
+    for problem in data.problems:
+        by_task.setdefault(problem.task, []).append(problem)
+
+    def right(task: str, draft: str) -> bool:
+        return any(data.is_correct(problem, draft) for problem in by_task.get(task, ()))
+
+    return right
+
+
+def _wiring(
+    base: str,
+    count: int,
+    family: Family,
+    model: BaseChatModel,
+    *,
+    judge: BaseChatModel,
+    oracle: Callable[[str, str], bool] | None,
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the prompts of a method, and the arguments that wire it."""
+    ask = family.generate
+    once: dict[str, Any] = {"generate_prompt": ask, "critics": [], "check": _at_once, "rounds": 0}
+    if base == "zero-shot":
+        return [ask], once
+    if base == "few-shot":
+        return [FEW_SHOT_PROMPT], {**once, "generate_prompt": FEW_SHOT_PROMPT}
+    if base == "majority":
+        assert family.answer is not None  # noqa: S101  # checked before
+        return [ask], {**once, "generate": MajorityWriter(model, ask, samples=count, answer=family.answer)}
+    if base == "best-of":
+        assert family.programs is not None  # noqa: S101  # checked before
+        fresh = PromptedModel(sampled(model), ask, what="generate_prompt")
+        wiring = {"generate": fresh, "refine": fresh, "critics": family.programs(model), "check": _until_accepted}
+        return [ask], {**wiring, "rounds": count - 1}
+    if base == "blind":
+        again = PromptedModel(sampled(model), BLIND_PROMPT, what="refine_prompt", keep="last")
+        wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
+        return [ask, BLIND_PROMPT], {**wiring, "rounds": count}
+    refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
+    if base == "program" and family.reviser is not None:
+        refine = family.reviser(sampled(model), family.refine)
+    refining = {"generate_prompt": ask, "refine": refine, "rounds": count}
+    if base == "oracle-refine":
+        if oracle is None:
+            raise ValueError("oracle-refine needs the gold answers: give oracle=")
+        return [ask, family.refine], {**refining, "critics": [verifier_critic(_gold(oracle), name="gold", oracle=True)]}
+    if base == "program":
+        assert family.programs is not None  # noqa: S101  # checked before
+        return [ask, family.refine, *family.after_programs], {**refining, "critics": family.programs(model)}
+    stop: dict[str, Any] = (
+        {} if family.stop_phrase is None else {"stop_phrase": family.stop_phrase, "structured": False}
+    )
+    critics = [model_critic(judge, prompt=family.critic, **stop)]
+    return [ask, family.refine, family.critic or ""], {**refining, "critics": critics}
+
+
+def _parsed(name: str) -> tuple[str, int]:
+    """Return a method's name without N, and N.
+
+    Raises:
+        ValueError: There is no such method.
+    """
+    if name in ("zero-shot", "few-shot"):
+        return name, 0
+    found = re.fullmatch(r"([a-z-]+)-([1-9][0-9]{0,2})", name)
+    if not found or f"{found[1]}-N" not in METHODS or int(found[2]) > MOST:
+        raise ValueError(f"there is no method {name!r}; known are {', '.join(METHODS)}, with N from 1 to {MOST}")
+    return found[1], int(found[2])
+
+
+def _at_once(state: Mapping[str, Any]) -> str:
+    """Stop after the first draft, whatever rounds the limits allow."""
+    return "max_rounds"
+
+
+def _until_accepted(state: Mapping[str, Any]) -> str | None:
+    """Go on to the last round, also where a sample repeats an earlier one, unless one is accepted."""
+    latest = latest_draft(state["events"])
+    if latest is not None and latest.accepted:
+        return "accepted"
+    return "max_rounds" if rounds(state["events"]) >= rounds_allowed(state["limits"]) else None
+
+
+def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
+    def gold(task: str, draft: str, /) -> Critique:
+        right = oracle(task, draft)
+        return Critique("" if right else "The answer is wrong.", accepted=right)
+
+    return gold
+
+
+def _agreeing_program(model: BaseChatModel) -> list[Any]:
+    from ...nodes.critics.program_critic import program_critic
+    from ...nodes.sandbox import Sandbox
+    from ...nodes.verify.arithmetic import arithmetic_holds
+
+    return [program_critic(model, Sandbox(), steps=arithmetic_holds(required=False))]
+
+
+def _visible_tests(model: BaseChatModel) -> list[VerifierCritic]:
+    from ...nodes.sandbox import Sandbox
+    from ...nodes.verify.code_checks import passes_visible_tests
+
+    return [verifier_critic(passes_visible_tests(Sandbox()))]
+
+
+def _wanted_words(model: BaseChatModel) -> list[VerifierCritic]:
+    def words_of_task(task: str, draft: str, /) -> Critique | None:
+        """Check the words that the task itself names."""
+        start = WRITING_TASK.partition("{words}")[0]
+        if not task.startswith(start):
+            return None
+        found: Critique | None = _uses(task.removeprefix(start))(task, draft)
+        return found
+
+    return [verifier_critic(words_of_task)]
+
+
+@lru_cache(maxsize=1024)
+def _uses(listed: str) -> Any:
+    return uses_words(*(word.strip() for word in listed.split(",")))
+
+
+def _last_line(solution: str) -> str | None:
+    """Return the last line of a solution without what marks it as the answer: what samples of a text vote on."""
+    lines = [line.strip() for line in solution.splitlines() if line.strip()]
+    return re.sub(r"^(?:####|(?:the )?(?:final )?answer(?: is)?\s*:?)\s*", "", lines[-1], flags=re.I) if lines else None
+
+
+BLIND_PROMPT = """\
+{task}
+
+Here is an earlier answer, which may or may not be right:
+{draft}
+
+Think about the task once more, and answer it anew. Reply in the same form."""
+
+FAMILIES: Mapping[Kind, Family] = {
+    "numeric": Family(
+        MATH_GENERATE_PROMPT,
+        MATH_REFINE_PROMPT,
+        MATH_CRITIC_PROMPT,
+        "SOLUTION_IS_CORRECT",
+        extract_number,
+        _agreeing_program,
+        partial(EvidenceWriter, evidence="programs", evidence_prompts=PROGRAM_REFINE_PROMPT),
+        (PROGRAM_REFINE_PROMPT,),
+    ),
+    "code": Family(
+        CODE_GENERATE_PROMPT.replace("TESTS", ""),
+        CODE_REFINE_PROMPT.replace("TESTS", ""),
+        CODE_CRITIC_PROMPT.replace("TESTS", ""),
+        "CODE_IS_CORRECT",
+        None,
+        _visible_tests,
+        partial(EvidenceWriter, evidence="tests", evidence_prompts=CODE_RETRY_PROMPT.replace("TESTS", "")),
+        (CODE_RETRY_PROMPT.replace("TESTS", ""),),
+    ),
+    "words": Family(
+        WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
+        WRITING_REFINE_PROMPT.replace("CONSTRAINTS", ""),
+        None,
+        None,
+        None,
+        _wanted_words,
+        partial(WordAddingWriter, clause_prompt=CLAUSE_PROMPT),
+        (CLAUSE_PROMPT,),
+    ),
+    "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),
+}

@@ -1,0 +1,90 @@
+"""The commands with which a person steers a run from outside: answer, stop."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..problems import DEFAULT_DB, BadInputError, bad_input, command
+from .options import AsJson, Db, ThreadId, TrustRecipe
+
+__all__ = ["answer", "stop"]
+
+
+def answer(
+    thread_id: ThreadId,
+    accept: Annotated[bool, typer.Option("--accept", help="The draft is right.")] = False,
+    feedback: Annotated[str | None, typer.Option(metavar="TEXT", help="What to change; the draft is revised.")] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A file with the text to put in its place; - reads standard input."),
+    ] = None,
+    end: Annotated[bool, typer.Option("--stop", help="End the run here.")] = False,
+    score: Annotated[float | None, typer.Option(metavar="SCORE", help="How good the draft is, 0–1.")] = None,
+    at: Annotated[
+        int | None, typer.Option(metavar="ROUND", help="The draft that is meant; no other one is answered.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who answers; no question to another person is answered.")
+    ] = None,
+    trust_recipe: TrustRecipe = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead."""
+    from ...state.threads.answers import answer_of
+    from ..sessions import opened, reader_graph
+    from .asking import keep_edit
+    from .commands_run import finish
+    from .console import Screen
+    from .running import go_on_with_answer
+
+    given = {
+        "--accept": accept or None,
+        "--feedback TEXT": feedback,
+        "--draft FILE": draft,
+        "--stop": end or None,
+    }
+    if sum(value is not None for value in given.values()) != 1:
+        raise BadInputError(f"answer with one of {', '.join(given)}")
+    with bad_input():
+        text = None if draft is None else _read(draft)
+        reply = answer_of(accept=accept, feedback=feedback, draft=text, stop=end, score=score)
+    screen = Screen(as_json=as_json)
+    try:
+        with opened(db) as saver:
+            reader_graph(saver, thread_id)
+            values, question = go_on_with_answer(
+                saver, thread_id, reply, at=at, by=by, screen=screen, db=db, trust=trust_recipe
+            )
+    except BadInputError as error:
+        if draft != "-":
+            raise
+        raise BadInputError(f"{error}{keep_edit(reply)}", details=error.details) from error  # it is nowhere else
+    finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on."""
+    from ..sessions import reading
+    from .console import Screen
+
+    with reading(db, thread_id) as thread, bad_input():
+        who = thread.stop()
+    following = command("resume", thread_id, db=db)
+    data: dict[str, Any] = {"thread_id": thread_id, "asked": who, "resume": following}
+    Screen(as_json=as_json).result(
+        data,
+        lambda screen: screen.line(
+            f"asked {who} to stop thread ", (thread_id, "bold"), " after the step it is in; then go on with: ",
+            (following, "cyan"),
+        ),
+    )  # fmt: skip
+
+
+def _read(path: str) -> str:
+    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    return text.rstrip("\n")

@@ -1,0 +1,139 @@
+"""The command that runs a pipeline in the pipe language."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..problems import DEFAULT_DB, BadInputError, bad_input
+from .options import (
+    MODELS,
+    AsJson,
+    CostBudget,
+    Db,
+    MaxOutputTokens,
+    Model,
+    Prices,
+    Temperature,
+    TimeBudget,
+    TokenBudget,
+    given_limits,
+)
+
+if TYPE_CHECKING:
+    from ...nodes.reasoning.pipeline_language import Pipeline, PipelineStep
+
+__all__ = ["pipeline"]
+
+
+def pipeline(
+    steps: Annotated[
+        str, typer.Argument(metavar="PIPELINE", help="Steps with | between them, in quotes for the shell.")
+    ],
+    model: Model = None,
+    critic: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="A model that criticises.", rich_help_panel=MODELS)
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(metavar="SCORE", min=0, max=1, help="Score, 0–1, from which a loop stops early."),
+    ] = None,
+    passages: Annotated[int, typer.Option(metavar="K", min=1, help="Passages looked up for a query, at most.")] = 4,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    prices: Prices = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show every step: passages, texts, critiques, costs.")] = False,
+    thread: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The thread; on one that has a topic, the pipeline goes on with it."),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Draft, criticise and improve in the steps that you write down; each step has its checkpoint.
+
+    Steps: SetTopic('…') · SetQuery('…') · UseDir('folder') · UseDraft · UseCritique · UseImprove (or UseFinal) ·
+    UseRefinementLoop('3') · UseSelfCritique('1'), which scores what it made. A step that finds nothing to work on says
+    so and changes nothing.
+    """
+    from ..recipe import Recipe
+    from ..sessions import checked_thread_id, model_or_default, opened
+    from ..views.live import LiveRun
+    from .commands_run import finish
+    from .console import Screen, say
+    from .pipeline_views import QuietRun, self_critique_of, show_self_critique
+    from .running import run_graph
+
+    parsed = _parsed(steps)
+    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
+    limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
+    spec, note = model_or_default(model)
+    recipe = Recipe.given(
+        preset="pipeline",
+        steps=str(parsed),
+        model=spec,
+        critics=(critic,) if critic else (),
+        threshold=threshold,
+        passages=passages,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        prices=prices,
+    )
+    if note:
+        say(note)
+    screen = Screen(as_json=as_json)
+    with bad_input():
+        graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
+    with opened(db, create=True) as saver:
+        if not parsed.sets_topic and saver.runs.get(thread_id) is None:
+            raise BadInputError(
+                "the pipeline has no topic: begin it with SetTopic('…'), or name a --thread that has one"
+            )
+        values = run_graph(
+            graph_alone.copy({"checkpointer": saver}),
+            {"limits": limits} if limits else {},
+            thread_id=thread_id,
+            recipe=recipe,
+            screen=screen,
+            db=db,
+            watch=LiveRun if trace else QuietRun,
+        )
+    if parsed.steps[-1].name == "UseSelfCritique" and (found := self_critique_of(values)):
+        values = {**values, "self_critique": found}
+        if not as_json:
+            show_self_critique(screen, found)
+    finish(screen, values, thread_id=thread_id, db=db)
+
+
+def _parsed(steps: str) -> Pipeline:
+    """Return the pipeline with folders that are found from anywhere.
+
+    Raises:
+        BadInputError: It makes no sense; the message points at the place.
+    """
+    from ...nodes.reasoning.pipeline_language import Pipeline, PipelineError, UseDir, parse_pipeline
+
+    try:
+        parsed = parse_pipeline(steps, check=_existing_folder)
+    except PipelineError as error:
+        first, _, rest = str(error).partition("\n")
+        raise BadInputError(first, details=rest) from None
+    return Pipeline(
+        tuple(
+            UseDir(str(Path(step.value).expanduser().absolute())) if step.name == "UseDir" else step
+            for step in parsed.steps
+        )
+    )
+
+
+def _existing_folder(step: PipelineStep) -> None:
+    from ...nodes.reasoning.pipeline_language import PipelineError
+
+    if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
+        raise PipelineError(f"there is no folder {step.value!r}")

@@ -1,0 +1,325 @@
+"""The commands that call a model: run, resume, fork, demo."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..presets import PRESETS
+from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, command
+from .options import (
+    LIMITS,
+    MODELS,
+    AsJson,
+    CostBudget,
+    Db,
+    DemoModel,
+    MaxOutputTokens,
+    MaxRounds,
+    Model,
+    Patience,
+    Prices,
+    Temperature,
+    ThreadId,
+    TimeBudget,
+    TokenBudget,
+    TrustRecipe,
+    given_limits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.runnables import RunnableConfig
+
+__all__ = ["demo", "fork", "resume", "run"]
+
+
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to write; - reads it from standard input.")],
+    graph: Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {', '.join(PRESETS)}.")] = "refine",
+    model: Model = None,
+    critic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A model that judges, self, or in math program; may be repeated.",
+            rich_help_panel=MODELS,
+        ),
+    ] = None,
+    verify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A program that judges: uses_words:A,B · matches:REGEX · length:20-40 words · json_schema:FILE · "
+            "reading_level:8 · ends_with_answer · arithmetic_holds; may be repeated.",
+            rich_help_panel=MODELS,
+        ),
+    ] = None,
+    critics_after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="undecided: verifiers decide alone; always: critics too.", rich_help_panel=MODELS
+        ),
+    ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="FOLDER", help="Text and Markdown files to look passages up in."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Of an agent: calculate, run_python, or search (with --dir); may be repeated."
+        ),
+    ] = None,
+    passages: Annotated[
+        int | None, typer.Option(metavar="K", min=1, help="Passages looked up for a query, at most.")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(metavar="SCORE", min=0, max=1, help="Score, 0–1, from which reasoning or retrieval is done."),
+    ] = None,
+    paths: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Of branching: drafts, and revisions of one in each level (default: 3)."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Of branching: levels of revisions (default: 2).")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of branching: paths that go on from a level (default: 1).")
+    ] = None,
+    human: Annotated[
+        bool,
+        typer.Option(
+            "--human",
+            help="Ask you about each draft, after all others: accept, edit, give feedback or stop.",
+            rich_help_panel=MODELS,
+        ),
+    ] = False,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
+    ] = None,
+    prices: Prices = None,
+    max_rounds: MaxRounds = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    patience: Patience = None,
+    thread: Annotated[
+        str | None, typer.Option(metavar="ID", help="The thread; one that exists is given a new task.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write, get feedback, check and refine until it is right or a limit says stop."""
+    from ..recipe import Recipe
+    from ..sessions import checked_thread_id, model_or_default, opened
+    from .asking import can_ask
+    from .console import Screen, say
+    from .running import run_asking
+
+    task = sys.stdin.read() if task == "-" else task
+    if not task.strip():
+        raise BadInputError("the task is empty: say what is to be written")
+    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
+    limits = given_limits(
+        max_rounds=max_rounds,
+        max_tokens=token_budget,
+        max_seconds=time_budget,
+        max_cost_usd=cost_budget,
+        patience=patience,
+    )
+    spec, note = model_or_default(model)
+    recipe = Recipe.given(
+        preset=graph,
+        model=spec,
+        critics=tuple(critic or ()),
+        verifiers=tuple(verify or ()),
+        critics_after=critics_after,
+        folder=folder,
+        tools=tuple(tool or ()),
+        passages=passages,
+        threshold=threshold,
+        paths=paths,
+        depth=depth,
+        beam=beam,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        seed=seed,
+        prices=prices,
+        human=human,
+    )
+    screen = Screen(as_json=as_json)
+    if human and db == "memory" and not can_ask(screen):
+        raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
+    if note:
+        say(note)
+    if critic and verify and recipe.critics_after != "always":
+        say("with --verify the programs decide; --critic is asked only with --critics-after always")
+    with bad_input():
+        graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
+    with opened(db, create=True) as saver:
+        built = graph_alone.copy({"checkpointer": saver})
+        given: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
+        values, question = run_asking(built, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+    finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def resume(
+    thread_id: ThreadId,
+    max_rounds: MaxRounds = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    patience: Patience = None,
+    trust_recipe: TrustRecipe = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a thread that was interrupted, killed, failed or forked, or that waits for you; or give it more room.
+
+    Nothing that is finished is paid again. Limits that are not named stay as they were.
+    """
+    from ...state.threads.snapshots import state_of
+    from ..sessions import opened, reader_graph
+    from .console import Screen, say
+    from .running import go_on
+
+    screen = Screen(as_json=as_json)
+    question = None
+    with opened(db) as saver:
+        values: dict[str, Any] = dict(state_of(reader_graph(saver, thread_id), _config(thread_id)).values)
+        limits = given_limits(
+            values.get("limits"),
+            max_rounds=max_rounds,
+            max_tokens=token_budget,
+            max_seconds=time_budget,
+            max_cost_usd=cost_budget,
+            patience=patience,
+        )
+        reason = values.get("stop_reason")
+        if reason in (None, "failed") or limits:
+            values, question = go_on(saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe)
+        else:
+            say(f"thread {thread_id} is finished ({reason}); {_what_now(values, thread_id, db)}")
+    finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def fork(
+    thread_id: ThreadId,
+    at: Annotated[
+        str, typer.Option(metavar="ROUND|CHECKPOINT", help="A round (0 is the first draft) or a checkpoint's id.")
+    ],
+    feedback: Annotated[str | None, typer.Option(metavar="TEXT", help="Replaces what was said about it.")] = None,
+    draft: Annotated[str | None, typer.Option(metavar="TEXT", help="Replaces that draft; it is judged anew.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="Goes on with another model.", rich_help_panel=MODELS)
+    ] = None,
+    max_rounds: Annotated[
+        int | None, typer.Option(metavar="N", help="Revisions at most, from the first.", rich_help_panel=LIMITS)
+    ] = None,
+    new_id: Annotated[str | None, typer.Option("--as", metavar="NEWID", help="Id of the new thread.")] = None,
+    run_now: Annotated[bool, typer.Option("--run", help="Run the new thread at once.")] = False,
+    trust_recipe: TrustRecipe = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Start a new thread in the middle of another, with other feedback, draft, model or limits. The other one stays."""
+    from ..sessions import checked_thread_id, opened
+    from .branching import write_fork
+    from .console import Screen
+    from .running import go_on
+
+    screen = Screen(as_json=as_json)
+    with opened(db) as saver:
+        branch = write_fork(
+            saver,
+            thread_id,
+            at=int(at) if at.isdecimal() else at,
+            feedback=feedback,
+            draft=draft,
+            model=model,
+            limits=given_limits(max_rounds=max_rounds),
+            new_id=None if new_id is None else checked_thread_id(new_id),
+            screen=screen,
+            trust=trust_recipe,
+        )
+        if run_now:
+            values, question = go_on(saver, branch, {}, screen=screen, db=db, trust=trust_recipe)
+    if run_now:
+        finish(screen, values, question, thread_id=branch, db=db)
+        return
+    following = command("resume", branch, db=db)
+    screen.result(
+        {"thread_id": branch, "parent": thread_id, "at": at, "resume": following},
+        lambda screen: screen.line("wrote thread ", (branch, "bold"), ", run it with: ", (following, "cyan")),
+    )
+
+
+def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Refine six bundled tasks live, on the embedded model unless you name another. Needs no key.
+
+    A model this small fails at some of them; the table at the end says at which.
+    """
+    from ..sessions import opened
+    from .console import Screen
+    from .demo import results_data, run_demo, show_results
+
+    screen = Screen(as_json=as_json)
+    with opened(db, create=True) as saver:
+        results = run_demo(saver, model=model or "local", screen=screen, db=db)
+    screen.result(results_data(results), lambda screen: show_results(screen, results, db=db))
+
+
+def finish(
+    screen: Any, values: dict[str, Any], question: dict[str, Any] | None = None, *, thread_id: str, db: str
+) -> None:
+    """Print the result of a run, or what it waits for; one that failed ends the command with 1.
+
+    Args:
+        screen: Where to.
+        values: Of the state.
+        question: What a person is asked; the run goes on when that is answered.
+        thread_id: The thread.
+        db: Where it is kept.
+    """
+    from .asking import how_to_answer, show_waiting
+    from .running import outcome_data, show_outcome
+
+    data = outcome_data(values, thread_id=thread_id)
+    if question is not None and db == "memory":
+        raise RunStoppedError("nobody answered, and nothing of the run is kept")
+    if question is not None:
+        waiting = {**question, "answer_with": how_to_answer(question, thread_id=thread_id, db=db)}
+        screen.result(
+            {**data, "waiting": waiting},
+            lambda screen: show_waiting(screen, question, thread_id=thread_id, db=db),
+        )
+        return
+    screen.result(data, lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db))
+    if values.get("stop_reason") == "failed":
+        hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
+        raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
+
+
+def _what_now(values: Mapping[str, Any], thread_id: str, db: str) -> str:
+    """Return what can be done with a thread that came to its end, in words."""
+    reason = str(values["stop_reason"])
+    if "at" in values and not reason.endswith("_budget"):
+        return "all its steps are done, and new limits change nothing"
+    if reason == "accepted":
+        going_on = command("fork", thread_id, "--at", "ROUND", "--feedback", "TEXT", "--run", db=db)
+        return f"an accepted answer stays, whatever the limits; a branch goes on from a draft: {going_on}"
+    if reason == "human":
+        return "new limits, such as --max-rounds, open it again"
+    return "new limits, such as --max-rounds, give it more room"
+
+
+def _config(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}

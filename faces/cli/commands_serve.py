@@ -1,0 +1,198 @@
+"""The command that serves the presets over HTTP."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..problems import DEFAULT_DB, BadInputError, bad_input
+from .options import Db, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from socket import socket
+
+__all__ = ["serve"]
+
+LISTENING = "Who reaches it"
+BOUNDS = "What no caller can raise"
+INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
+
+
+def serve(
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST", help="Where to listen; any but this machine's own needs a token.", rich_help_panel=LISTENING
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free one.", rich_help_panel=LISTENING)
+    ] = 8000,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Tokens, one a line, each a caller of its own; or REDRAFT_SERVE_TOKENS, with commas between.",
+            rich_help_panel=LISTENING,
+        ),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    model: Model = None,
+    allow_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="A model that callers may name in its place; may be repeated."),
+    ] = None,
+    documents: Annotated[
+        str | None, typer.Option("--dir", metavar="FOLDER", help="Whose text and Markdown files retrieval searches.")
+    ] = None,
+    max_rounds: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Revisions of a run.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="Of a run, by the clock.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_runs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at the same time.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_waiting: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Runs that wait for one to end.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_task: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Characters of a task.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_body: Annotated[
+        int | None, typer.Option(min=1024, metavar="N", help="Bytes of a request.", rich_help_panel=BOUNDS)
+    ] = None,
+    otlp: Annotated[
+        str | None, typer.Option(metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
+    ] = None,
+    otlp_texts: Annotated[bool, typer.Option("--otlp-texts", help="Tasks, prompts and drafts go there too.")] = False,
+) -> None:
+    """Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.
+
+    Runs that are under way when it ends go on when it starts again on the same database.
+    """
+    from ..sessions import model_or_default
+    from .console import say
+
+    if otlp_texts and otlp is None:
+        raise BadInputError("--otlp-texts needs --otlp URL")
+    spec, note = model_or_default(model)
+    if note:
+        say(note)
+    with bad_input(), ExitStack() as stack:
+        app, settings = _app(
+            host=host,
+            port=port,
+            db=db,
+            model=spec,
+            models=tuple(allow_model or ()),
+            documents=None if documents is None else str(Path(documents).expanduser().absolute()),
+            tokens=_tokens(token_file),
+            max_rounds=max_rounds,
+            max_seconds_a_run=max_seconds,
+            max_concurrent_runs=max_runs,
+            queue_length=max_waiting,
+            max_task_characters=max_task,
+            max_body_bytes=max_body,
+        )
+        if otlp is not None:
+            from ..server.tracing import instrument
+
+            stack.enter_context(instrument(otlp, show_texts=otlp_texts))
+        _listen(app, settings)
+
+
+def _app(**given: Any) -> tuple[Any, Any]:
+    from pydantic import ValidationError
+
+    try:
+        from ..server import Settings, create_app
+
+        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+        return create_app(settings), settings
+    except ValidationError as error:
+        told = [detail["msg"].removeprefix("Value error, ") for detail in error.errors(include_input=False)]
+        raise BadInputError("; ".join(told)) from None
+    except ImportError as error:
+        raise ImportError(f"{INSTALL} ({error})") from None
+
+
+def _listen(app: Any, settings: Any) -> None:
+    """Serve until a signal ends it; what can't be opened is told before anything listens."""
+    import asyncio
+    import gc
+    import signal
+
+    import uvicorn
+
+    from .console import say
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Leave the signals to us: uvicorn would raise them once more, in the middle of our own end."""
+            yield
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",  # which would print a traceback where a database can't be opened
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+        limit_concurrency=4096,
+        ws="none",
+    )
+    server = Server(config)
+
+    def end(*_: Any) -> None:
+        server.should_exit = True
+
+    async def served() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        await app.state.engine.start()
+        gc.collect()
+        gc.freeze()  # what lives as long as the process is not looked through again and again
+        gc.set_threshold(100_000, 50, 50)
+        try:
+            with _socket(settings.host, settings.port) as listening:
+                shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+                needed = "; a token is needed" if settings.tokens else ""
+                say(f"serving on http://{shown}:{listening.getsockname()[1]}{needed}")
+                await server.serve(sockets=[listening])
+        finally:
+            await app.state.engine.stop()
+
+    asyncio.run(served())
+
+
+def _socket(host: str, port: int) -> socket:
+    from socket import AF_INET, AF_INET6, create_server
+
+    try:
+        return create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=2048)
+    except OSError as error:
+        raise OSError(f"can't listen on {host!r}, port {port}: {error.strerror or error}") from None
+
+
+def _tokens(token_file: Path | None) -> tuple[str, ...]:
+    """Return the tokens of the file, or of the environment where no file is named."""
+    if token_file is None:
+        lines = os.environ.get("REDRAFT_SERVE_TOKENS", "").split(",")
+    else:
+        try:
+            lines = token_file.expanduser().read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(f"the token file can't be read: {error}") from None
+    found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if token_file is not None and not found:
+        raise BadInputError(f"there is no token in {str(token_file)!r}")
+    return found

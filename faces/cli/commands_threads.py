@@ -1,0 +1,213 @@
+"""The commands that read: threads, history, show, tree, replay, diff, html. None of them calls a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
+from .options import AsJson, Db, ThreadId
+
+__all__ = ["diff", "history", "html", "replay", "show", "threads", "tree"]
+
+
+def threads(
+    limit: Annotated[int, typer.Option(metavar="N", help="How many, the newest first.")] = 50,
+    stopped: Annotated[
+        str | None, typer.Option(metavar="REASON", help="Only those that stopped so; unfinished: those that did not.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """List the threads of a database, the newest first."""
+    from ..sessions import opened
+    from ..views.wording import checked_reason
+    from .console import Screen
+    from .tables import show_threads
+
+    wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
+    with opened(db) as saver, bad_input():
+        rows = saver.runs.list(limit=limit, stop_reason=wanted)
+    data = [{**dataclasses.asdict(row), "recipe": _parsed(row.recipe)} for row in rows]
+    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, stopped=stopped))
+
+
+def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
+    from ..sessions import reading
+    from ..views.timeline import timeline_facts
+    from .console import Screen
+    from .thread_views import show_history
+
+    with reading(db, thread_id) as thread:
+        steps = thread.history()
+    facts = timeline_facts(thread_id, steps)
+    costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
+    data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps], "total": costs}
+    Screen(as_json=as_json).result(
+        data, lambda screen: show_history(screen, steps, facts=facts, thread_id=thread_id, db=db)
+    )
+
+
+def show(
+    thread_id: ThreadId,
+    number: Annotated[int | None, typer.Option("--round", metavar="N", help="Only this round's draft.")] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
+    from ...state.threads.snapshots import state_of
+    from ..sessions import reading
+    from .console import Screen
+    from .thread_views import drafts_data, show_drafts
+
+    with reading(db, thread_id) as thread, bad_input():
+        values: dict[str, Any] = dict(state_of(thread.graph, thread.config).values)
+        drafts = drafts_data(values, number)
+    data = drafts if number is None else drafts["drafts"][0]
+    Screen(as_json=as_json).result(
+        {"thread_id": thread_id, **data},
+        lambda screen: show_drafts(screen, values, drafts, thread_id=thread_id, db=db, whole=number is None),
+    )
+
+
+def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
+    from ..sessions import reading
+    from .console import Screen
+    from .tables import branch_data, show_tree
+
+    with reading(db, thread_id) as thread:
+        branch = thread.tree()
+    Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
+
+
+def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
+    from ...state.threads.snapshots import state_of
+    from ..sessions import reading
+    from .console import Screen
+    from .running import outcome_data
+    from .thread_views import show_replay
+
+    with reading(db, thread_id) as thread, bad_input():
+        replayed = thread.replay()
+        task = state_of(thread.graph, thread.config).values.get("task", "")
+    output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
+    data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
+    Screen(as_json=as_json).result(data, lambda screen: show_replay(screen, replayed, thread_id=thread_id))
+    if not replayed.matches:
+        raise RunStoppedError(f"the record of thread {thread_id} and its result disagree")
+
+
+def diff(
+    thread_id: ThreadId,
+    other: Annotated[str | None, typer.Argument(metavar="ID2", help="Compare with this thread's answer.")] = None,
+    before: Annotated[int | None, typer.Option(metavar="N", help="Round of the draft that is compared.")] = None,
+    after: Annotated[int | None, typer.Option(metavar="N", help="Round of the draft it is compared with.")] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two drafts word by word, with the critique that led from one to the other.
+
+    Without rounds, they are the first and the best of a thread, or the best of two threads.
+    """
+    from ...state import Thread
+    from ..sessions import opened, reader_graph
+    from ..views.drafts import diff_facts
+    from .console import Screen
+    from .thread_views import show_diff
+
+    with opened(db) as saver:
+        one = Thread(reader_graph(saver, thread_id), thread_id)
+        two = Thread(reader_graph(saver, other), other) if other is not None else None
+        if other == thread_id and before is None and after is None:
+            raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
+        with bad_input():
+            facts = diff_facts(one, two, before=before, after=after)
+    changes = facts["changes"]
+    data = {
+        "threads": [thread_id, other or thread_id],
+        "rounds": [facts["before"]["round"], facts["after"]["round"]],
+        "before": facts["before_text"],
+        "after": facts["after_text"],
+        "changes": None if changes is None else [{"kind": kind, "text": text} for kind, text in changes],
+        "because": [{"round": reason["round"], "critiques": reason["events"]} for reason in facts["reasons"]],
+    }
+    Screen(as_json=as_json).result(data, lambda screen: show_diff(screen, facts))
+
+
+def html(
+    thread_id: ThreadId,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where the page goes; else ID.html.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write one page with everything about a thread: drafts and what changed, steps, the path, scores, branches.
+
+    It needs no network and runs no script; what models wrote is shown as text.
+    """
+    from ..sessions import opened
+    from ..views.run_page import write_run_page
+    from .console import Screen
+
+    page = out or Path(f"{_file_name(thread_id)}.html")
+    if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
+        raise BadInputError(f"{str(page)!r} is there already and is no page: it would be lost; name another with -o")
+    with opened(db) as saver, bad_input():
+        written = write_run_page(_drawable(saver, thread_id), page)
+    data = {"thread_id": thread_id, "page": str(written)}
+    Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(written)))
+
+
+def _drawable(saver: Any, thread_id: str) -> Any:
+    """Return a thread on the graph of its recipe, for its drawing; where that can't be built here, or would
+    open files that somebody else named, on the loop.
+
+    No model is built, so no key is needed.
+    """
+    from langchain_core.language_models import FakeListChatModel
+
+    from ...state import Thread
+    from ..problems import ProblemError
+    from ..recipe import NO_SPECS, Recipe
+    from ..sessions import reader_graph
+    from .trusting import reaches
+
+    graph = reader_graph(saver, thread_id)
+    try:
+        recipe, own = Recipe.kept(saver, thread_id)
+        if not own and reaches(recipe):
+            return Thread(graph, thread_id)
+        silent = {"model": FakeListChatModel(responses=[]), "temperature": None, "max_output_tokens": None,
+                  "seed": None, "prices": None}  # fmt: skip
+        critics = tuple(spec if spec in NO_SPECS else silent["model"] for spec in recipe.critics)
+        graph = recipe.model_copy(update={**silent, "critics": critics}).build(saver)
+    except (ProblemError, ValueError, TypeError, LookupError, OSError, ImportError, RuntimeError):
+        pass  # an extra or a file of it is not here, say; the page names the steps that its drawing lacks
+    return Thread(graph, thread_id)
+
+
+def _file_name(thread_id: str) -> str:
+    """Return a file's name for a thread: its id, where that can be one, else what is left of it and a hash."""
+    name = re.sub(r"[^\w.-]+", "-", thread_id).strip(".-")[:LONGEST_NAME]
+    return name if name == thread_id else f"{name or 'run'}-{hashlib.sha256(thread_id.encode()).hexdigest()[:8]}"
+
+
+LONGEST_NAME = 80
+
+
+def _parsed(recipe: str | None) -> Any:
+    import json
+
+    try:
+        return json.loads(recipe) if recipe else None
+    except ValueError:
+        return recipe

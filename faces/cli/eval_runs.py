@@ -1,0 +1,337 @@
+"""An evaluation from the shell: planned as a whole before anything is paid, run with its progress in sight."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import secrets
+import shlex
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
+from ..recipe import kept_spec
+from ..sessions import encryption_key, model_or_default
+from ..views.wording import money, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from ...evals.datasets.problems import Dataset
+    from ...evals.run.methods import Method
+    from ...evals.run.records import ResultRecord
+    from ...evals.run.running import Progress
+    from ...evals.run.shared_work import SharedJob
+    from .console import Screen
+
+__all__ = ["EvalPlan", "run_plan", "show_results"]
+
+
+ENGINES = ("asyncio", "ray")
+
+
+@dataclass(frozen=True)
+class EvalPlan:
+    """What a user asked for, checked."""
+
+    data: Dataset
+    methods: tuple[Method, ...]
+    model: str
+    critic: str | None
+    out: Path
+    offset: int = 0
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    prices: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    db: str | None = None
+    resume: bool = False
+    retry_failed: bool = False
+    concurrency: int = 4
+    rpm: float | None = None
+    tpm: float | None = None
+    engine: str = "asyncio"
+    workers: int = 1
+    ray_address: str | None = None
+
+    @classmethod
+    def given(
+        cls,
+        *,
+        dataset: str,
+        methods: str,
+        fields: Mapping[str, str | None] | None = None,
+        skip_bad: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+        model: str | None = None,
+        critic: str | None = None,
+        temperature: float | None = None,
+        max_output_tokens: int | None = None,
+        seed: int | None = None,
+        prices: str | None = None,
+        **rest: Any,
+    ) -> EvalPlan:
+        """Return the plan, with every method built: what makes no sense is refused before anything is paid.
+
+        Args:
+            dataset: As `load_dataset` takes it, and `fields` its further arguments.
+            methods: Names, parted by commas.
+            rest: The other fields of the plan, as they are.
+
+        Raises:
+            BadInputError: It makes no sense; the message says why.
+        """
+        from ...evals.datasets.loading import load_dataset
+        from ...evals.run.methods import build_method, check_methods, knows_gold
+        from ...models import PriceTable, chat_model
+        from .console import say
+
+        names = tuple(name.strip() for name in methods.split(",") if name.strip())
+        if rest.get("retry_failed") and not rest.get("resume"):
+            raise BadInputError("--retry-failed is for --resume: it runs again what failed before")
+        with bad_input():
+            data = load_dataset(
+                dataset, skip_bad=skip_bad, **{name: field for name, field in (fields or {}).items() if field}
+            ).sample(limit, seed, offset=offset)
+            check_methods(names, data.kind)
+            spec, note = model_or_default(model)
+            spec = kept_spec(spec)
+            writer = chat_model(spec, temperature=temperature, max_output_tokens=max_output_tokens, seed=seed)
+            judge = None if critic is None or critic == "self" else chat_model(kept_spec(critic))
+            table = PriceTable.from_file(prices) if prices else None
+            built = tuple(
+                build_method(name, data.kind, writer, critic=judge, oracle=knows_gold(data), prices=table)
+                for name in names
+            )
+        if note:
+            say(note)
+        for line in data.skipped:
+            say(f"skipped: {line}")
+        options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
+        plan = cls(data, built, spec, critic, model_options=options, prices=prices, offset=offset, **rest)
+        with bad_input():
+            plan.check_engine()
+        return plan
+
+    def check_engine(self) -> None:
+        """Return if the engine can run this.
+
+        Raises:
+            ValueError: There is no such engine, or Ray's workers can't do what was asked for.
+        """
+        if self.engine not in ENGINES:
+            raise ValueError(f"there is no engine {self.engine!r}; known are {', '.join(ENGINES)}")
+        if self.engine == "ray":
+            for method in self.methods:
+                self.shared_job(method, run_id="")
+        elif self.ray_address:
+            raise ValueError("--ray-address is for --engine ray")
+
+    def shared_job(self, method: Method, *, run_id: str) -> SharedJob:
+        """Return what Ray's workers are told about the run of one method.
+
+        Raises:
+            ValueError: They can't do it.
+        """
+        import json
+        from pathlib import Path
+
+        from ...evals.run.shared_work import SharedJob
+
+        if not self.db:
+            raise ValueError("--engine ray keeps checkpoints and results in PostgreSQL: give --db postgresql://…")
+        return SharedJob(
+            run_id=run_id,
+            method=method.name,
+            kind=self.data.kind,
+            problems=[(problem.id, problem.task) for problem in self.data.problems],
+            model=self.model,
+            db=self.db,
+            encryption_key=encryption_key(),
+            critic=self.critic,
+            model_options=self.model_options,
+            limits={**self.limits, "max_rounds": method.rounds},
+            prices=json.loads(Path(self.prices).read_text(encoding="utf-8")) if self.prices else None,
+            rpm=self.rpm,
+            tpm=self.tpm,
+        )
+
+    def info(self, method: Method) -> dict[str, Any]:
+        """Return what `run.json` says about the run of one method."""
+        from ...state.limits import merged_limits
+
+        return {
+            "format": 1,
+            "dataset": self.data.name,
+            "dataset_sha256": self.data.sha256,
+            "kind": self.data.kind,
+            "offset": self.offset,
+            "n": len(self.data.problems),
+            "method": method.name,
+            "oracle": method.oracle,
+            "model": self.model,
+            "critic": self.critic,
+            "limits": merged_limits(self.limits, {"max_rounds": method.rounds}),
+            **self.model_options,
+            "prompts_sha256": method.prompts_sha256,
+            "versions": {
+                **{name: version(name) for name in ("redraft", "langgraph", "langchain-core")},
+                "python": platform.python_version(),
+            },
+            "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": 0.0,
+            "engine": self.engine,
+            "run_id": secrets.token_hex(8),
+        }
+
+
+def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
+    """Run every method, one after the other, and return their folders.
+
+    Raises:
+        BadInputError: A folder holds another run, or one that `--resume` was not given for.
+        RunStoppedError: It was interrupted, or every problem failed; the message says how it goes on.
+    """
+    folders = [plan.out / method.name for method in plan.methods]
+    with bad_input():
+        _check_folders(plan)
+    try:
+        with _cluster(plan):
+            for method, folder in zip(plan.methods, folders, strict=True):
+                _run_one(plan, method, folder, screen)
+    except KeyboardInterrupt:
+        hint = f"what is done is in {plan.out}; the same command with --resume goes on"
+        raise RunStoppedError(f"interrupted; {hint}", exit_code=Stopping.exit_code()) from None
+    return folders
+
+
+@contextmanager
+def _cluster(plan: EvalPlan) -> Iterator[None]:
+    if plan.engine != "ray":
+        yield
+        return
+    from .ray_cluster import ray_cluster
+
+    with bad_input(), ray_cluster(plan.ray_address, workers=plan.workers):
+        yield
+
+
+def _check_folders(plan: EvalPlan) -> None:
+    from ...evals.run.result_files import check_same_run
+
+    for method in plan.methods:
+        folder = plan.out / method.name
+        if not (folder / "run.json").exists():
+            continue
+        if not plan.resume:
+            raise BadInputError(f"{folder} holds a run already: --resume goes on with it, another --out begins anew")
+        check_same_run(folder, plan.info(method))
+
+
+def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
+    from ...evals.run.rate_limits import RateLimits
+    from ...evals.run.result_files import ResultFile, read_run_info, write_run_info
+    from ...evals.run.running import GivenUpError, run_method
+    from ...state import open_checkpointer
+
+    with bad_input():
+        pace = RateLimits(rpm=plan.rpm, tpm=plan.tpm) if (plan.rpm, plan.tpm) != (None, None) else None
+        before = read_run_info(folder) if (folder / "run.json").exists() else plan.info(method)
+        write_run_info(folder, before)
+    start = perf_counter()
+    with bad_input(), ResultFile(folder / "results.jsonl") as results:
+        if plan.retry_failed:
+            results.drop(lambda record: record.error is not None)
+
+        async def go(show: Callable[[Progress, ResultRecord | None], None]) -> None:
+            if plan.engine == "ray":
+                from ...evals.run.ray_engine import run_on_ray
+
+                await run_on_ray(
+                    plan.shared_job(method, run_id=before["run_id"]),
+                    plan.data,
+                    results,
+                    workers=plan.workers,
+                    concurrency=plan.concurrency,
+                    retry_failed=plan.retry_failed,
+                    on_progress=show,
+                )
+                return
+            db = plan.db or str(folder / "runs.sqlite")
+            async with open_checkpointer(db, key=encryption_key()) as saver:
+                with_saver = type(method)(**{**vars(method), "graph": method.graph.copy({"checkpointer": saver})})
+                await run_method(
+                    with_saver,
+                    plan.data,
+                    results,
+                    concurrency=plan.concurrency,
+                    rate_limits=pace,
+                    limits=plan.limits,
+                    run_id=before["run_id"],
+                    on_progress=show,
+                )
+
+        try:
+            with _shown(screen, method.name) as show:
+                asyncio.run(go(show))
+        except GivenUpError as error:
+            raise RunStoppedError(f"{method.name}: {error}; --resume --retry-failed tries again") from None
+        finally:
+            write_run_info(folder, {**before, "seconds": round(before["seconds"] + perf_counter() - start, 3)})
+
+
+@contextmanager
+def _shown(screen: Screen, name: str) -> Iterator[Callable[[Progress, ResultRecord | None], None]]:
+    """Give a function that shows how far a run is: a bar on a terminal, a line now and then elsewhere."""
+    if not screen.progress.is_terminal:
+        yield _lines(screen, name)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
+    with Bar(*columns, console=screen.progress) as bar:
+        task = bar.add_task(name, total=None, facts="")
+
+        def show(progress: Progress, record: ResultRecord | None) -> None:
+            bar.update(task, total=progress.total, completed=progress.done, facts=_facts(progress))
+
+        yield show
+
+
+def _lines(screen: Screen, name: str) -> Callable[[Progress, ResultRecord | None], None]:
+    def show(progress: Progress, record: ResultRecord | None) -> None:
+        tenth = max(progress.total // 10, 1)
+        if record is None or progress.done == progress.total or progress.done % tenth == 0:
+            screen.line((f"{name}  {progress.done}/{progress.total}  {_facts(progress)}", "dim"))
+
+    return show
+
+
+def _facts(progress: Progress) -> str:
+    parts = [] if progress.accuracy is None else [f"right {percent(progress.accuracy)}"]
+    parts += [f"{progress.failed} failed"] if progress.failed else []
+    parts += [f"{progress.tokens_per_second:.0f} tokens/s", money(progress.cost_usd)] if progress.tokens else []
+    if progress.eta_s is not None and progress.done < progress.total:
+        parts.append(f"{seconds(progress.eta_s)} left")
+    return " · ".join(parts)
+
+
+def show_results(screen: Screen, folders: list[Path], *, out: Path) -> None:
+    """Print the ledger of what was run, and how to look further."""
+    from ...evals.ledger.ledger import build_ledger, find_runs
+    from .ledger_view import show_ledger
+
+    with bad_input():
+        ledger = build_ledger(find_runs(folders))
+    screen.result(
+        ledger.model_dump(mode="json"),
+        lambda screen: show_ledger(screen, ledger, hint=f"redraft report {shlex.quote(str(out))}"),
+    )

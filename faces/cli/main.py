@@ -1,0 +1,107 @@
+"""The shell's way in: `redraft run "Write …"`. What a command needs is imported when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from ..problems import ProblemError, ReaderGoneError, Stopping, debugging
+from .command_list import COMMANDS
+from .lazy_group import lazy_group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["app", "main"]
+
+# Before langgraph is imported anywhere in this process: a checkpoint is data, and never names a class to be built.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+
+app = typer.Typer(
+    name="redraft",
+    cls=lazy_group(
+        COMMANDS,
+        examples=(
+            "redraft demo",
+            'redraft run "Write a two-line poem about rain." --verify uses_words:rain,roof',
+            "redraft threads",
+            "redraft COMMAND --help    shows more, with examples",
+        ),
+    ),
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def redraft(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+) -> None:
+    """Draft, get feedback, check and refine, until the work is right or a limit says stop.
+
+    Every step is kept: a run can be resumed, replayed for free, forked at any step, and compared.
+    """
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"redraft {installed('redraft')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 130 or 143 interrupted, 141 nobody reads on.
+
+    Never a traceback. A run that waits for a person ends with 0, and one that `redraft stop` ended with 143.
+
+    Args:
+        arguments: What follows `redraft` on the command line; default: what the process was given.
+    """
+    Stopping.listen()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that can't show ✓ still shows the rest
+    code = _run(arguments)
+    if code == ReaderGoneError.exit_code:
+        # What is left in the buffer would be written at exit, and fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = app(arguments, prog_name="redraft", standalone_mode=False)
+        sys.stdout.flush()
+    except (ReaderGoneError, BrokenPipeError, SystemExit):  # typer and rich make a SystemExit of a broken pipe
+        return ReaderGoneError.exit_code
+    except KeyboardInterrupt:
+        return Stopping.exit_code()
+    except ProblemError as problem:
+        return _complain(problem, problem.exit_code, details=getattr(problem, "details", ""))
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's own: an unknown option, a number that is none
+            context = getattr(error, "ctx", None)
+            hint = f" (see {context.command_path} --help)" if context else ""
+            return _complain(error, getattr(error, "exit_code", 2), f"{error.format_message()}{hint}")
+        return _complain(error, 1, f"{type(error).__name__}: {error} (REDRAFT_DEBUG=1 shows where)")
+    return code if isinstance(code, int) else 0
+
+
+def _complain(error: Exception, code: int, message: str | None = None, *, details: str = "") -> int:
+    if debugging():
+        raise error
+    from ...state.masking import masked
+    from ..views.plain_text import one_line, safe
+
+    with suppress(BrokenPipeError):
+        print(f"redraft: {one_line(masked(message or str(error)))}", file=sys.stderr)  # noqa: T201
+        if details:
+            print(safe(masked(details)), file=sys.stderr)  # noqa: T201
+    return code

@@ -1,0 +1,134 @@
+"""The options that several commands share. Plain types only: nothing heavy is imported to show a help page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..problems import DEFAULT_DB, BadInputError
+from ..sessions import OPENAI_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "AsJson",
+    "CostBudget",
+    "Db",
+    "DemoModel",
+    "MaxOutputTokens",
+    "MaxRounds",
+    "Model",
+    "Patience",
+    "Prices",
+    "Temperature",
+    "ThreadId",
+    "TimeBudget",
+    "TokenBudget",
+    "TrustRecipe",
+    "examples",
+    "given_limits",
+]
+
+LIMITS = "When to stop"
+MODELS = "Who writes and who judges"
+
+ThreadId = Annotated[str, typer.Argument(metavar="ID", help="A thread, as `redraft threads` lists it.")]
+Db = Annotated[
+    str,
+    typer.Option(
+        envvar="REDRAFT_DB",
+        metavar="DB",
+        help=f"Where runs are kept: a SQLite file, postgresql://user@host/name, or memory (default {DEFAULT_DB}).",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
+TrustRecipe = Annotated[
+    bool,
+    typer.Option(
+        "--trust-recipe",
+        envvar="REDRAFT_TRUST_RECIPE",
+        help="Follow a recipe that somebody else wrote into the database: its models' addresses, its files.",
+        show_envvar=True,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout; progress goes to stderr.")]
+
+
+def _model(without: str) -> Any:
+    return typer.Option(
+        envvar="REDRAFT_MODEL",
+        metavar="SPEC",
+        help="openai:NAME, another PROVIDER:NAME, http://host:port/v1#NAME, gguf:FILE, or local (embedded). "
+        f"Without it: {without}.",
+        rich_help_panel=MODELS,
+    )
+
+
+Model = Annotated[str | None, _model(f"{OPENAI_DEFAULT}, which is paid, where OPENAI_API_KEY is set; else local")]
+DemoModel = Annotated[str | None, _model("local")]
+Temperature = Annotated[
+    float | None, typer.Option(metavar="T", help="Sampling temperature of the writer.", rich_help_panel=MODELS)
+]
+MaxOutputTokens = Annotated[
+    int | None, typer.Option(metavar="N", help="Longest reply, in tokens.", rich_help_panel=MODELS)
+]
+Prices = Annotated[
+    str | None, typer.Option(metavar="FILE", help="A table of prices of your own.", rich_help_panel=MODELS)
+]
+MaxRounds = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Revisions at most; 0 judges the first draft only.", rich_help_panel=LIMITS),
+]
+TokenBudget = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens in and out, all calls together.", rich_help_panel=LIMITS)
+]
+TimeBudget = Annotated[
+    float | None, typer.Option(metavar="S", help="Seconds spent in calls; a pause is free.", rich_help_panel=LIMITS)
+]
+CostBudget = Annotated[
+    float | None, typer.Option(metavar="USD", help="Dollars; needs models of known price.", rich_help_panel=LIMITS)
+]
+Patience = Annotated[
+    int | None, typer.Option(metavar="N", help="Rounds in a row without a better score.", rich_help_panel=LIMITS)
+]
+
+_OPTION_OF = {
+    "max_rounds": "--max-rounds",
+    "max_tokens": "--token-budget",
+    "max_seconds": "--time-budget",
+    "max_cost_usd": "--cost-budget",
+    "patience": "--patience",
+}
+
+
+def given_limits(current: Mapping[str, Any] | None = None, /, **limits: float | None) -> dict[str, Any]:
+    """Return the limits that were given, checked.
+
+    Args:
+        current: Limits that hold where none is given.
+        limits: By their names in `Limits`; `None` is not given.
+
+    Raises:
+        BadInputError: One makes no sense; the message names the option.
+    """
+    given = {name: value for name, value in limits.items() if value is not None}
+    if not given:
+        return {}
+    from ...state.limits import Limits
+
+    try:
+        Limits(**{**(current or {}), **given})
+    except ValueError as error:
+        message = str(error).removeprefix("limits: ")
+        for name, option in _OPTION_OF.items():
+            message = message.replace(f"{name}=", f"{option} ")
+        raise BadInputError(message) from error
+    return given
+
+
+def examples(*lines: str) -> str:
+    """Return the foot of a help page: commands to copy, one a line."""
+    return "\n".join(["[bold]Examples[/bold]", *(f"[dim]$[/dim] {line}".replace(" [", " \\[") for line in lines)])

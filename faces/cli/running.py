@@ -1,0 +1,267 @@
+"""Running a graph from the shell: shown as it happens, and left resumable whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
+from ..views.live import LiveRun
+from ..views.plain_text import one_line
+from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
+from .asking import ask_person, can_ask, keep_edit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...state import Thread
+    from ...state.threads.lease import StopControl
+    from ..recipe import Recipe
+    from .console import Screen
+
+    Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
+
+__all__ = ["go_on", "go_on_with_answer", "outcome_data", "run_asking", "run_graph", "show_outcome"]
+
+MODES = ("custom", "values")
+STOPPED_FROM_OUTSIDE = 143
+"""The exit code of a run that `redraft stop` ended: that of a SIGTERM, which asks for the same."""
+RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
+
+
+def run_graph(
+    graph: Any,
+    given: Given,
+    *,
+    thread_id: str,
+    recipe: Recipe,
+    screen: Screen,
+    db: str,
+    watch: type[LiveRun] = LiveRun,
+) -> dict[str, Any]:
+    """Run a thread to its end, printing it as it happens, and return the values of its state.
+
+    Args:
+        graph: A compiled graph with a checkpointer.
+        given: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
+            question. A callable is asked for it once this process is the one that runs the thread.
+        thread_id: The thread.
+        recipe: Kept with the run.
+        screen: Where progress goes.
+        db: Named in what is said about resuming.
+        watch: Prints what happens.
+
+    Raises:
+        BadInputError: Somebody else runs the thread right now, or `given` makes no sense.
+        RunStoppedError: Before the first draft the model raised, the run was interrupted, `redraft stop` asked it to
+            stop, or nobody reads what it prints. The thread is kept.
+    """
+    from ...state import Thread
+
+    with ExitStack() as stack:
+        with bad_input():
+            control = stack.enter_context(Thread(graph, thread_id).stoppable())
+            begun = given() if callable(given) else given
+        return _followed(graph, begun, control, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=watch)
+
+
+def _followed(
+    graph: Any,
+    given: Any,
+    control: StopControl,
+    *,
+    thread_id: str,
+    recipe: Recipe,
+    screen: Screen,
+    db: str,
+    watch: type[LiveRun],
+) -> dict[str, Any]:
+    from langgraph.errors import GraphDrained
+
+    config = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
+    values: dict[str, Any] = {}
+    try:
+        with screen.thinking() as thinking:
+            live = watch(screen, thinking)
+
+            async def follow() -> dict[str, Any]:
+                found: dict[str, Any] = {}
+                # One stream of two kinds: progress to show, and the state, of which the last one is the result.
+                async for mode, item in graph.astream(
+                    given, config, stream_mode=list(MODES), durability="sync", control=control
+                ):
+                    if mode == "values":
+                        found = {name: value for name, value in item.items() if name != "__interrupt__"}
+                        live.check_reader()
+                    else:
+                        live.item(item)
+                return found
+
+            # asynchronously, since Ctrl-C can then end a call that is under way
+            values = asyncio.run(follow())
+    except KeyboardInterrupt:
+        kept = graph.checkpointer.get_tuple(config) is not None
+        raise interrupted(thread_id, db, kept=kept) from None
+    except GraphDrained as drained:
+        hint = _how_to_resume(thread_id, db, kept=True)
+        raise RunStoppedError(f"{drained.reason}; {hint}", exit_code=STOPPED_FROM_OUTSIDE) from None
+    except ReaderGoneError as gone:
+        if not graph.get_state(config).next:
+            raise  # it had come to its end
+        hint = _how_to_resume(thread_id, db, kept=True)
+        raise RunStoppedError(f"stopped, since {gone}; {hint}", exit_code=gone.exit_code) from None
+    except Exception as error:
+        hint = _how_to_resume(thread_id, db, kept=graph.checkpointer.get_tuple(config) is not None)
+        raise RunStoppedError(f"the run failed: {_told(error)}; {hint}") from error
+    return values or dict(graph.get_state(config).values)
+
+
+def run_asking(
+    graph: Any, given: Given, *, thread_id: str, recipe: Recipe, screen: Screen, db: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Run a thread, asking who sits at the terminal wherever it waits for a person.
+
+    Returns:
+        The values of its state, and the question that it waits with: nobody is at a terminal, or whoever is leaves the
+        answer for later.
+
+    Raises:
+        BadInputError: As `run_graph`; or the question was answered elsewhere before it was answered here. It says where
+            a draft that was edited for it is kept.
+        RunStoppedError: As `run_graph`.
+    """
+    from ...state import Thread
+
+    thread = Thread(graph, thread_id)
+    shown: set[int] = set()
+
+    class Watch(LiveRun):
+        def item(self, item: Mapping[str, Any]) -> None:
+            super().item(item)
+            if item.get("kind") in {"draft", "revision"}:
+                shown.add(item["round"])
+
+    reply: dict[str, Any] | None = None
+    while True:
+        try:
+            values = run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=Watch)
+        except BadInputError as refused:
+            raise BadInputError(f"{refused}{keep_edit(reply or {})}", details=refused.details) from refused
+        question = thread.question()
+        if question is None or not can_ask(screen):
+            return values, question
+        try:
+            reply = ask_person(screen, question, shown=question["round"] in shown)
+        except KeyboardInterrupt:
+            raise interrupted(thread_id, db, kept=True) from None
+        if reply is None:
+            return values, question
+        given = partial(thread.ready_answer, reply, at=question["round"], by=question["by"])
+
+
+def go_on(
+    saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str, trust: bool = False
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Resume a thread with the graph of its recipe, and return what `run_asking` returns.
+
+    Args:
+        saver: The database.
+        thread_id: The thread.
+        limits: Changed ones.
+        screen: Where progress goes.
+        db: Named in what is said about resuming.
+        trust: A recipe that somebody else wrote is followed without a question.
+
+    Raises:
+        BadInputError: The thread has no recipe, its recipe can't be built here or is somebody else's, or somebody else
+            runs the thread right now.
+        RunStoppedError: As `run_graph`.
+    """
+    thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
+    given = partial(thread.ready, limits or None)
+    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+
+
+def go_on_with_answer(
+    saver: Any,
+    thread_id: str,
+    reply: Mapping[str, Any],
+    *,
+    at: int | None,
+    by: str | None,
+    screen: Screen,
+    db: str,
+    trust: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Answer the question that a thread waits with, run it on, and return what `run_asking` returns.
+
+    Raises:
+        BadInputError: As `go_on`; or the thread waits for nobody, not with the draft of round `at`, or for another
+            person than `by`.
+        RunStoppedError: As `run_graph`.
+    """
+    thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
+    given = partial(thread.ready_answer, reply, at=at, by=by)
+    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+
+
+def _rebuilt(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> tuple[Thread, Recipe]:
+    from ...state import Thread
+    from .trusting import trusted_recipe
+
+    recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
+    with bad_input():
+        return Thread(recipe.build(saver), thread_id), recipe
+
+
+def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
+    """Return the result of a run as JSON holds it."""
+    known = {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
+    return {**known, "self_critique": values["self_critique"]} if "self_critique" in values else known
+
+
+def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
+    """Print the answer, why the run stopped, and what it cost."""
+    reason = values.get("stop_reason")
+    usage = values.get("usage") or {}
+    screen.line("")
+    screen.line(("answer", "bold"))
+    screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
+    screen.line("")
+    why = _why(values) or STOP_WORDS.get(reason, "")
+    by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"
+    screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
+    facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]
+    if usage:
+        facts += [amount(usage["total_tokens"], "token"), money(usage["cost_usd"]), seconds(usage["seconds"])]
+    screen.line((" · ".join(facts), "dim"))
+    if db != "memory":
+        screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
+
+
+def _why(values: Mapping[str, Any]) -> str:
+    """Return what the record says about the end of a run without rounds, which a pipeline has none of, say."""
+    events = values.get("events") or []
+    if values.get("stop_reason") != "max_rounds" or not events or events[-1]["kind"] != "verdict":
+        return ""
+    text: str = events[-1]["text"].rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def interrupted(thread_id: str, db: str, *, kept: bool) -> RunStoppedError:
+    """Return the error that ends a command on Ctrl-C or SIGTERM."""
+    return RunStoppedError(f"interrupted; {_how_to_resume(thread_id, db, kept=kept)}", exit_code=Stopping.exit_code())
+
+
+def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:
+    if db == "memory" or not kept:
+        return "nothing of it is kept"
+    return f"thread {thread_id} is kept, go on with: {command('resume', thread_id, db=db)}"
+
+
+def _told(error: Exception) -> str:
+    from ...state.masking import masked
+
+    return one_line(masked(f"{type(error).__name__}: {error}") if str(error) else type(error).__name__)[:500]

@@ -1,0 +1,159 @@
+"""One thread, looked at: its steps, its drafts, its replay, and what differs between two drafts."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from ...state.threads.diffs import Change, Diff
+from ..problems import command
+from ..views.live import show_event
+from ..views.plain_text import safe
+from ..views.wording import amount, money, reason_style, score_of, seconds
+from .running import RESULT_KEYS, show_outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...state.threads.history import HistoryStep
+    from ...state.threads.replay import Replay
+    from .console import Screen
+
+__all__ = ["drafts_data", "show_diff", "show_drafts", "show_history", "show_replay"]
+
+
+def show_history(
+    screen: Screen, steps: Sequence[HistoryStep], *, facts: Mapping[str, Any], thread_id: str, db: str
+) -> None:
+    """Print every step: the node, its checkpoint, and the events it added; then what all cost, and the verdict.
+
+    Args:
+        screen: Where to.
+        steps: Of the thread, oldest first.
+        facts: What `timeline_facts` makes of them.
+        thread_id: Named in what is said about going on.
+        db: Likewise.
+    """
+    for step in steps:
+        following = f" → {', '.join(step.next)}" if step.next else ""
+        screen.line(
+            (f"{step.step:>3} ", "dim"),
+            (step.node or "start", "bold"),
+            (following, "dim"),
+            ("  " + step.checkpoint_id, "dim"),
+        )
+        for event in step.events:
+            show_event(screen, event, indent=6)
+    last = steps[-1] if steps else None
+    if facts["ours"]:
+        spent = [amount(facts["total_calls"], "call"), amount(facts["total_tokens"], "token")]
+        spent += [money(facts["total_cost_usd"]), seconds(facts["total_seconds"])]
+        reason = facts["stop_reason"]
+        screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
+    if last is not None and not last.stop_reason:
+        screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
+    screen.line(("fork a round with: ", "dim"), command("fork", thread_id, "--at", "0", "--feedback", "…", db=db))
+
+
+def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[str, Any]:
+    """Return a thread's result and the drafts of its task, each with what was said about it.
+
+    Args:
+        values: The state's values.
+        number: Only the draft of this round.
+
+    Raises:
+        ValueError: There is no such draft, or the thread holds no record of ours.
+    """
+    from ...state.events import own_events
+    from ...state.summary import attempts, best_draft, run_options
+
+    events = own_events(values)
+    if not events:
+        raise ValueError("this thread holds no record of a refinement run; has it begun?")
+    found = attempts(events)
+    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    drafts = [
+        {
+            "round": one.round,
+            "by": one.by,
+            "revises": one.base,
+            "text": one.text,
+            "accepted": one.accepted,
+            "score": one.score,
+            "best": best is not None and one.round == best.round,
+            "critiques": [dict(critique) for critique in one.critiques],
+        }
+        for one in found
+        if number is None or one.round == number
+    ]
+    if number is not None and not drafts:
+        raise ValueError(
+            f"there is no draft of round {number}; there are drafts of rounds {[one.round for one in found]}"
+        )
+    result = {
+        "task": values.get("task", ""),
+        "limits": values.get("limits"),
+        **{key: values.get(key) for key in RESULT_KEYS},
+    }
+    return {**result, "drafts": drafts}
+
+
+def show_drafts(
+    screen: Screen, values: Mapping[str, Any], data: Mapping[str, Any], *, thread_id: str, db: str, whole: bool
+) -> None:
+    """Print the drafts, and with `whole` the task before and the result after them."""
+    if whole:
+        screen.line(("task", "bold"))
+        screen.block(data["task"], indent=2)
+    for draft in data["drafts"]:
+        better = " · the best" if draft["best"] and len(data["drafts"]) > 1 else ""
+        screen.line(
+            (f"round {draft['round']}", "bold"), (f" · {draft['by']} · score {score_of(draft['score'])}{better}", "dim")
+        )
+        screen.block(draft["text"], indent=2)
+        for critique in draft["critiques"]:
+            show_event(screen, critique)
+    if not whole:
+        return
+    if values.get("stop_reason"):
+        show_outcome(screen, values, thread_id=thread_id, db=db)
+    else:
+        screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
+
+
+def show_replay(screen: Screen, replayed: Replay, *, thread_id: str) -> None:
+    """Print what the record says, and whether the result agrees."""
+    show_outcome(screen, replayed.output, thread_id=thread_id, db="memory")
+    screen.line("")
+    if replayed.matches:
+        screen.line(("✓ ", "green"), "the record and the result agree; no model was called")
+        return
+    screen.line(("✗ ", "red"), "the record and the result disagree; no model was called")
+    for difference in replayed.differences:
+        screen.line(f"- {difference}", indent=2)
+
+
+def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
+    """Print why the draft was changed, and both texts as one: removed words struck through in red, added ones green;
+    in brackets without colour.
+    """
+    from rich.text import Text
+
+    for reason in facts["reasons"]:
+        screen.line((f"because of what was said about round {reason['round']}", "dim"))
+        for event in reason["events"]:
+            show_event(screen, event)
+    if facts["same"]:
+        screen.line(("the two drafts are the same", "dim"))
+        return
+    if facts["changes"] is None:
+        screen.line(("too long to be compared word by word; the later draft is", "yellow"))
+        screen.block(facts["after_text"])
+        return
+    found = Diff(facts["before_text"], facts["after_text"], tuple(Change(*change) for change in facts["changes"]))
+    if not screen.out.is_terminal or screen.out.no_color or not shutil.get_terminal_size().columns:
+        screen.block(str(found))
+        return
+    styles = {"same": "", "removed": "red strike", "added": "green"}
+    screen.put(Text.assemble(*((safe(change.text), styles[change.kind]) for change in found.changes)))

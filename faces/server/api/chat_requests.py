@@ -1,0 +1,179 @@
+"""What a client of OpenAI's asks for, and the input of a graph that it becomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["ChatMessage", "ChatRequest", "RequestRefusedError", "graph_input", "split_model"]
+
+PREFIX = "redraft-"
+
+READ_BY_PROGRAMS = ("math", "code", "zero-shot", "few-shot", "majority-")
+"""Presets whose programs read the task: examples of earlier turns, or their numbers, would be taken for its own."""
+QUERIES = ("retrieval",)
+
+
+class RequestRefusedError(ValueError):
+    """A request that asks for what can't be done.
+
+    Args:
+        message: What is wrong, and what would be right.
+        param: The field of the request.
+        code: OpenAI's name for it.
+        status: The HTTP status.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+        self.status = status
+
+
+class _Part(BaseModel):
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(BaseModel):
+    """One message of a conversation. Other fields are left alone."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[_Part] | None = None
+
+    def words(self) -> str:
+        """Return the text of the message.
+
+        Raises:
+            RequestRefusedError: It has parts that are no text.
+        """
+        if isinstance(self.content, list):
+            if other := [part.type for part in self.content if part.type != "text"]:
+                raise RequestRefusedError(
+                    f"messages may hold text only, not {other[0]!r:.40}", param="messages", code="unsupported_value"
+                )
+            return "".join(part.text or "" for part in self.content)
+        return self.content or ""
+
+
+class _StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """The body of `POST /v1/chat/completions`.
+
+    `temperature`, `seed`, `max_completion_tokens` and all else that tunes one model call is ignored: a workflow makes
+    many calls, with the settings it was built with. What would change the shape of the answer and can't be given is
+    refused. `limits` is ours (`extra_body={"limits": {"max_rounds": 1, "max_tokens": 4000}}` in OpenAI's client).
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = Field(max_length=300)
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1000)]
+    stream: bool | None = False
+    stream_options: _StreamOptions | None = None
+    limits: dict[str, Any] | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+
+    def check_supported(self) -> None:
+        """Return if the answer can be given as it is asked for.
+
+        Raises:
+            RequestRefusedError: The request wants tools, several answers, structured output, log probabilities or
+                sound.
+        """
+        wanted = {
+            "n": self.n not in (None, 1),
+            "tools": bool(self.tools),
+            "functions": bool(self.functions),
+            "response_format": (self.response_format or {"type": "text"}).get("type") != "text",
+            "logprobs": bool(self.logprobs),
+            "modalities": bool(set(self.modalities or ()) - {"text"}),
+            "audio": self.audio is not None,
+        }
+        for name, asked in wanted.items():
+            if asked:
+                raise RequestRefusedError(
+                    f"{name} is not supported: a workflow answers once, in text",
+                    param=name,
+                    code="unsupported_parameter",
+                )
+
+
+def split_model(name: str, presets: Collection[str], upstream: Collection[str]) -> tuple[str, str | None]:
+    """Return the preset and the upstream model (`None`: the server's own) that a model's name stands for.
+
+    Args:
+        name: `redraft-<preset>`, or `redraft-<preset>/<upstream model>`.
+        presets: Those that are served.
+        upstream: The models that callers may choose.
+
+    Raises:
+        RequestRefusedError: It stands for none; 404, as OpenAI answers.
+    """
+    preset, slash, model = name.removeprefix(PREFIX).partition("/")
+    if not name.startswith(PREFIX) or preset not in presets or (slash and model not in upstream):
+        raise RequestRefusedError(
+            f"The model {name!r:.120} does not exist; GET /v1/models lists those that do.",
+            param="model",
+            code="model_not_found",
+            status=404,
+        )
+    return preset, model if slash else None
+
+
+def graph_input(messages: list[ChatMessage], preset: str, *, takes_messages: bool) -> dict[str, Any]:
+    """Return what a graph is given for a conversation.
+
+    The last user message is the task, and what comes after it is left out. A graph that takes messages gets the
+    conversation as it is. Elsewhere what was said before, system messages first of all, is put before the task; where
+    programs read the task that is the system messages only, and a search gets its query and nothing else.
+
+    Args:
+        messages: As the client sent them.
+        preset: Name of the graph.
+        takes_messages: Whether its input has `messages`.
+
+    Raises:
+        RequestRefusedError: There is no user message, it is blank, or a message is no text.
+    """
+    said = [(SPEAKER.get(message.role, ""), message.words()) for message in messages]
+    asked = [index for index, (role, _) in enumerate(said) if role == "user"]
+    if not asked or not said[asked[-1]][1].strip():
+        raise RequestRefusedError("the last user message is the task, and there is none", param="messages")
+    told = [{"role": role, "content": text} for role, text in said[: asked[-1] + 1] if role and text.strip()]
+    before, task = told[:-1], told[-1]["content"]
+    if takes_messages:
+        return {"messages": told}
+    if preset in QUERIES:
+        before = []
+    elif preset.startswith(READ_BY_PROGRAMS):
+        before = [message for message in before if message["role"] == "system"]
+    return {"task": _after(before, task)}
+
+
+def _after(before: list[dict[str, str]], task: str) -> str:
+    if not before:
+        return task
+    from ....nodes.agents.conversation import in_context
+    from ....state.events import record, task_event
+
+    events: Any = record({}, task_event(task, {}, {}, conversation=before))["events"]
+    return in_context(task, events)
+
+
+SPEAKER = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+"""Roles as graphs know them; what tools said elsewhere is left out."""

@@ -1,0 +1,66 @@
+"""The demonstration: one trip, planned with refinement or without, so that the two can be compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..engine.runs import Caller
+from .answers import answers
+from .callers import require_caller
+from .leaving import LEFT, stays
+from .problems import problem
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+__all__ = ["DemoAnswer", "DemoRequest", "router"]
+
+AnyCaller = Annotated[Caller, Depends(require_caller)]
+router = APIRouter(prefix="/demo", tags=["demo"])
+
+
+class DemoRequest(BaseModel):
+    """What the demonstration is asked."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(min_length=1, description="The trip that is wished for.")
+    enable_refinement: bool = Field(default=True, strict=True, description="Whether drafts are judged and revised.")
+
+
+class DemoAnswer(BaseModel):
+    """The plan, and what refining did to it."""
+
+    response: str
+    refinement_enabled: bool
+    refinement_metadata: dict[str, Any]
+    """As `redraft.nodes.travel.travel_metadata` tells it."""
+    stop_reason: str | None
+    usage: dict[str, Any]
+    """Of the whole run."""
+    thread_id: str
+
+
+@router.post("/self-refine", response_model=DemoAnswer, responses=answers(429, 502))
+async def self_refine(body: DemoRequest, request: Request, caller: AnyCaller) -> DemoAnswer | Response:
+    """Return a plan for the trip, with the metadata of its refinement."""
+    from ....nodes.travel import travel_metadata
+
+    engine: Engine = request.app.state.engine
+    name = "travel" if body.enable_refinement else "travel-unrefined"
+    run = await engine.submit(caller, name, input={"task": body.message}, keep=True)
+    if not await stays(request, engine, caller, run):
+        return Response(status_code=LEFT)
+    if run.output is None or run.status != "success":
+        return problem(502, "run_failed", (run.error or {}).get("message") or "the run was cancelled")
+    return DemoAnswer(
+        response=run.output["answer"],
+        refinement_enabled=body.enable_refinement,
+        refinement_metadata=travel_metadata(run.output),
+        stop_reason=run.output["stop_reason"],
+        usage=run.output["usage"],
+        thread_id=run.thread_id,
+    )

@@ -1,0 +1,135 @@
+"""What became of runs, as numbers for Prometheus: counted from the record of each run when it has ended."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from ....state.stopping import STOP_REASONS, rounds_allowed
+from ....state.summary import attempts, best_draft, current_run, run_options
+from ....state.usage import add_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+    from ....state.events import Event
+    from ..engine.engine import Engine
+    from ..engine.runs import Run
+
+__all__ = ["RunMetrics", "router"]
+
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+GAINS = (0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1)
+THREADS_REMEMBERED = 10_000
+
+router = APIRouter()
+
+
+class RunMetrics:
+    """Counts the runs of one server, in a registry of its own.
+
+    Args:
+        engine: Whose queue is shown.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry: CollectorRegistry = CollectorRegistry()
+        # How many events of a thread were counted: a run that goes on with it pays for what came after.
+        self._counted: OrderedDict[str, int] = OrderedDict()
+
+        def counter(name: str, what: str, *labels: str) -> Counter:
+            return Counter(f"redraft_{name}", what, ["assistant", *labels], registry=self.registry)
+
+        def histogram(name: str, what: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(f"redraft_{name}", what, ["assistant"], buckets=buckets, registry=self.registry)
+
+        self._runs = counter(
+            "runs", "Runs that ended, by stop reason, or by status where they gave no answer.", "ended"
+        )
+        self._refined = counter("refined_runs", "Runs that ended with an answer after at least one revision.")
+        self._early = counter("early_terminations", "Runs that were done before their rounds were used up.")
+        self._rounds = counter("rounds", "Revisions.")
+        self._tokens = counter("tokens", "Tokens of all model calls.", "direction")
+        self._cost = counter("cost_usd", "Dollars, where the price of every model is known.")
+        self._unpriced = counter("unpriced_runs", "Runs whose cost is not known.")
+        self._gain = histogram("quality_improvement", "Score of the answer less that of the first draft.", GAINS)
+        self._refining = histogram(
+            "refinement_overhead_seconds", "Seconds in calls after the first draft: judging and revising.", SECONDS
+        )
+        self._serving = histogram("server_overhead_seconds", "Seconds of a run that were spent in no call.", SECONDS)
+        self._latency = histogram("run_seconds", "Seconds by the clock from request to end.", SECONDS)
+        self._waiting = histogram("run_wait_seconds", "Seconds that a run waited for its turn.", SECONDS)
+        queue = Gauge("redraft_queue_length", "Runs that wait for their turn.", registry=self.registry)
+        queue.set_function(lambda: engine.queued)
+        going = Gauge("redraft_runs_under_way", "Runs that are under way.", registry=self.registry)
+        going.set_function(lambda: engine.running)
+
+    def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
+        """Count a run that has ended.
+
+        Args:
+            run: The run.
+            output: What its graph gave, or `None`.
+        """
+        output = output or {}
+        events: list[Event] = output.get("events") or []
+        reason = output.get("stop_reason") if run.status == "success" else None
+        ended = reason if reason in STOP_REASONS else run.status
+        self._runs.labels(run.assistant, ended).inc()
+        end = run.ended_at or time.time()
+        begin = run.started_at or end
+        self._latency.labels(run.assistant).observe(max(0.0, end - run.submitted_at))
+        self._waiting.labels(run.assistant).observe(max(0.0, begin - run.submitted_at))
+        self._count_usage(run, events, seconds=end - begin)
+        if reason in STOP_REASONS:
+            self._count_refinement(run, output, events)
+
+    def _count_usage(self, run: Run, events: list[Event], *, seconds: float) -> None:
+        counted = self._counted.pop(run.thread_id, None)
+        if not run.stateless and events:
+            self._counted[run.thread_id] = len(events)
+            if len(self._counted) > THREADS_REMEMBERED:
+                self._counted.popitem(last=False)
+        fresh = current_run(events) if counted is None or counted > len(events) else events[counted:]
+        used = add_usage(event["usage"] for event in fresh)
+        name = run.assistant
+        self._tokens.labels(name, "input").inc(used["input_tokens"])
+        self._tokens.labels(name, "output").inc(used["output_tokens"])
+        self._rounds.labels(name).inc(sum(event["kind"] == "revision" for event in fresh))
+        if used["cost_usd"] is None:
+            self._unpriced.labels(name).inc()
+        else:
+            self._cost.labels(name).inc(used["cost_usd"])
+        if events:
+            self._serving.labels(name).observe(max(0.0, seconds - used["seconds"]))
+
+    def _count_refinement(self, run: Run, output: Mapping[str, Any], events: list[Event]) -> None:
+        name = run.assistant
+        rounds = output.get("rounds") or 0
+        if rounds:
+            self._refined.labels(name).inc()
+        limits: Mapping[str, Any] = next((event["limits"] for event in reversed(events) if event.get("limits")), {})
+        if output["stop_reason"] in ("accepted", "no_progress") and rounds < rounds_allowed(limits):
+            self._early.labels(name).inc()
+        drafts = attempts(events)
+        best = best_draft(events, keep=run_options(events).get("keep", "best"))
+        if best and best.score is not None and drafts[0].score is not None:
+            self._gain.labels(name).observe(best.score - drafts[0].score)
+        task = current_run(events)
+        drafted = next((at for at, event in enumerate(task) if event["kind"] == "draft"), len(task))
+        self._refining.labels(name).observe(add_usage(event["usage"] for event in task[drafted + 1 :])["seconds"])
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """Return all numbers in Prometheus' text format."""
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,89 @@
+"""How a server says that something is wrong: one shape of JSON, which LangGraph's and OpenAI's clients both read."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ....state.checked_channels import BadCheckpointError
+from ..engine.runs import BadRequestError, NotThereError, QueueFullError, TakenError
+from .wire import dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+__all__ = ["handle_problems", "problem"]
+
+LOG = logging.getLogger("redraft.server")
+NAMES = {404: "not_found", 405: "method_not_allowed"}
+
+
+def problem(
+    status: int, kind: str, message: str, *, headers: Mapping[str, str] | None = None, close: bool = False
+) -> Response:
+    """Return `{"error": {"type", "message", "code"}}`.
+
+    Args:
+        status: Of HTTP.
+        kind: A word for programs.
+        message: A sentence for people; holds no path, prompt, key or traceback.
+        headers: Further ones.
+        close: Whether the connection ends with it.
+    """
+    told = {"error": {"type": kind, "message": message, "code": status}}
+    every = {**(headers or {}), **({"Connection": "close"} if close else {})}
+    return Response(dumps(told), status, media_type="application/json", headers=every)
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Answer every error of the app in the one shape."""
+    app.add_exception_handler(BadRequestError, _answer(422, "bad_request"))
+    app.add_exception_handler(NotThereError, _answer(404, "not_found"))
+    app.add_exception_handler(TakenError, _answer(409, "conflict"))
+    app.add_exception_handler(QueueFullError, _queue_full)
+    app.add_exception_handler(BadCheckpointError, _bad_checkpoint)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _answer(status: int, kind: str) -> Any:
+    async def answer(request: Request, error: Exception) -> Response:
+        return problem(status, kind, str(error))
+
+    return answer
+
+
+async def _queue_full(request: Request, error: Exception) -> Response:
+    seconds = error.retry_after_s if isinstance(error, QueueFullError) else 1
+    return problem(429, "queue_full", str(error), headers={"Retry-After": str(seconds)})
+
+
+async def _bad_checkpoint(request: Request, error: Exception) -> Response:
+    LOG.error("%s", error)
+    return problem(500, "bad_checkpoint", "what is stored of this thread is refused; the server's log says why")
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    details = error.errors() if isinstance(error, RequestValidationError) else []
+    told = "; ".join(f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in details[:5])
+    return problem(422, "bad_request", told[:1000] or "the request makes no sense")
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) else None
+    told = "there is nothing here" if status == 404 else "the request can't be served"
+    return problem(status, NAMES.get(status, "bad_request"), told, headers=headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    LOG.error("a request failed", exc_info=error)
+    return problem(500, "internal", "something went wrong; the server's log says what")

@@ -1,0 +1,54 @@
+"""A run's progress as plain text, in the words of the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...cli.console import Screen
+from ...views.live import LiveRun
+from ...views.plain_text import one_line, safe
+
+__all__ = ["ProgressText"]
+
+
+class ProgressText:
+    """Puts the items of one run's `custom` stream into words, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._page = _Page()
+        self._live = LiveRun(self._page, self._page.note)
+
+    def of(self, item: Any) -> str:
+        """Return what there is to read about an item, whole lines, or an empty text; other nodes may send others."""
+        if not isinstance(item, Mapping) or not ("by" in item or item.get("kind") in ("start", "step", "skipped")):
+            return ""
+        if item.get("kind") == "failure":  # the message of an error is for whoever runs the server
+            item = {**item, "text": ""}
+        self._live.item(item)
+        return self._page.taken()
+
+
+class _Page(Screen):
+    """A screen that keeps its lines until they are taken."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def line(self, *parts: str | tuple[str, str], indent: int = 0) -> None:
+        text = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        self._lines.append(" " * indent + one_line(text))
+
+    def block(self, text: str, *, indent: int = 0, style: str = "") -> None:
+        lines = safe(text.strip("\n")).split("\n")
+        self._lines += [(" " * indent + line).rstrip() for line in lines if text.strip()]
+
+    def note(self, text: str) -> None:
+        """Keep what is going on now."""
+        if text:
+            self._lines.append(one_line(text))
+
+    def taken(self) -> str:
+        text = "".join(f"{line}\n" for line in self._lines)
+        self._lines.clear()
+        return text

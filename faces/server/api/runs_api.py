@@ -1,0 +1,324 @@
+"""Runs over HTTP: waited for, streamed, in the background, joined, listed and cancelled; on a thread or without one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response, StreamingResponse
+
+from ..engine.requests import checked_modes
+from ..engine.runs import BOOT, BadRequestError, Caller, NotThereError
+from .answers import EVENTS, answers
+from .callers import require_caller
+from .wire import dumps, event_bytes, json_response, plain, selected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ..engine.engine import Engine
+    from ..engine.runs import Run
+
+__all__ = ["QUIET_S", "event_after", "router"]
+
+router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
+Asker = Annotated[Caller, Depends(require_caller)]
+QUIET_S = 15.0
+"""After so long without an event something is sent, so that no proxy takes the connection for dead."""
+
+
+class Ask(BaseModel):
+    """A run that is asked for. What LangGraph's clients send besides is not looked at."""
+
+    assistant_id: str
+    input: Any = None
+    command: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    stream_mode: str | list[str] | None = None
+    stream_subgraphs: bool = False
+    interrupt_before: str | list[str] | None = None
+    interrupt_after: str | list[str] | None = None
+    checkpoint: dict[str, Any] | None = None
+    checkpoint_id: str | None = None
+    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] = "enqueue"
+    if_not_exists: Literal["create", "reject"] = "reject"
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    after_seconds: float | None = None
+    webhook: str | None = None
+    context: dict[str, Any] | None = None
+
+
+class CancelMany(BaseModel):
+    """Which runs are cancelled: those of these ids, or all of a status; of one thread, or of every thread."""
+
+    thread_id: str | None = None
+    run_ids: Annotated[list[str], Field(max_length=1000)] | None = None
+    status: Literal["pending", "running", "all"] | None = None
+
+
+@router.post("/threads/{thread_id}/runs")
+async def create(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+    """Start a run in the background."""
+    run = await _submitted(request, caller, thread_id, asked)
+    return json_response(shown(run), _where(run))
+
+
+@router.post("/threads/{thread_id}/runs/wait")
+async def wait(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+    """Run, and return the output."""
+    return _joined(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/threads/{thread_id}/runs/stream", response_class=StreamingResponse, responses=EVENTS)
+async def stream(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+    """Run, and send what happens."""
+    return _streamed(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/runs")
+async def create_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+    """Start a run in the background whose thread is deleted when it has ended."""
+    run = await _submitted(request, caller, None, asked)
+    return json_response(shown(run), _where(run))
+
+
+@router.post("/runs/wait")
+async def wait_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+    """Run without a thread, and return the output."""
+    return _joined(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/runs/stream", response_class=StreamingResponse, responses=EVENTS)
+async def stream_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+    """Run without a thread, and send what happens."""
+    return _streamed(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
+
+
+@router.post("/runs/batch")
+async def create_batch(
+    request: Request, caller: Asker, asked: Annotated[list[Ask], Field(min_length=1, max_length=100)]
+) -> Response:
+    """Start runs without a thread in the background: all of them, or none."""
+    engine: Engine = request.app.state.engine
+    runs: list[Run] = []
+    try:
+        for one in asked:
+            runs.append(await _submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
+    except Exception:
+        for run in reversed(runs):  # those that wait before the one that runs, or its end would begin them
+            await engine.forget(caller, run.id)
+            with suppress(NotThereError):  # a thread that was to be deleted is gone with its run
+                await engine.delete_thread(caller, run.thread_id)
+        raise
+    return json_response([shown(run) for run in runs])
+
+
+@router.post("/runs/cancel", status_code=204)
+async def cancel_many(request: Request, caller: Asker, asked: CancelMany, action: str = "interrupt") -> Response:
+    """End runs where they stand."""
+    _check_action(action)
+    if (asked.run_ids is None) == (asked.status is None):
+        raise BadRequestError("name the runs by run_ids, or by status: pending, running or all")
+    statuses = (asked.status,) if asked.status in ("pending", "running") else ("pending", "running")
+    await request.app.state.engine.cancel_many(
+        caller, thread_id=asked.thread_id, run_ids=asked.run_ids, statuses=statuses
+    )
+    return Response(status_code=204)
+
+
+@router.get("/threads/{thread_id}/runs")
+async def every(
+    request: Request,
+    caller: Asker,
+    thread_id: str,
+    limit: int = 10,
+    offset: int = 0,
+    status: str | None = None,
+    select: Annotated[list[str] | None, Query()] = None,
+) -> Response:
+    """List the runs of a thread, the newest first."""
+    runs = [run for run in await request.app.state.engine.runs(caller, thread_id) if status in (None, run.status)]
+    start = max(offset, 0)
+    return json_response([selected(shown(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}")
+async def get(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+    """Return a run."""
+    return json_response(shown(await _run(request, caller, thread_id, run_id)))
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/join")
+async def join(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+    """Wait for a run, and return its output."""
+    return _joined(request, await _run(request, caller, thread_id, run_id), False)
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/stream", response_class=StreamingResponse, responses=EVENTS)
+async def join_stream(
+    request: Request, caller: Asker, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
+) -> Response:
+    """Send what a run sends: from its beginning, or after the event that `Last-Event-ID` names."""
+    modes = [mode for mode in request.query_params.getlist("stream_mode") if mode]
+    only = checked_modes(modes) if modes else None
+    run = await _run(request, caller, thread_id, run_id)
+    return _streamed(request, run, cancel_on_disconnect, start=event_after(request), only=only)
+
+
+@router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
+async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, action: str = "interrupt") -> Response:
+    """End a run where it stands."""
+    _check_action(action)
+    run = await _run(request, caller, thread_id, run_id)
+    await request.app.state.engine.cancel(caller, run.id)
+    return Response(status_code=204)
+
+
+@router.delete("/threads/{thread_id}/runs/{run_id}", status_code=204)
+async def delete(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+    """Forget a run, which is cancelled first; its thread stays."""
+    run = await _run(request, caller, thread_id, run_id)
+    await request.app.state.engine.forget(caller, run.id)
+    return Response(status_code=204)
+
+
+def event_after(request: Request) -> int:
+    """Return the number after that of the event that `Last-Event-ID` names, or 0 where this process sent none such."""
+    boot, _, number = request.headers.get("last-event-id", "").partition("-")
+    return int(number) + 1 if boot == BOOT and number.isascii() and number.isdigit() and len(number) < 10 else 0
+
+
+def shown(run: Run) -> dict[str, Any]:
+    """Return a run as clients read it."""
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "assistant_id": run.assistant,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "status": run.status,
+        "metadata": plain(run.metadata),
+        "kwargs": {},
+        "multitask_strategy": "enqueue",
+        **({"error": run.error} if run.error else {}),
+    }
+
+
+def _check_action(action: str) -> None:
+    if action != "interrupt":
+        raise BadRequestError("action is interrupt: what a run has written stays")
+
+
+async def _submitted(request: Request, caller: Caller, thread_id: str | None, asked: Ask) -> Run:
+    if asked.webhook is not None or asked.after_seconds is not None:
+        raise BadRequestError("webhook and after_seconds are not served")
+    if asked.context:
+        raise BadRequestError("no graph takes a context; configurable.model names a model")
+    engine: Engine = request.app.state.engine
+    config = asked.config or {}
+    configurable = config.get("configurable")
+    upstream = configurable.get("model") if isinstance(configurable, dict) else None
+    if upstream is not None and not isinstance(upstream, str):
+        raise BadRequestError("configurable.model is the spec of a model")
+    return await engine.submit(
+        caller,
+        asked.assistant_id,
+        thread_id=thread_id,
+        input=asked.input,
+        command=asked.command,
+        config=config,
+        checkpoint={"checkpoint_id": asked.checkpoint_id, **(asked.checkpoint or {})},
+        stream_modes=checked_modes(asked.stream_mode),
+        subgraphs=asked.stream_subgraphs,
+        model=upstream,
+        metadata=asked.metadata,
+        interrupt_before=asked.interrupt_before,
+        interrupt_after=asked.interrupt_after,
+        if_not_exists=asked.if_not_exists,
+        multitask=asked.multitask_strategy,
+        keep=asked.on_completion == "keep",
+    )
+
+
+async def _run(request: Request, caller: Caller, thread_id: str, run_id: str) -> Run:
+    run: Run = await request.app.state.engine.run(caller, run_id)
+    if run.thread_id != thread_id:
+        raise NotThereError("there is no such run")
+    return run
+
+
+def _joined(request: Request, run: Run, cancel_on_disconnect: bool) -> Response:
+    """Return a reply that comes when the run has ended; spaces before it keep the connection."""
+    engine: Engine = request.app.state.engine
+
+    async def body() -> AsyncIterator[bytes]:
+        joining = asyncio.ensure_future(engine.join(run))
+        try:
+            while not (await asyncio.wait([joining], timeout=QUIET_S))[0]:
+                yield b" "
+            yield dumps(joining.result())
+        finally:
+            joining.cancel()
+            await _left(engine, run, cancel_on_disconnect)
+
+    headers = {**_where(run), "Location": f"{_path(run)}/join"}
+    return StreamingResponse(body(), media_type="application/json", headers=headers)
+
+
+def _streamed(
+    request: Request, run: Run, cancel_on_disconnect: bool, *, start: int = 0, only: tuple[str, ...] | None = None
+) -> Response:
+    """Return the events of a run as they come, and `end` after the last."""
+    engine: Engine = request.app.state.engine
+    wanted = (
+        None if only is None else {"metadata", "error", *("messages" if "messages" in one else one for one in only)}
+    )
+
+    async def body() -> AsyncIterator[bytes]:
+        number = start
+        try:
+            while True:
+                changed = run.change()
+                while number < len(run.log):
+                    event = run.log[number]
+                    if event is not None and (wanted is None or re.split("[|/]", event.event)[0] in wanted):
+                        yield event_bytes(number, event)
+                    number += 1
+                if run.ended:
+                    break
+                try:
+                    await asyncio.wait_for(changed.wait(), QUIET_S)
+                except TimeoutError:
+                    yield b": waiting\n\n"
+            yield b"event: end\ndata: null\n\n"
+        finally:
+            await _left(engine, run, cancel_on_disconnect)
+
+    headers = {
+        **_where(run),
+        "Location": f"{_path(run)}/stream",
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
+    return StreamingResponse(body(), media_type="text/event-stream", headers=headers)
+
+
+async def _left(engine: Engine, run: Run, cancel_on_disconnect: bool) -> None:
+    if cancel_on_disconnect and not run.ended:
+        # in a task of its own, since this one may be cancelled already
+        ending = asyncio.ensure_future(engine.cancel(run.caller, run.id))
+        await asyncio.shield(ending)
+
+
+def _path(run: Run) -> str:
+    return f"/threads/{run.thread_id}/runs/{run.id}"
+
+
+def _where(run: Run) -> dict[str, str]:
+    return {"Content-Location": _path(run)}

@@ -1,0 +1,163 @@
+"""States of threads over HTTP: now, at a checkpoint, all of them, and written to, which forks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from ....state.threads.snapshots import astate_of
+from ..engine.requests import checked_id, checked_values
+from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
+from .answers import answers
+from .callers import require_caller
+from .wire import json_response, thread_state
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/threads/{thread_id}", tags=["threads"], responses=answers(404, 409))
+Asker = Annotated[Caller, Depends(require_caller)]
+
+
+class Place(BaseModel):
+    """A checkpoint of a thread. What it says about the thread itself is not looked at."""
+
+    checkpoint_id: str | None = None
+    checkpoint_ns: Annotated[str, Field(max_length=500)] | None = None
+
+
+class At(BaseModel):
+    """Which state."""
+
+    checkpoint: Place = Field(default_factory=Place)
+    subgraphs: bool = False
+
+
+class Update(BaseModel):
+    """What to write, and after which node and checkpoint."""
+
+    values: dict[str, Any] | list[dict[str, Any]] | None = None
+    as_node: str | None = None
+    checkpoint: Place | None = None
+    checkpoint_id: str | None = None
+
+
+class Past(BaseModel):
+    """Which of the earlier states."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    before: str | Place | None = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: Place | None = None
+
+
+@router.get("/state")
+async def latest(request: Request, caller: Asker, thread_id: str, subgraphs: bool = False) -> Response:
+    """Return the newest state."""
+    return await _state(request, caller, thread_id, Place(), subgraphs=subgraphs)
+
+
+@router.get("/state/{checkpoint_id}")
+async def earlier(
+    request: Request, caller: Asker, thread_id: str, checkpoint_id: str, subgraphs: bool = False
+) -> Response:
+    """Return the state at a checkpoint."""
+    return await _state(request, caller, thread_id, Place(checkpoint_id=checkpoint_id), subgraphs=subgraphs)
+
+
+@router.post("/state/checkpoint")
+async def at_checkpoint(request: Request, caller: Asker, thread_id: str, asked: At) -> Response:
+    """Return the state at a checkpoint."""
+    return await _state(request, caller, thread_id, asked.checkpoint, subgraphs=asked.subgraphs)
+
+
+@router.post("/state")
+async def update(request: Request, caller: Asker, thread_id: str, asked: Update) -> Response:
+    """Write a state after a checkpoint, as if a node had; a run without input goes on from there."""
+    from langgraph.errors import InvalidUpdateError
+
+    engine: Engine = request.app.state.engine
+    record = await engine.owned.thread(caller, thread_id)
+    if record.status == "busy":
+        raise TakenError("the thread is busy with a run")
+    if isinstance(asked.values, list):
+        raise BadRequestError("values must be an object")
+    values = checked_values(asked.values, engine.settings) if asked.values is not None else None
+    graph = await engine.reader(record)
+    if asked.as_node is not None and asked.as_node not in graph.nodes:
+        raise BadRequestError(f"as_node is one of {', '.join(name for name in graph.nodes if name[:2] != '__')}")
+    place = asked.checkpoint or Place(checkpoint_id=asked.checkpoint_id)
+    config = await _config(graph, thread_id, place)
+    try:
+        written = await graph.aupdate_state(config, values, as_node=asked.as_node)
+    except (InvalidUpdateError, ValueError) as error:  # the latter: no such subgraph
+        raise BadRequestError("this can't be written there; name the node with as_node") from error
+    snapshot = thread_state(await graph.aget_state(written))
+    standing = "interrupted" if snapshot["next"] else "idle"
+    await engine.owned.change(caller, thread_id, status=standing)
+    return json_response({"checkpoint": snapshot["checkpoint"], "configurable": snapshot["checkpoint"],
+                  "checkpoint_id": snapshot["checkpoint_id"]})  # fmt: skip
+
+
+@router.post("/history")
+async def history(
+    request: Request, caller: Asker, thread_id: str, asked: Annotated[Past | None, Body()] = None
+) -> Response:
+    """Return states, the newest first."""
+    asked = asked or Past()
+    return await _history(request, caller, thread_id, asked)
+
+
+@router.get("/history")
+async def history_by_url(
+    request: Request, caller: Asker, thread_id: str, limit: int = 10, before: str | None = None
+) -> Response:
+    """Return states, the newest first."""
+    return await _history(request, caller, thread_id, Past(limit=min(max(limit, 1), 1000), before=before))
+
+
+async def _history(request: Request, caller: Caller, thread_id: str, asked: Past) -> Response:
+    engine: Engine = request.app.state.engine
+    graph = await engine.reader(await engine.owned.thread(caller, thread_id))
+    config = await _config(graph, thread_id, Place(checkpoint_ns=(asked.checkpoint or Place()).checkpoint_ns))
+    before = Place(checkpoint_id=asked.before) if isinstance(asked.before, str) else asked.before
+    limits: dict[str, Any] = {"limit": asked.limit}
+    if before is not None and before.checkpoint_id:
+        limits["before"] = _configurable(thread_id, before)
+    if asked.metadata:
+        limits["filter"] = {name: value for name, value in asked.metadata.items() if _plain(name, value)}
+    return json_response([thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits)])
+
+
+def _plain(name: str, value: Any) -> bool:
+    if not name.isidentifier() or len(name) > 64 or not isinstance(value, str | int | float | bool | None):
+        raise BadRequestError("metadata is looked for by plain names and values")
+    return True
+
+
+async def _state(request: Request, caller: Caller, thread_id: str, place: Place, *, subgraphs: bool) -> Response:
+    engine: Engine = request.app.state.engine
+    graph = await engine.reader(await engine.owned.thread(caller, thread_id))
+    config = await _config(graph, thread_id, place)
+    return json_response(thread_state(await astate_of(graph, config, subgraphs=subgraphs)))
+
+
+async def _config(graph: Any, thread_id: str, place: Place) -> Any:
+    """Return where a checkpoint is, having looked that it is there."""
+    config = _configurable(thread_id, place)
+    named = place.checkpoint_id or place.checkpoint_ns
+    if named and await graph.checkpointer.aget_tuple(config) is None:
+        raise NotThereError("there is no such checkpoint")
+    return config
+
+
+def _configurable(thread_id: str, place: Place) -> dict[str, Any]:
+    where: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": place.checkpoint_ns or ""}
+    if place.checkpoint_id:
+        where["checkpoint_id"] = checked_id(place.checkpoint_id)
+    return {"configurable": where}

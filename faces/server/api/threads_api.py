@@ -1,0 +1,193 @@
+"""Threads over HTTP: made, found, described, copied and deleted, each by its owner alone."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Depends, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from ....state.threads.snapshots import astate_of
+from ..engine.runs import BadRequestError, Caller, NotThereError
+from .answers import answers
+from .callers import require_caller
+from .copying import copy_thread
+from .wire import json_response, plain, selected, thread_state
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..engine.records import ThreadRecord
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
+Asker = Annotated[Caller, Depends(require_caller)]
+Status = Literal["idle", "busy", "interrupted", "error"]
+
+
+class Create(BaseModel):
+    """A new thread."""
+
+    thread_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+    supersteps: list[Any] | None = None
+    ttl: Any = None
+
+
+class Search(BaseModel):
+    """What threads are looked for by."""
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    ids: Annotated[list[str], Field(max_length=1000)] | None = None
+    status: Status | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
+    select: list[str] | None = None
+    extract: dict[str, str] | None = None
+
+
+class Change(BaseModel):
+    """Metadata that is put over a thread's."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    ttl: Any = None
+
+
+class Prune(BaseModel):
+    """Threads that are no longer wanted."""
+
+    thread_ids: Annotated[list[str], Field(max_length=1000)]
+    strategy: str = "delete"
+
+
+@router.post("")
+async def create(request: Request, caller: Asker, asked: Annotated[Create | None, Body()] = None) -> Response:
+    """Make a thread."""
+    asked = asked or Create()
+    if asked.supersteps:
+        raise BadRequestError("supersteps are not served: copy a thread, or write its state")
+    _check_ttl(asked.ttl)
+    engine: Engine = request.app.state.engine
+    metadata = asked.metadata or {}
+    name = metadata.get("graph_id")
+    assistant = engine.assistant(name).id if isinstance(name, str) else None
+    made = await engine.owned.create(
+        caller, asked.thread_id, metadata=metadata, assistant=assistant, if_exists=asked.if_exists
+    )
+    return json_response(await shown(engine, made))
+
+
+@router.post("/search")
+async def search(request: Request, caller: Asker, asked: Annotated[Search | None, Body()] = None) -> Response:
+    """List threads of the caller's."""
+    asked, engine = asked or Search(), request.app.state.engine
+    every = await _found(engine, caller, asked)
+    page = every[asked.offset : asked.offset + asked.limit]
+    with_values = asked.select is None or {"values", "interrupts"} & set(asked.select)
+    threads = [await shown(engine, record, values=bool(with_values)) for record in page]
+    return json_response([selected(one, asked.select) for one in threads])
+
+
+@router.post("/count")
+async def count(request: Request, caller: Asker, asked: Annotated[Search | None, Body()] = None) -> Response:
+    """Count threads of the caller's."""
+    return json_response(len(await _found(request.app.state.engine, caller, asked or Search())))
+
+
+@router.post("/prune")
+async def prune(request: Request, caller: Asker, asked: Prune) -> Response:
+    """Delete threads of the caller's with all they hold, and say how many."""
+    if asked.strategy != "delete":
+        raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
+    pruned = 0
+    for thread_id in dict.fromkeys(asked.thread_ids):
+        with suppress(NotThereError):
+            await request.app.state.engine.delete_thread(caller, thread_id)
+            pruned += 1
+    return json_response({"pruned_count": pruned})
+
+
+@router.get("/{thread_id}")
+async def get(request: Request, caller: Asker, thread_id: str) -> Response:
+    """Return a thread with its values."""
+    engine = request.app.state.engine
+    return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
+
+
+@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
+async def change(request: Request, caller: Asker, thread_id: str, asked: Change) -> Response:
+    """Put metadata over a thread's."""
+    _check_ttl(asked.ttl)
+    engine = request.app.state.engine
+    record = await engine.owned.thread(caller, thread_id)
+    changed = await engine.owned.change(caller, thread_id, metadata={**record.metadata, **asked.metadata})
+    if request.headers.get("prefer") == "return=minimal":
+        return Response(status_code=204)
+    return json_response(await shown(engine, changed))
+
+
+@router.delete("/{thread_id}", status_code=204)
+async def delete(request: Request, caller: Asker, thread_id: str) -> Response:
+    """Delete a thread with all it holds."""
+    await request.app.state.engine.delete_thread(caller, thread_id)
+    return Response(status_code=204)
+
+
+@router.post("/{thread_id}/copy")
+async def copy(request: Request, caller: Asker, thread_id: str) -> Response:
+    """Copy a thread with its history."""
+    engine: Engine = request.app.state.engine
+    record = await engine.owned.thread(caller, thread_id)
+    made = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
+    await copy_thread(engine.saver, record.thread_id, made.thread_id)
+    standing = "idle" if record.status == "busy" else record.status
+    return json_response(await shown(engine, await engine.owned.change(caller, made.thread_id, status=standing)))
+
+
+async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
+    """Return a thread as clients read it."""
+    state: dict[str, Any] = {}
+    if values:
+        graph = await engine.reader(record)
+        state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
+    metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
+    return {
+        "thread_id": record.thread_id,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "metadata": {**metadata, **plain(record.metadata)},
+        "status": record.status,
+        "config": {},
+        "values": state.get("values") or None,
+        "interrupts": {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]},
+    }
+
+
+def _check_ttl(ttl: object) -> None:
+    if ttl is not None:
+        raise BadRequestError("ttl is not served: threads stay until they are deleted")
+
+
+async def _found(engine: Engine, caller: Caller, asked: Search) -> list[ThreadRecord]:
+    if asked.values:
+        raise BadRequestError("threads are not searched by their values; use metadata")
+    if asked.extract:
+        raise BadRequestError("extract is not served; select values")
+    wanted = (asked.metadata or {}).items()
+    every = [
+        record
+        for record in await engine.owned.every(caller)
+        if asked.status in (None, record.status)
+        and (asked.ids is None or record.thread_id in asked.ids)
+        and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
+    ]
+    key = asked.sort_by.removeprefix("state_")
+    return sorted(
+        every, key=lambda record: (getattr(record, key), record.thread_id), reverse=asked.sort_order == "desc"
+    )

@@ -1,0 +1,118 @@
+"""What goes over the wire: plain JSON of what graphs give, snapshots as LangGraph's clients read them, events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from starlette.responses import Response
+
+from ..engine.runs import BOOT
+
+if TYPE_CHECKING:
+    from langgraph.types import StateSnapshot
+
+    from ..engine.runs import ServerEvent
+
+__all__ = ["dumps", "event_bytes", "json_response", "plain", "selected", "thread_state"]
+
+HIDDEN = ("redraft_recipe",)
+"""Metadata that may name files of the server."""
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it.
+
+    What a failed call said is left out of the record, and only its type is told: it may hold prompts, paths and keys.
+    """
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, Mapping):
+        if value.get("kind") == "failure" and "error" in value:
+            value = {**value, "text": str(value["error"])}
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_asdict"):
+        return [plain(part) for part in value]
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump())
+    if type(value).__name__ == "Interrupt":
+        return {"value": plain(value.value), "id": value.id}
+    return type(value).__name__
+
+
+def dumps(value: Any) -> bytes:
+    """Return a value as JSON; a number that JSON can't hold becomes null."""
+    found = plain(value)
+    try:
+        return orjson.dumps(found)
+    except TypeError:  # half of a character, or a number beyond 64 bits, in what a model wrote
+        return json.dumps(found).encode()
+
+
+def json_response(value: Any, headers: dict[str, str] | None = None) -> Response:
+    """Return a response that holds a value as JSON."""
+    return Response(dumps(value), media_type="application/json", headers=headers)
+
+
+def selected(shown: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """Return these fields of what is shown, or all."""
+    return shown if names is None else {name: shown[name] for name in names if name in shown}
+
+
+def event_bytes(number: int, event: ServerEvent) -> bytes:
+    """Return one event of a stream, which a client can ask to go on after."""
+    return b"event: %b\ndata: %b\nid: %b-%d\n\n" % (event.event.encode(), dumps(event.data), BOOT.encode(), number)
+
+
+def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
+    """Return a snapshot as LangGraph's clients read it; every task has `state` and `checkpoint`."""
+    checkpoint = _checkpoint(snapshot.config)
+    parent = _checkpoint(snapshot.parent_config)
+    tasks = [_task(task) for task in snapshot.tasks]
+    metadata = {name: part for name, part in (snapshot.metadata or {}).items() if name not in HIDDEN}
+    return {
+        "values": plain(snapshot.values),
+        "next": list(snapshot.next),
+        "tasks": tasks,
+        "metadata": plain(metadata),
+        "created_at": snapshot.created_at,
+        "checkpoint": checkpoint,
+        "parent_checkpoint": parent,
+        "interrupts": [one for task in tasks for one in task["interrupts"]],
+        "checkpoint_id": checkpoint["checkpoint_id"] if checkpoint else None,
+        "parent_checkpoint_id": parent["checkpoint_id"] if parent else None,
+    }
+
+
+def _task(task: Any) -> dict[str, Any]:
+    deeper = task.state
+    is_config = isinstance(deeper, Mapping)
+    return {
+        "id": task.id,
+        "name": task.name,
+        "path": plain(task.path),
+        "error": type(task.error).__name__ if isinstance(task.error, BaseException) else _error_name(task.error),
+        "interrupts": plain(list(task.interrupts)),
+        "checkpoint": _checkpoint(deeper) if is_config else None,
+        "state": None if deeper is None or is_config else thread_state(deeper),
+        "result": plain(task.result),
+    }
+
+
+def _error_name(error: Any) -> str | None:
+    """Return the type of an error that a checkpoint holds as text."""
+    return None if error is None else str(error).partition("(")[0][:100]
+
+
+def _checkpoint(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not config:
+        return None
+    where = config["configurable"]
+    return {
+        "thread_id": where.get("thread_id"),
+        "checkpoint_ns": where.get("checkpoint_ns", ""),
+        "checkpoint_id": where.get("checkpoint_id"),
+        "checkpoint_map": where.get("checkpoint_map") or {},
+    }

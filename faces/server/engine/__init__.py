@@ -1,0 +1,1 @@
+"""The run engine of the server: queue, executions, owners and records."""

@@ -1,0 +1,418 @@
+"""What runs the graphs: a queue with a bound, the runs under way, and their threads; nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ....state.threads.snapshots import astate_of
+from ...sessions import encryption_key
+from .assistants import Assistants
+from .execution import Execution
+from .ownership import Clerk, OwnedThreads, now
+from .queueing import RunQueue
+from .records import open_records
+from .requests import can_be_id, checked_request
+from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
+from .steering import Steering
+from .takeover import Handover, run_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from langchain_core.language_models import BaseChatModel
+
+    from ..settings import Settings
+    from .assistants import Assistant
+    from .records import Records, ThreadRecord
+    from .runs import ServerEvent
+
+__all__ = ["Caller", "Engine", "QueueFullError", "Run"]
+
+Finished = Callable[[Run, Mapping[str, Any] | None], None]
+
+LOG = logging.getLogger("redraft.server")
+BEAT_S = 10.0
+REMEMBERED = 500
+"""Ended runs whose events are kept for who joins late."""
+
+
+class Engine:
+    """Owns the saver, the graphs, the queue and the runs under way. Every method belongs to one event loop.
+
+    Args:
+        settings: Which database and models, and the limits.
+        saver: In place of the database of the settings; the caller closes it.
+        build_model: From a spec to a model, in place of `redraft.models.chat_model`.
+    """
+
+    def __init__(
+        self, settings: Settings, *, saver: Any = None, build_model: Callable[[str], BaseChatModel] | None = None
+    ) -> None:
+        self.settings = settings
+        self.on_finished: list[Finished] = []
+        """Called with each run that ended and its output: the values of its graph, or `None` where it has none."""
+        self._given_saver = saver
+        self._build_model = build_model
+        self._runs: dict[str, Run] = {}
+        self._queue = RunQueue(self._work, at_once=settings.max_concurrent_runs, waiting=settings.queue_length)
+        self._clerk = Clerk()
+        self._tending: list[asyncio.Task[None]] = []
+
+    # life
+
+    async def start(self) -> None:
+        """Open the database, and go on with the runs that were in flight when a server of it ended.
+
+        Raises:
+            ValueError: The database or the model can't be used.
+            OSError: The database can't be opened.
+            ImportError: An extra is missing.
+        """
+        self.saver = self._given_saver if self._given_saver is not None else await self._clerk.call(self._opened)
+        self.records: Records = await self._clerk.call(open_records, self.saver)
+        self.owned = OwnedThreads(self.saver, self.records, self._clerk)
+        self._handover = Handover(self.records, self._clerk)
+        self._steering = Steering(self.saver, self._clerk)
+        self._assistants = Assistants(self.settings, self.saver, self._build_model)
+        self._execution = Execution(self, self._steering, self._clerk)
+        await asyncio.to_thread(self._assistants.model, self.settings.model)
+        await self._take_over()
+        self._tending = [asyncio.create_task(self._beat()), asyncio.create_task(self._steering.look())]
+
+    async def stop(self) -> None:
+        """End what is under way where it stands; the next server of this database goes on with it."""
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        for run in await self._queue.close():
+            await self._clerk.call(partial(self.records.change_run, run.id, now=now(), process=""))
+        self._clerk.close()
+        if self._given_saver is None and hasattr(self, "saver"):
+            await asyncio.to_thread(self.saver.close)
+
+    def _opened(self) -> Any:
+        from ....state import open_checkpointer
+
+        return open_checkpointer(self.settings.db, key=encryption_key()).open()
+
+    def recipe_metadata(self, run: Run) -> dict[str, str]:
+        """Return what rebuilds the graph of a run, as its checkpoints keep it; empty where only Python can."""
+        recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
+        return recipe.metadata() if recipe is not None else {}
+
+    # what there is
+
+    def assistants(self) -> Mapping[str, Assistant]:
+        """Return the assistants by id."""
+        return self._assistants.known
+
+    def assistant(self, name: str) -> Assistant:
+        """Return an assistant.
+
+        Raises:
+            NotThereError: There is none of this id.
+        """
+        return self._assistants.get(name)
+
+    def add(self, assistant: Assistant) -> None:
+        """Offer one more assistant, in place of one of the same id."""
+        self._assistants.known[assistant.id] = assistant
+
+    async def graph(self, assistant: str, model: str | None = None) -> Any:
+        """Return the graph of an assistant.
+
+        Raises:
+            NotThereError: There is no such assistant.
+            BadRequestError: This model is not allowed, or the preset can't be run on this server.
+        """
+        if found := self._assistants.built(assistant, model):
+            return found
+        try:
+            return await asyncio.to_thread(self._assistants.graph, assistant, model)
+        except (NotThereError, BadRequestError):
+            raise
+        except Exception as error:
+            LOG.exception("the assistant %r can't be built", assistant)
+            raise BadRequestError("this assistant can't be run on this server; its log says why") from error
+
+    async def reader(self, record: ThreadRecord) -> Any:
+        """Return a graph that reads a thread: its own, or where that can't be built here, one for every preset."""
+        if record.assistant in self._assistants.known:
+            try:
+                return await self.graph(str(record.assistant))
+            except BadRequestError:
+                pass
+        from ...sessions import any_reader
+
+        return await asyncio.to_thread(any_reader, self.saver, record.thread_id)
+
+    @property
+    def queued(self) -> int:
+        """How many runs wait."""
+        return self._queue.queued
+
+    @property
+    def running(self) -> int:
+        """How many runs are under way."""
+        return self._queue.running
+
+    async def delete_thread(self, caller: Caller, thread_id: str) -> None:
+        """Delete a thread of the caller's with all it holds; what runs on it is cancelled first.
+
+        Raises:
+            NotThereError: There is no such thread.
+        """
+        await self.owned.thread(caller, thread_id)
+        await self._end_all(thread_id)
+        await self.erase(thread_id)
+
+    # runs
+
+    async def submit(
+        self,
+        caller: Caller,
+        assistant: str,
+        *,
+        thread_id: str | None = None,
+        input: Any = None,  # noqa: A002  (as LangGraph's clients name it)
+        command: Any = None,
+        config: Mapping[str, Any] | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
+        stream_modes: Sequence[str] = ("values",),
+        subgraphs: bool = False,
+        model: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        interrupt_before: Any = None,
+        interrupt_after: Any = None,
+        if_not_exists: str = "reject",
+        multitask: str = "enqueue",
+        keep: bool = False,
+    ) -> Run:
+        """Queue a run, and return it: it is kept by now, and goes on after a restart.
+
+        Args:
+            caller: Whose it is.
+            assistant: Id of the assistant.
+            thread_id: Without it the run gets a thread of its own, which is deleted when it has ended.
+            input: Of the graph; `None` goes on where the thread stands.
+            command: `resume` answers an interrupt; `update` and `goto` as LangGraph's `Command`.
+            config: Only `recursion_limit` and `tags` are taken from it.
+            checkpoint: Where to start, when not at the thread's end: `checkpoint_id`.
+            stream_modes: What is sent: `values`, `updates`, `custom`, `messages`, `messages-tuple`.
+            subgraphs: Whether subgraphs send too.
+            model: Spec of another model than the server's, where that is allowed.
+            metadata: Kept with the run.
+            interrupt_before: Nodes to stop before, or `"*"`.
+            interrupt_after: Nodes to stop after, or `"*"`.
+            if_not_exists: `"create"` makes the thread.
+            multitask: What to do with a thread that is busy: `"enqueue"`, `"reject"` or `"interrupt"`.
+            keep: Whether a thread of the run's own is kept.
+
+        Raises:
+            BadRequestError: Something makes no sense or is not allowed.
+            NotThereError: There is no such assistant or thread.
+            TakenError: The thread is busy, and `multitask` is `"reject"`.
+            QueueFullError: As many runs wait as may.
+        """
+        graph = await self.graph(assistant, model)
+        request = checked_request(
+            self.settings,
+            graph.nodes,
+            input=input,
+            command=command,
+            config=config,
+            checkpoint=checkpoint,
+            stream_modes=stream_modes,
+            subgraphs=subgraphs,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+        )
+        if input is None and command is None and thread_id is None:
+            raise BadRequestError('a new thread needs an input with a "task"')
+        with self._queue.place(caller):
+            record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
+            if thread_id is not None:
+                await self._make_way(record, multitask)
+            at = now()
+            run = Run(
+                id=str(uuid.uuid4()),
+                thread_id=record.thread_id,
+                assistant=assistant,
+                caller=caller,
+                created_at=at,
+                updated_at=at,
+                request=request,
+                model=model,
+                metadata=dict(metadata or {}),
+                stateless=thread_id is None and not keep,
+            )
+            await self._handover.note(run)
+        self._remember(run)
+        self._queue.add(run)
+        return run
+
+    async def run(self, caller: Caller, run_id: str) -> Run:
+        """Return a run of the caller's.
+
+        Raises:
+            NotThereError: There is none of this id, or it is another's.
+        """
+        found = self._runs.get(run_id)
+        if found is None and can_be_id(run_id) and (record := await self._clerk.call(self.records.run, run_id)):
+            found = run_of(record)
+        if found is None or found.caller != caller:
+            raise NotThereError("there is no such run")
+        return found
+
+    def knows(self, run: Run) -> bool:
+        """Return whether this process has what a run sends; another server of its database may have it."""
+        return self._runs.get(run.id) is run
+
+    async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
+        """Return every run of a thread of the caller's, the last created first."""
+        await self.owned.thread(caller, thread_id)
+        records = await self._clerk.call(self.records.runs, thread_id)
+        return [self._runs.get(record.run_id) or run_of(record) for record in records]
+
+    async def join(self, run: Run) -> Mapping[str, Any]:
+        """Return the output of a run when it has ended: `__error__` where it failed, the thread's values where this
+        process no longer knows more."""
+        while not run.ended:
+            if run.id in self._runs:
+                await run.wait()
+            else:  # another server of this database runs it
+                await asyncio.sleep(1)
+                run = await self.run(run.caller, run.id)
+        if run.status in ("error", "timeout") and run.error is not None:
+            return {"__error__": run.error}
+        if run.output is None and not run.stateless:
+            graph = await self.graph(run.assistant, run.model)
+            snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
+            return dict(snapshot.values)
+        return run.output or {}
+
+    async def events(self, run: Run) -> AsyncIterator[ServerEvent]:
+        """Give what a run sends until it ends; who comes late gets what was sent before."""
+        async for _, event in run.follow():
+            yield event
+
+    async def cancel(self, caller: Caller, run_id: str) -> None:
+        """End a run where it stands; its thread is kept and can go on.
+
+        Raises:
+            NotThereError: There is no such run.
+        """
+        await self._end(await self.run(caller, run_id))
+
+    async def cancel_many(
+        self,
+        caller: Caller,
+        *,
+        thread_id: str | None = None,
+        run_ids: Sequence[str] | None = None,
+        statuses: Sequence[str] = ("pending", "running"),
+    ) -> None:
+        """End runs of the caller's where they stand; those that have ended are left alone.
+
+        Args:
+            caller: Whose they are.
+            thread_id: Only those of this thread.
+            run_ids: Only these; nothing is cancelled where one of them is not there.
+            statuses: Only runs that stand so; not looked at where ids are given.
+
+        Raises:
+            NotThereError: There is no such thread or run.
+            TakenError: Another server of this database runs one of them; the others are cancelled.
+        """
+        if thread_id is not None:
+            await self.owned.thread(caller, thread_id)
+        if run_ids is None:
+            going = await self._clerk.call(self.records.in_flight)
+            every = [self._runs.get(one.run_id) or run_of(one) for one in going if one.owner == caller.id]
+            runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
+        else:
+            runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
+            if any(thread_id not in (None, run.thread_id) for run in runs):
+                raise NotThereError("there is no such run")
+        elsewhere: TakenError | None = None
+        for run in runs:
+            try:
+                await self._end(run)
+            except TakenError as error:
+                elsewhere = error
+        if elsewhere is not None:
+            raise elsewhere
+
+    async def forget(self, caller: Caller, run_id: str) -> None:
+        """Cancel a run that has not ended, and forget it; its thread stays.
+
+        Raises:
+            NotThereError: There is no such run.
+        """
+        run = await self.run(caller, run_id)
+        await self._end(run)
+        self._runs.pop(run.id, None)
+        await self._clerk.call(self.records.remove_run, run.id)
+
+    # within
+
+    async def _make_way(self, record: ThreadRecord, multitask: str) -> None:
+        if multitask not in ("enqueue", "reject", "interrupt"):
+            raise BadRequestError("multitask_strategy is enqueue, reject or interrupt")
+        if record.status != "busy" or multitask == "enqueue":
+            return
+        if multitask == "reject":
+            raise TakenError("the thread is busy with another run")
+        await self._end_all(record.thread_id)
+
+    async def _work(self, run: Run) -> None:
+        await self._execution.work(run)
+
+    async def _end(self, run: Run) -> None:
+        if run.ended:
+            return
+        if run.id in self._execution.cancelled:
+            await run.wait()
+            return
+        self._execution.cancelled.add(run.id)
+        if not self._queue.remove(run) and not await self._queue.cancel(run):
+            self._execution.cancelled.discard(run.id)
+            raise TakenError("another server of this database runs it")
+        if not run.ended:  # it was cancelled before its first step
+            await self._execution.ended(run, "interrupted")
+
+    async def _end_all(self, thread_id: str) -> None:
+        for run in [run for run in self._runs.values() if run.thread_id == thread_id and not run.ended]:
+            await self._end(run)
+
+    async def erase(self, thread_id: str) -> None:
+        """Delete a thread that nothing runs on, whoever owns it."""
+        await self.saver.adelete_thread(thread_id)
+        await self._clerk.call(self.records.remove_thread, thread_id)
+
+    def _remember(self, run: Run) -> None:
+        self._runs[run.id] = run
+        if len(self._runs) > 2 * REMEMBERED:
+            ended = [old for old in self._runs.values() if old.ended]
+            for old in ended[: max(len(ended) - REMEMBERED, 0)]:
+                del self._runs[old.id]
+
+    async def _take_over(self) -> None:
+        """Queue the runs in flight that a dead process left."""
+        for run in await self._handover.take(self._runs):
+            self._remember(run)
+            self._queue.add(run)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await self._handover.beat()
+                await self._take_over()
+            except Exception:
+                LOG.exception("the database can't be reached")

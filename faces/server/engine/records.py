@@ -1,0 +1,265 @@
+"""Whose thread is whose, and which runs are in flight: two tables beside the checkpoints."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....state.storage.encryption import Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .runs import RunStatus
+
+__all__ = ["Records", "RunRecord", "ThreadRecord", "open_records"]
+
+SET_UP = (
+    """CREATE TABLE IF NOT EXISTS served_threads (
+        thread_id TEXT {bytewise} PRIMARY KEY,
+        owner TEXT {bytewise} NOT NULL,
+        assistant TEXT,
+        metadata TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at TEXT {bytewise} NOT NULL,
+        updated_at TEXT {bytewise} NOT NULL
+    )""",
+    "CREATE INDEX IF NOT EXISTS served_threads_of ON served_threads (owner, created_at, thread_id)",
+    """CREATE TABLE IF NOT EXISTS served_runs (
+        run_id TEXT {bytewise} PRIMARY KEY,
+        thread_id TEXT {bytewise} NOT NULL,
+        owner TEXT {bytewise} NOT NULL,
+        assistant TEXT NOT NULL,
+        model TEXT,
+        request TEXT NOT NULL,
+        metadata TEXT NOT NULL,
+        stateless INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        error TEXT,
+        created_at TEXT {bytewise} NOT NULL,
+        updated_at TEXT {bytewise} NOT NULL,
+        begun INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        process TEXT NOT NULL,
+        beat DOUBLE PRECISION NOT NULL
+    )""",
+    "CREATE INDEX IF NOT EXISTS served_runs_of ON served_runs (thread_id, created_at, run_id)",
+    "CREATE INDEX IF NOT EXISTS served_runs_in_flight ON served_runs (status) WHERE status IN ('pending', 'running')",
+)
+"""`{bytewise}` is what makes the database order text as Python does."""
+
+IN_FLIGHT = "status IN ('pending', 'running')"
+RUN_COLUMNS = (
+    "run_id, thread_id, owner, assistant, model, request, metadata, stateless, status, error, created_at, updated_at, "
+    "begun, attempts, process, beat"
+)
+BUSY = f"EXISTS (SELECT 1 FROM served_runs r WHERE r.thread_id = t.thread_id AND r.{IN_FLIGHT})"  # noqa: S608
+THREAD_COLUMNS = (
+    f"thread_id, owner, assistant, metadata, CASE WHEN {BUSY} THEN 'busy' ELSE status END AS standing, "
+    "created_at, updated_at"
+)
+
+
+@dataclass(frozen=True)
+class ThreadRecord:
+    """A thread that the server knows."""
+
+    thread_id: str
+    owner: str
+    assistant: str | None
+    metadata: Mapping[str, Any]
+    status: str
+    """`idle`, `busy`, `interrupted` or `error`."""
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as the database has it."""
+
+    run_id: str
+    thread_id: str
+    owner: str
+    assistant: str
+    model: str | None
+    request: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    stateless: bool
+    status: RunStatus
+    error: dict[str, str] | None
+    created_at: str
+    updated_at: str
+    begun: bool
+    """Whether its input is in the thread already."""
+    attempts: int
+    """How many processes have had it; one that was ended in an orderly way doesn't count."""
+    process: str
+    """Who runs it, as `under_way` names processes; empty where nobody does."""
+    beat: float
+    """When that process last said that it lives, in seconds since the epoch."""
+
+
+class Records:
+    """The tables. Each method is one statement, so each is atomic.
+
+    Args:
+        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
+        vault: Encrypts what callers sent.
+    """
+
+    def __init__(
+        self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], vault: Vault | None = None
+    ) -> None:
+        self._query = query
+        self._vault = vault or Vault()
+
+    # threads
+
+    def add_thread(self, record: ThreadRecord) -> bool:
+        """Note a thread; `False` where the id is in use."""
+        statement = (
+            "INSERT INTO served_threads (thread_id, owner, assistant, metadata, status, created_at, updated_at) VALUES "
+            "(%(thread_id)s, %(owner)s, %(assistant)s, %(metadata)s, %(status)s, %(created_at)s, %(updated_at)s) "
+            "ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id"
+        )
+        values = {**record.__dict__, "metadata": self._hidden(dict(record.metadata))}
+        return bool(self._query(statement, values))
+
+    def thread(self, thread_id: str) -> ThreadRecord | None:
+        statement = f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE thread_id = %(thread_id)s"  # noqa: S608
+        rows = self._query(statement, {"thread_id": thread_id})
+        return self._thread(rows[0]) if rows else None
+
+    def threads(self, owner: str) -> list[ThreadRecord]:
+        """Return every thread of an owner, the last created first."""
+        statement = (
+            f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE owner = %(owner)s "  # noqa: S608
+            "ORDER BY created_at DESC, thread_id DESC"
+        )
+        return [self._thread(row) for row in self._query(statement, {"owner": owner})]
+
+    def change_thread(self, thread_id: str, *, now: str, **changes: Any) -> None:
+        """Write some of `assistant`, `metadata` and `status`."""
+        if "metadata" in changes:
+            changes["metadata"] = self._hidden(dict(changes["metadata"]))
+        columns = ", ".join(f"{name} = %({name})s" for name in changes)
+        statement = (
+            f"UPDATE served_threads SET {columns}, updated_at = %(now)s WHERE thread_id = %(thread_id)s "  # noqa: S608
+            "RETURNING thread_id"
+        )
+        self._query(statement, {**changes, "now": now, "thread_id": thread_id})
+
+    def remove_thread(self, thread_id: str) -> None:
+        """Forget a thread and its runs."""
+        for table in ("served_runs", "served_threads"):
+            statement = f"DELETE FROM {table} WHERE thread_id = %(thread_id)s RETURNING thread_id"  # noqa: S608
+            self._query(statement, {"thread_id": thread_id})
+
+    # runs
+
+    def add_run(self, record: RunRecord) -> None:
+        places = ", ".join(f"%({name.strip()})s" for name in RUN_COLUMNS.split(","))
+        statement = f"INSERT INTO served_runs ({RUN_COLUMNS}) VALUES ({places}) RETURNING run_id"  # noqa: S608
+        values = {
+            **record.__dict__,
+            "request": self._hidden(dict(record.request)),
+            "metadata": self._hidden(dict(record.metadata)),
+            "error": None if record.error is None else self._hidden(record.error),
+            "stateless": int(record.stateless),
+            "begun": int(record.begun),
+        }
+        self._query(statement, values)
+
+    def run(self, run_id: str) -> RunRecord | None:
+        statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE run_id = %(run_id)s"  # noqa: S608
+        rows = self._query(statement, {"run_id": run_id})
+        return self._run(rows[0]) if rows else None
+
+    def runs(self, thread_id: str) -> list[RunRecord]:
+        """Return every run of a thread, the last created first."""
+        statement = (
+            f"SELECT {RUN_COLUMNS} FROM served_runs WHERE thread_id = %(thread_id)s "  # noqa: S608
+            "ORDER BY created_at DESC, run_id DESC"
+        )
+        return [self._run(row) for row in self._query(statement, {"thread_id": thread_id})]
+
+    def in_flight(self) -> list[RunRecord]:
+        """Return every run that has not ended, the first created first."""
+        statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {IN_FLIGHT} ORDER BY created_at, run_id"  # noqa: S608
+        return [self._run(row) for row in self._query(statement, {})]
+
+    def take_over(self, record: RunRecord, process: str, *, beat: float) -> bool:
+        """Make a run that another process left this process's; `False` where somebody else was quicker."""
+        statement = (
+            "UPDATE served_runs SET process = %(process)s, beat = %(beat)s, "  # noqa: S608
+            "attempts = attempts + CASE WHEN process = '' THEN 0 ELSE 1 END WHERE run_id = %(run_id)s "
+            f"AND process = %(left)s AND beat = %(left_beat)s AND {IN_FLIGHT} RETURNING run_id"
+        )
+        values = {"process": process, "beat": beat, "run_id": record.run_id}
+        return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
+
+    def change_run(self, run_id: str, *, now: str, **changes: Any) -> None:
+        """Write some of `status`, `error`, `begun` and `process`."""
+        if changes.get("error") is not None:
+            changes["error"] = self._hidden(changes["error"])
+        columns = ", ".join(f"{name} = %({name})s" for name in changes)
+        statement = f"UPDATE served_runs SET {columns}, updated_at = %(now)s WHERE run_id = %(run_id)s RETURNING run_id"  # noqa: S608
+        self._query(statement, {**changes, "now": now, "run_id": run_id})
+
+    def remove_run(self, run_id: str) -> None:
+        self._query("DELETE FROM served_runs WHERE run_id = %(run_id)s RETURNING run_id", {"run_id": run_id})
+
+    def beat(self, process: str, *, beat: float) -> None:
+        """Say that a process lives which has runs in flight."""
+        statement = (
+            f"UPDATE served_runs SET beat = %(beat)s WHERE process = %(process)s AND {IN_FLIGHT} RETURNING run_id"  # noqa: S608
+        )
+        self._query(statement, {"process": process, "beat": beat})
+
+    def _hidden(self, value: Mapping[str, Any]) -> str:
+        return self._vault.hide(json.dumps(value))
+
+    def _shown(self, text: str) -> Any:
+        return json.loads(self._vault.reveal(text))
+
+    def _thread(self, row: Sequence[Any]) -> ThreadRecord:
+        thread_id, owner, assistant, metadata, status, created_at, updated_at = row
+        return ThreadRecord(thread_id, owner, assistant, self._shown(metadata), status, created_at, updated_at)
+
+    def _run(self, row: Sequence[Any]) -> RunRecord:
+        names = [name.strip() for name in RUN_COLUMNS.split(",")]
+        values = dict(zip(names, row, strict=True))
+        values |= {"request": self._shown(values["request"]), "metadata": self._shown(values["metadata"])}
+        values |= {"error": self._shown(values["error"]) if values["error"] else None}
+        return RunRecord(**{**values, "stateless": bool(values["stateless"]), "begun": bool(values["begun"])})
+
+
+def open_records(saver: Any) -> Records:
+    """Return the tables of a saver's database, made if they are not there; of memory, where the saver has none."""
+    pool = getattr(saver, "pool", None)
+    if pool is not None:
+        with pool.connection() as conn, conn.transaction():
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(b"served", "big"),))
+            for statement in SET_UP:
+                conn.execute(statement.format(bytewise='COLLATE "C"'))
+        return Records(saver._query, saver.vault)
+    query = getattr(saver, "_query", None) or _in_memory()
+    for statement in SET_UP:
+        query(statement.format(bytewise=""), {})
+    return Records(query, getattr(saver, "vault", None))
+
+
+def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:
+    """Return a database of this process, so that there is one SQL text for all."""
+    conn, lock = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False), threading.Lock()
+
+    def query(statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        with lock:
+            return conn.execute(re.sub(r"%\((\w+)\)s", r":\1", statement), values).fetchall()
+
+    return query

@@ -1,0 +1,211 @@
+"""What a caller may ask of a run or write into a state: checked before anything is kept, and against the limits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+from ....state.events import EventKind
+from ....state.limits import merged_limits
+from .runs import BadRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..settings import Settings
+
+__all__ = ["MODES", "can_be_id", "checked_id", "checked_modes", "checked_request", "checked_values"]
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
+         "messages-tuple": "messages"}  # fmt: skip
+"""The stream modes that are served, and what LangGraph calls each."""
+
+
+def can_be_id(given: str) -> bool:
+    """Return whether a database can be asked for it; the shell and Python may have made ids that no caller here can."""
+    return given.isprintable() and 0 < len(given) <= 512
+
+
+def checked_id(given: object) -> str:
+    """Return an id of a thread.
+
+    Raises:
+        BadRequestError: It is none.
+    """
+    if not isinstance(given, str) or not ID.fullmatch(given):
+        raise BadRequestError("an id has 1 to 128 letters, digits and . _ : -, and starts with a letter or digit")
+    return given
+
+
+def checked_request(
+    settings: Settings,
+    nodes: Mapping[str, Any],
+    *,
+    input: Any,  # noqa: A002  (as LangGraph's clients name it)
+    command: Any,
+    config: Any,
+    checkpoint: Mapping[str, Any] | None,
+    stream_modes: str | Sequence[str] | None,
+    subgraphs: bool,
+    interrupt_before: Any,
+    interrupt_after: Any,
+) -> dict[str, Any]:
+    """Return what a run is asked for as it is kept: plain data.
+
+    Raises:
+        BadRequestError: Something makes no sense or is not allowed.
+    """
+    return {
+        "input": checked_input(input, settings) if input is not None else None,
+        "command": checked_command(command, settings, nodes) if command is not None else None,
+        "config": _config(config),
+        "checkpoint_id": _checkpoint_id(checkpoint),
+        "stream_modes": checked_modes(stream_modes),
+        "subgraphs": bool(subgraphs),
+        "interrupt_before": _nodes(interrupt_before, nodes),
+        "interrupt_after": _nodes(interrupt_after, nodes),
+    }
+
+
+def checked_input(given: object, settings: Settings, *, default_rounds: int = 3) -> dict[str, Any]:
+    """Return the input of a run.
+
+    Args:
+        given: What the caller gives: `task`, or `messages` where the preset takes some, and `limits`.
+        settings: Whose limits hold.
+        default_rounds: Revisions where nobody says how many; fewer, where fewer are allowed.
+
+    Raises:
+        BadRequestError: It is no input, or more than is allowed.
+    """
+    if not isinstance(given, dict) or not given:
+        raise BadRequestError('input must be an object with a "task"')
+    if "task" not in given and "messages" not in given:
+        raise BadRequestError('input needs a "task": a text')
+    checked_values(given, settings)
+    if "task" in given and not given["task"].strip():
+        raise BadRequestError("task must be a text that is not blank")
+    if settings.max_rounds < default_rounds and "max_rounds" not in (given.get("limits") or {}):
+        return {**given, "limits": {**(given.get("limits") or {}), "max_rounds": settings.max_rounds}}
+    return dict(given)
+
+
+def checked_values(given: object, settings: Settings) -> dict[str, Any]:
+    """Return values that may be written into a state.
+
+    Raises:
+        BadRequestError: They are none, or more than is allowed.
+    """
+    if not isinstance(given, dict):
+        raise BadRequestError("values must be an object")
+    most, task = settings.max_task_characters, given.get("task", "")
+    if not isinstance(task, str):
+        raise BadRequestError("task must be a text")
+    if len(task) > most:
+        raise BadRequestError(f"task is too long: at most {most} characters")
+    if (messages := given.get("messages")) is not None:
+        _check_messages(messages, most)
+    if (limits := given.get("limits")) is not None:
+        _check_limits(limits, settings)
+    if (events := given.get("events")) is not None:
+        _check_events(events)
+    return dict(given)
+
+
+def checked_command(given: object, settings: Settings, nodes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a `Command` is made of: `resume`, `update` and `goto`, where they are given.
+
+    Raises:
+        BadRequestError: It is none.
+    """
+    if not isinstance(given, dict):
+        raise BadRequestError("command must be an object with resume, update or goto")
+    found: dict[str, Any] = {}
+    if given.get("resume") is not None:
+        found["resume"] = given["resume"]
+    if update := given.get("update"):
+        if isinstance(update, list):
+            pairs = all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in update)
+            if not pairs:
+                raise BadRequestError("update must be an object")
+            update = dict(update)
+        found["update"] = checked_values(update, settings)
+    if goto := given.get("goto"):
+        found["goto"] = [_checked_goto(one, settings, nodes) for one in (goto if isinstance(goto, list) else [goto])]
+    if not found:
+        raise BadRequestError("command must hold resume, update or goto")
+    return found
+
+
+def checked_modes(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the stream modes, each once.
+
+    Raises:
+        BadRequestError: One is not served.
+    """
+    modes = [given] if isinstance(given, str) else list(given or ["values"])
+    for mode in modes:
+        if mode not in MODES:
+            raise BadRequestError(f"stream modes are {', '.join(MODES)}")
+    return tuple(dict.fromkeys(modes))
+
+
+def _checked_goto(given: object, settings: Settings, nodes: Mapping[str, Any]) -> Any:
+    node = given.get("node") if isinstance(given, dict) else given
+    if not isinstance(node, str) or node not in nodes or node.startswith("__"):
+        raise BadRequestError("goto names a node of the graph")
+    if isinstance(given, dict):
+        return {"node": node, "input": checked_values(given.get("input") or {}, settings)}
+    return node
+
+
+def _check_messages(messages: object, most: int) -> None:
+    if isinstance(messages, str):
+        messages = [messages]
+    if not isinstance(messages, list) or not all(isinstance(message, str | dict) for message in messages):
+        raise BadRequestError("messages must be a list")
+    if sum(len(str(message)) for message in messages) > most:
+        raise BadRequestError(f"messages are too long: at most {most} characters")
+
+
+def _check_limits(limits: object, settings: Settings) -> None:
+    if not isinstance(limits, dict):
+        raise BadRequestError("limits must be an object")
+    try:
+        valid = merged_limits(None, limits)
+    except ValueError as error:
+        raise BadRequestError(str(error)[:500]) from None
+    if "max_rounds" in limits and valid["max_rounds"] > settings.max_rounds:
+        raise BadRequestError(f"max_rounds is at most {settings.max_rounds} on this server")
+
+
+def _check_events(events: object) -> None:
+    kinds = get_args(EventKind)
+    for event in events if isinstance(events, list) else [None]:
+        if not isinstance(event, dict) or event.get("kind") not in kinds or not isinstance(event.get("text"), str):
+            raise BadRequestError("events must be a list of events as a run records them")
+
+
+def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if not isinstance(config or {}, dict):
+        raise BadRequestError("config must be an object")
+    if (limit := (config or {}).get("recursion_limit")) is not None:
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10_000:
+            raise BadRequestError("recursion_limit is a whole number from 1 to 10000")
+        found["recursion_limit"] = limit
+    return found
+
+
+def _checkpoint_id(checkpoint: Mapping[str, Any] | None) -> str | None:
+    given = (checkpoint or {}).get("checkpoint_id")
+    return None if given is None else checked_id(given)
+
+
+def _nodes(given: Any, nodes: Mapping[str, Any]) -> Any:
+    if not given or given == "*":
+        return given or None
+    if not isinstance(given, list) or not all(isinstance(name, str) and name in nodes for name in given):
+        raise BadRequestError("interrupt_before and interrupt_after name nodes of the graph, or are *")
+    return given

@@ -1,0 +1,117 @@
+"""How HTML is made here: every text escaped, every control character visible, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from .plain_text import safe
+from .wording import amount, money, percent, score_of, seconds
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = [
+    "LONGEST_COMPARED",
+    "LONGEST_SHOWN",
+    "colours",
+    "content_hash",
+    "cut",
+    "data_uri",
+    "html_environment",
+    "macros",
+    "part",
+    "policy",
+    "style",
+]
+
+LONGEST_SHOWN = 20_000
+"""Characters of a text that a page holds."""
+
+LONGEST_COMPARED = 10_000
+"""Characters up to which two texts are compared word by word; the time grows with the square of it."""
+
+
+def html_environment(*, extra: str = "notebook") -> Environment:
+    """Return a Jinja environment that escapes what it is given and shows control characters.
+
+    Args:
+        extra: Named where something is missing.
+
+    Raises:
+        ImportError: The extra is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise ImportError(f'this needs an extra: pip install "redraft[{extra}]" ({error})') from None
+
+    def shown(value: Any) -> Any:
+        return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
+    )
+    environment.filters |= {
+        "safe_text": safe,
+        "amount": amount,
+        "money": money,
+        "percent": percent,
+        "score": score_of,
+        "seconds": seconds,
+        "cut": cut,
+    }
+    return environment
+
+
+@cache
+def macros() -> Any:
+    """Return the macros of `views.html.j2`, one a view."""
+    return html_environment().from_string(part(__package__, "views.html.j2")).module
+
+
+@cache
+def colours() -> str:
+    """Return the first part of every style sheet: the colours, light and dark, under the class `redraft`."""
+    return part(__package__, "colours.css")
+
+
+@cache
+def style() -> str:
+    """Return the style sheet of displays."""
+    return colours() + part(__package__, "views.css")
+
+
+def part(package: str, name: str) -> str:
+    """Return a text file that is installed with a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def policy(*, style: str, script: str | None = None) -> str:
+    """Return the content security policy of a page that may use its own style and script, and nothing else."""
+    scripts = f"script-src '{content_hash(script)}'; " if script is not None else ""
+    return (
+        f"default-src 'none'; {scripts}style-src '{content_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def content_hash(text: str) -> str:
+    """Return what allows exactly this text in a content security policy."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def data_uri(svg: bytes) -> str:
+    """Return an address that holds the image itself."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
+
+def cut(text: str) -> str:
+    """Return the text, or its start where it is too long for a page, with a word about the rest."""
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:LONGEST_SHOWN]}…\n[cut after {LONGEST_SHOWN:,} of {len(text):,} characters]"

@@ -1,0 +1,163 @@
+"""Two drafts, word by word, and the critique that made one of the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...state.events import own_events
+from ...state.summary import attempts, best_draft, run_options
+from ...state.threads.diffs import Change, Diff, diff_words
+from ...state.threads.snapshots import state_of
+from ...state.threads.thread import Thread, UnknownThreadError
+from .documents import LONGEST_COMPARED
+from .plain_text import safe
+from .timeline import event_row
+from .wording import score_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...state.summary import Attempt
+
+__all__ = ["compare", "compared_drafts", "diff_facts", "diff_text", "drafts_of", "read_values", "reasons_between"]
+
+
+def read_values(thread: Thread) -> dict[str, Any]:
+    """Return the values of a thread's state; empty where they are no dict.
+
+    Raises:
+        UnknownThreadError: There is no such thread.
+    """
+    if thread.saver.get_tuple(thread.config) is None:
+        raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
+    values = state_of(thread.graph, thread.config).values
+    return {**values, "events": own_events(values)} if isinstance(values, dict) else {}
+
+
+def drafts_of(thread: Thread) -> tuple[list[Attempt], Attempt]:
+    """Return the drafts of a thread's task, and the best of them.
+
+    Raises:
+        UnknownThreadError: There is no such thread.
+        ValueError: It has no draft yet, or no record of ours.
+    """
+    events = read_values(thread).get("events") or []
+    found = attempts(events)
+    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    if not found or best is None:
+        raise ValueError(f"the thread {thread.thread_id!r} has no draft yet")
+    return found, best
+
+
+def compared_drafts(
+    thread: Thread, other: Thread | None = None, *, before: int | None = None, after: int | None = None
+) -> tuple[Attempt, Attempt, list[Attempt]]:
+    """Return the draft that is compared, the one it is compared with, and all drafts of the thread of the latter.
+
+    Args:
+        thread: The first thread.
+        other: The thread that `after` is taken from; default: the same.
+        before: Round; default: the first, or the best where `other` is given.
+        after: Round; default: the best.
+
+    Raises:
+        UnknownThreadError: There is no such thread.
+        ValueError: There is no such draft.
+    """
+    mine, mine_best = drafts_of(thread)
+    theirs, theirs_best = drafts_of(other) if other is not None else (mine, mine_best)
+    default = mine[0] if other is None else mine_best
+    one = default if before is None else _of_round(mine, before)
+    two = theirs_best if after is None else _of_round(theirs, after)
+    return one, two, theirs
+
+
+def reasons_between(one: Attempt, two: Attempt, drafts: Sequence[Attempt], *, same_thread: bool) -> list[Attempt]:
+    """Return the drafts whose critiques led to `two`, oldest first: those from `one` on, in the same thread, that it
+    goes back to; else the one that it revises.
+    """
+    by_round = {draft.round: draft for draft in drafts}
+    found: list[Attempt] = []
+    draft = two
+    while draft.base is not None and draft.base in by_round and draft.base < draft.round:
+        draft = by_round[draft.base]
+        found.append(draft)
+        if not same_thread or draft.round <= one.round:
+            break
+    return [draft for draft in reversed(found) if draft.critiques]
+
+
+def compare(one: str, two: str) -> Diff | None:
+    """Return what differs, or `None` where the texts are too long to be compared word by word."""
+    return diff_words(one, two) if max(len(one), len(two)) <= LONGEST_COMPARED else None
+
+
+def diff_facts(
+    thread: Thread, other: Thread | None = None, *, before: int | None = None, after: int | None = None
+) -> dict[str, Any]:
+    """Return what the comparison shows.
+
+    Raises:
+        UnknownThreadError: There is no such thread.
+        ValueError: There is no such draft.
+    """
+    one, two, drafts = compared_drafts(thread, other, before=before, after=after)
+    same_thread = other is None or other.thread_id == thread.thread_id
+    found = compare(one.text, two.text)
+    return {
+        "before": _named(one, thread, same_thread=same_thread),
+        "after": _named(two, other or thread, same_thread=same_thread),
+        "before_text": one.text,
+        "after_text": two.text,
+        "changes": [(change.kind, change.text) for change in found.changes] if found else None,
+        "same": one.text == two.text,
+        "reasons": [
+            {
+                "round": draft.round,
+                "said": [event_row(critique) for critique in draft.critiques],
+                "events": [dict(critique) for critique in draft.critiques],
+            }
+            for draft in reasons_between(one, two, drafts, same_thread=same_thread)
+        ],
+    }
+
+
+def diff_text(facts: Mapping[str, Any]) -> str:
+    """Return the comparison in plain text: removed words in `[-…-]`, added ones in `{+…+}`."""
+    lines = [f"from {_line(facts['before'])}", f"to   {_line(facts['after'])}"]
+    for reason in facts["reasons"]:
+        lines.append(f"because, about round {reason['round']}:")
+        for one in reason["said"]:
+            lines.append(f"  {one['verdict']} · {one['by']}")
+            lines += [f"    {line}" for line in one["text"].splitlines()]
+    lines.append("")
+    if facts["same"]:
+        lines.append("the two drafts are the same")
+    elif facts["changes"] is None:
+        lines += [f"longer than {LONGEST_COMPARED:,} characters, so not compared word by word", facts["after_text"]]
+    else:
+        lines.append(str(Diff("", "", tuple(Change(kind, text) for kind, text in facts["changes"]))))
+    return safe("\n".join(lines))
+
+
+def _of_round(drafts: Sequence[Attempt], number: int) -> Attempt:
+    for draft in drafts:
+        if draft.round == number:
+            return draft
+    raise ValueError(f"there is no draft of round {number}; there are {[draft.round for draft in drafts]}")
+
+
+def _named(draft: Attempt, thread: Thread, *, same_thread: bool) -> dict[str, Any]:
+    return {
+        "thread_id": None if same_thread else thread.thread_id,
+        "round": draft.round,
+        "by": draft.by,
+        "score": draft.score,
+        "accepted": draft.accepted,
+    }
+
+
+def _line(named: Mapping[str, Any]) -> str:
+    where = f"{named['thread_id']}, " if named["thread_id"] else ""
+    accepted = " · accepted" if named["accepted"] else ""
+    return f"{where}round {named['round']} · {named['by']} · score {score_of(named['score'])}{accepted}"

@@ -1,0 +1,203 @@
+"""A run as it happens: each draft, who criticised it and what was said, and the verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..problems import ReaderGoneError
+from .plain_text import shortened
+from .timeline import left_out
+from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, reason_style, said_nothing, score_of, usage_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..cli.console import Screen
+
+__all__ = ["LiveRun", "doing", "show_event"]
+
+INDENT = 2
+
+DOING = {
+    "generate": "drafting",
+    "refine": "revising",
+    "retrieve": "looking up passages",
+    "UseDir": "reading the folder",
+    "human": "asking a person",
+    "branch": "beginning",
+    "select": "comparing",
+}
+
+
+class LiveRun:
+    """Prints the progress items of one run in the order in which they come.
+
+    Args:
+        screen: Where to.
+        thinking: Says what is going on while nothing is printed.
+    """
+
+    def __init__(self, screen: Screen, thinking: Callable[[str], None]) -> None:
+        self._screen = screen
+        self._thinking = thinking
+        self._place: tuple[int, str] | None = None
+        """Of the last heading: the round, and the path where it is one of a search."""
+        self._gone: ReaderGoneError | None = None
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        """Print one item of the `custom` stream; a node of the user's own may send others, which are left alone."""
+        try:
+            self._show(item)
+        except ReaderGoneError as gone:
+            self._gone = gone
+
+    def check_reader(self) -> None:
+        """Return if all could be printed. To be called between steps: what a step paid for is kept at its end only.
+
+        Raises:
+            ReaderGoneError: Nobody reads on.
+        """
+        if self._gone is not None:
+            raise self._gone
+
+    def _show(self, item: Mapping[str, Any]) -> None:
+        kind = item.get("kind")
+        if kind == "start":
+            self._thinking(doing(item))
+        elif kind == "step":
+            self._thinking("")
+            _step(self._screen, item)
+        elif isinstance(kind, str) and "round" in item:
+            self._head(item)
+            self._thinking("")
+            show_event(self._screen, item)
+
+    def _head(self, item: Mapping[str, Any]) -> None:
+        """Print the round, and whose it is, where it is another than that of the line before."""
+        if item.get("node") in BETWEEN_PATHS or item.get("by") in BETWEEN_PATHS:
+            self._place = None
+            return
+        place = (item["round"], str(item.get("branch") or ""))
+        late = item["kind"] == "verdict"  # it may be on the draft before a failed revision
+        if place != self._place and not (late and self._place is not None and place[1] == self._place[1]):
+            self._place = place
+            self._screen.line((f"round {place[0]}{_path(item)}", "bold"))
+
+
+def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT) -> None:
+    """Print one event of a record."""
+    show = {
+        "draft": _draft,
+        "revision": _draft,
+        "critique": _critique,
+        "human": _critique,
+        "verdict": _verdict,
+        "failure": _failure,
+        "retrieval": _retrieval,
+        "skipped": _skipped,
+        "level": _level,
+        "comparison": _comparison,
+    }.get(event["kind"], _other)
+    show(screen, event, indent)
+
+
+def doing(item: Mapping[str, Any]) -> str:
+    """Return what a `start` item says in words: who is at it, and in which round."""
+    node = str(item.get("node"))
+    if node == "feedback":
+        return f"{item.get('by')} is judging the draft of round {item.get('round')}{_path(item)} …"
+    return f"{DOING.get(node, node)}, round {item.get('round')}{_path(item)} …"
+
+
+def _path(item: Mapping[str, Any]) -> str:
+    return f" · path {item['branch']}" if item.get("branch") else ""
+
+
+def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
+    parts = [part for part in (str(event.get("by") or ""), *more, *usage_words(event.get("usage") or {})) if part]
+    return " · ".join(parts), "dim"
+
+
+def _draft(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((event["kind"], "cyan"), " · ", _details(event), indent=indent)
+    if event["text"].strip():
+        screen.block(event["text"], indent=indent + INDENT)
+    if reason := event.get("rejected"):
+        screen.line((f"✗ not a draft: {REJECTED_WORDS.get(reason, reason)}", "red"), indent=indent)
+
+
+def _critique(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    sign, style = mark(event.get("accepted"))
+    score = event.get("score")
+    more = [f"score {score_of(score)}"] if score is not None else []
+    if event.get("oracle"):
+        more.append("knows the gold answer")
+    screen.line((f"{sign} ", style), _details(event, *more), indent=indent)
+    screen.block(event["text"] if event["text"].strip() else said_nothing(event), indent=indent + INDENT)
+
+
+def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    reason = event.get("stop_reason")
+    if reason is None:
+        screen.line((event["text"], "dim"), indent=indent)
+    elif event.get("out_of_steps"):
+        screen.line((event["text"], "yellow"), indent=indent)
+    else:
+        screen.line((f"{STOP_WORDS.get(reason, reason)}", reason_style(reason)), indent=indent)
+
+
+def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    if event.get("budget"):
+        screen.line((f"stopped in {event.get('node')}: {event['text']}", "yellow"), indent=indent)
+        return
+    where = event.get("branch") if event.get("node") == "branch" else event.get("node")
+    screen.line((f"failed in {where}: {event.get('error')}", "red"), indent=indent)
+    screen.block(event["text"], indent=indent + INDENT)
+
+
+def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    found = event.get("documents") or []
+    screen.line(("retrieval", "cyan"), " · ", _details(event, amount(len(found), "passage")), indent=indent)
+    screen.block(event["text"], indent=indent + INDENT)
+    for number, document in enumerate(found, start=1):
+        likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
+        start = shortened(str(document.get("text", "")), 80)
+        screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
+
+
+def _step(screen: Screen, item: Mapping[str, Any]) -> None:
+    """Show what an agent does for its draft; its last words are the draft itself."""
+    if item["step"] == "tool_call":
+        screen.line(("calls ", "magenta"), shortened(item["text"], 160), indent=INDENT)
+    elif item["step"] == "tool_result":
+        style = "dim" if item.get("status") == "success" else "red"
+        screen.line((f"{item['tool']} → {shortened(item['text'], 160)}", style), indent=INDENT)
+
+
+def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    told = f"{item.get('node')} changed nothing: {item.get('text')}"
+    screen.line((left_out(item) if item.get("node") == "branch" else told, "yellow"), indent=indent)
+
+
+def _level(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    screen.line((str(item.get("text") or ""), "dim"), indent=indent)
+
+
+def _comparison(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    """Show what a judge said of two paths of a search."""
+    told = f"{item['winner']} is better" if item.get("winner") else "a tie"
+    pair = f"{item.get('first')} and {item.get('second')}"
+    screen.line(("comparison", "cyan"), " · ", (f"{item.get('judge')} · {pair}: {told}", "dim"), indent=indent)
+    for said in (*(item.get("reasons") or ()), item.get("error")):
+        if said:
+            screen.block(str(said), indent=indent + INDENT)
+
+
+def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((str(event["kind"]), "cyan"), " · ", _details(event), indent=indent)
+    if event.get("text"):
+        screen.block(str(event["text"]), indent=indent + INDENT)
+
+
+BETWEEN_PATHS = ("branch", "select")
+"""The nodes of a search that speak of several paths, or of one that never began."""

@@ -1,0 +1,144 @@
+"""The plots of a report as files: the same bytes for the same ledger, in light and in dark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from ..theme import darkened, light_figures
+from .figures import draw_calibration, draw_critics, draw_rounds
+from .frontier import draw_frontier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from ....evals.ledger.ledger import Ledger, Proportion
+
+__all__ = ["Plot", "draw_plots", "write_plots"]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot, drawn."""
+
+    name: str
+    """Its file's name, without an ending."""
+    title: str
+    caption: str
+    """How it is read."""
+    described: str
+    """What it shows, for who can't see it."""
+    svg: bytes
+    dark_svg: bytes
+    png: bytes
+
+
+def draw_plots(ledger: Ledger) -> list[Plot]:
+    """Return the plots that a ledger has something for: `frontier`, `rounds`, `calibration`, `critics`.
+
+    Raises:
+        ImportError: The extra `evals` is not installed.
+    """
+    refining = any(row.rounds for row in ledger.methods)
+    wanted = {"rounds": refining, "calibration": refining, "critics": bool(ledger.critics)}
+    plots = []
+    for name, title, caption, draw, describe in PLOTS:
+        if wanted.get(name, True):
+            svg, png = _drawn(draw, ledger)
+            plots.append(Plot(name, title, caption, describe(ledger), svg, darkened(svg), png))
+    return plots
+
+
+def write_plots(plots: list[Plot], folder: Path) -> None:
+    """Write each plot as `NAME.svg` and `NAME.png`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for plot in plots:
+        (folder / f"{plot.name}.svg").write_bytes(plot.svg)
+        (folder / f"{plot.name}.png").write_bytes(plot.png)
+
+
+def _drawn(draw: Callable[[Figure, Ledger], None], ledger: Ledger) -> tuple[bytes, bytes]:
+    """Return a figure as SVG and as PNG; without a date and a version, the same ledger gives the same bytes."""
+    with light_figures():
+        from matplotlib.figure import Figure
+
+        figure = Figure(layout="constrained")
+        draw(figure, ledger)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once for both
+        svg, png = BytesIO(), BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
+        return svg.getvalue(), png.getvalue()
+
+
+def _frontier_told(ledger: Ledger) -> str:
+    return "; ".join(
+        f"{row.label}: {_share(row.accuracy)} right at {row.tokens:,.0f} tokens a problem" for row in ledger.methods
+    )
+
+
+def _rounds_told(ledger: Ledger) -> str:
+    return "; ".join(
+        f"{row.label}, round {one.round}: fixed {one.revised.fixed} and broke {one.revised.broken} of {one.revised.n}"
+        for row in ledger.methods
+        for one in row.rounds
+    )
+
+
+def _calibration_told(ledger: Ledger) -> str:
+    return "; ".join(
+        f"{row.label}, round {one.round}: {_share(one.measured)} measured, {100 * one.predicted:.1f}% predicted"
+        for row in ledger.methods
+        for one in row.rounds
+    )
+
+
+def _critics_told(ledger: Ledger) -> str:
+    return "; ".join(
+        f"{row.critic} ({row.method}) accepted {row.right - row.false_reject.k} of {row.right} right"
+        f" and {row.false_accept.k} of {row.wrong} wrong drafts"
+        for row in ledger.critics
+    )
+
+
+def _share(share: Proportion) -> str:
+    return "none" if share.rate is None else f"{100 * share.rate:.1f}%"
+
+
+PLOTS: list[tuple[str, str, str, Callable[[Figure, Ledger], None], Callable[[Ledger], str]]] = [
+    (
+        "frontier",
+        "What accuracy cost",
+        "Up is better, left is cheaper. Bars are Wilson's 95% intervals: where they overlap widely, look at the paired "
+        "test in the tables.",
+        draw_frontier,
+        _frontier_told,
+    ),
+    (
+        "rounds",
+        "What each round changed",
+        "Drafts that a round's revisions turned from wrong to right (up) and from right to wrong (down).",
+        draw_rounds,
+        _rounds_told,
+    ),
+    (
+        "calibration",
+        "Accuracy round by round, predicted and measured",
+        "The prediction takes the rates of accepting, fixing and breaking as the same in every round; where the two "
+        "part, they are not.",
+        draw_calibration,
+        _calibration_told,
+    ),
+    (
+        "critics",
+        "What each critic accepted",
+        "How often each critic accepted right and wrong drafts. The further apart, the more its acceptance says.",
+        draw_critics,
+        _critics_told,
+    ),
+]

@@ -1,0 +1,132 @@
+"""A run as one self-contained page: what was asked, the answer, the graph, every step, every draft, every branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...state.summary import attempts, best_draft, oracle_touched, rounds, run_options, usage_total
+from .documents import html_environment, macros, part, policy, style
+from .drafts import compare, read_values
+from .notebook import scores, show, timeline, tree
+from .timeline import event_row
+from .wording import amount, money, score_of, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ...state import Thread
+    from ...state.events import Event
+    from ...state.summary import Attempt
+
+__all__ = ["run_facts", "run_page", "write_run_page"]
+
+HOW_DRAFTS_ARE_READ = (
+    "Each with what was said about it; words that a revision took out are struck through, those that it brought are "
+    "underlined."
+)
+
+
+def write_run_page(thread: Thread, out: Path) -> Path:
+    """Return the path of the page that was written.
+
+    Raises:
+        ImportError: The extra `notebook` is not installed.
+        OSError: The file can't be written.
+        UnknownThreadError: There is no such thread.
+    """
+    page = run_page(thread)
+    out.write_text(page, encoding="utf-8", newline="\n")
+    return out
+
+
+def run_page(thread: Thread) -> str:
+    """Return a page that any browser shows without a network; it holds no script, and its policy allows none.
+
+    Args:
+        thread: A thread of any graph; of ones that keep no record of ours, it has the graph, the steps and branches.
+
+    Raises:
+        ImportError: The extra `notebook` is not installed.
+        UnknownThreadError: There is no such thread.
+    """
+    environment = html_environment()
+    steps = timeline(thread)
+    values = read_values(thread)
+    events: list[Event] = values.get("events") or []
+    drafts = _drafts(events)
+    views = macros()
+    sections: list[dict[str, Any]] = []
+
+    def add(id: str, title: str, body: Any, told: str = "") -> None:  # noqa: A002  # of the element
+        sections.append({"id": id, "title": title, "body": body, "told": told})
+
+    if values.get("task"):
+        add("task", "Task", views.task({"task": str(values["task"])}))
+    if values.get("answer"):
+        add("answer", "Answer", views.answer({"answer": str(values["answer"])}))
+    if drafts:
+        shown = views.drafts({"drafts": drafts, "ended": bool(values.get("stop_reason"))})
+        add("drafts", "Drafts", shown, HOW_DRAFTS_ARE_READ)
+    if events:
+        add("scores", "Score and tokens", scores(thread).body)
+    add("timeline", "Step by step", steps.body)
+    add("graph", "The path through the graph", show(thread).body)
+    add("branches", "Branches", tree(thread).body)
+    styles = style() + part(f"{__package__}.displays", "page.css")
+    from markupsafe import Markup
+
+    return environment.from_string(part(f"{__package__}.displays", "run.html.j2")).render(
+        thread_id=thread.thread_id,
+        views=views,
+        policy=policy(style=styles),
+        style=Markup(styles),  # noqa: S704  # our own file
+        stop_reason=values.get("stop_reason"),
+        stop_style={"accepted": "good", "failed": "bad"}.get(str(values.get("stop_reason")), "open"),
+        facts=run_facts(values, events),
+        sections=sections,
+    )
+
+
+def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
+    """Return what a run came to so far, read off its record: the state's own sums are those of its last verdict."""
+    if not events:
+        return []
+    usage, best = usage_total(events), _best(events)
+    told = [amount(rounds(events), "round"), f"score {score_of(best.score if best else None)}"]
+    if values.get("accepted_by"):
+        told.append(f"accepted by {values['accepted_by']}")
+    if oracle_touched(events):
+        told.append("a critic knew the gold answer")
+    tokens = amount(usage["total_tokens"], "token")
+    told.append(f"at least {tokens}" if usage["uncounted_calls"] else tokens)
+    return [*told, money(usage["cost_usd"]), seconds(usage["seconds"])]
+
+
+def _best(events: Sequence[Event]) -> Attempt | None:
+    return best_draft(events, keep=run_options(events).get("keep", "best"))
+
+
+def _drafts(events: Sequence[Event]) -> list[dict[str, Any]]:
+    found = attempts(events)
+    best = _best(events)
+    texts = {draft.round: draft.text for draft in found}
+    rows = []
+    for draft in found:
+        base = draft.base if draft.base in texts else None
+        before = texts[base] if base is not None else draft.text
+        changes = compare(before, draft.text) if base is not None else None
+        rows.append(
+            {
+                "round": draft.round,
+                "by": draft.by,
+                "base": base,
+                "text": draft.text,
+                "score": draft.score,
+                "best": best is not None and draft.round == best.round,
+                "same": before == draft.text,
+                "changes": [(change.kind, change.text) for change in changes.changes] if changes else None,
+                "said": [event_row(critique) for critique in draft.critiques],
+            }
+        )
+    return rows

@@ -1,0 +1,181 @@
+"""A thread step by step: who acted, what it cost, and what was decided."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from .plain_text import safe, shortened
+from .printing import terminal_width
+from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, money, said_nothing, score_of, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...state.threads.history import HistoryStep
+
+__all__ = ["ROUND_BEGINS", "event_row", "left_out", "timeline_facts", "timeline_text", "totals", "verdict_of"]
+
+EXCERPT = 160
+ROUND_BEGINS = ("task", "revision")
+
+STYLES = {"green": "good", "red": "bad", "yellow": "open"}
+
+
+def timeline_facts(thread_id: str, steps: Sequence[HistoryStep]) -> dict[str, Any]:
+    """Return what the timeline shows: a row an event, or a row a step for graphs that keep no events of ours."""
+    ours = any(step.events for step in steps)
+    rows = list(_events(steps) if ours else _steps(steps))
+    last = steps[-1] if steps else None
+    return {
+        "thread_id": thread_id,
+        "ours": ours,
+        "rows": rows,
+        "stop_reason": last.stop_reason if last else None,
+        "stopped": STOP_WORDS.get(last.stop_reason, str(last.stop_reason)) if last and last.stop_reason else None,
+        "waiting": list(last.next) if last else [],
+        **totals(rows),
+    }
+
+
+def event_row(event: Mapping[str, Any], *, step: int | None = None, node: str = "") -> dict[str, Any]:
+    """Return an event as a row: who, what, tokens, seconds, verdict, text."""
+    usage = event.get("usage") or {}
+    verdict, style = verdict_of(event)
+    text = str(event.get("text") or "")
+    kind = str(event.get("kind", ""))
+    silent = kind in ("critique", "human") and not text.strip()
+    if silent:
+        text = said_nothing(event)
+    if kind == "skipped" and event.get("node") == "branch":
+        text = left_out(event)
+    return {
+        "step": step,
+        "node": node,
+        "by": str(event.get("by", "")),
+        "what": kind,
+        "round": event.get("round"),
+        "calls": usage.get("calls", 0),
+        "tokens": usage.get("total_tokens", 0),
+        "counted": not usage.get("uncounted_calls"),
+        "cost_usd": usage.get("cost_usd", 0.0),
+        "seconds": usage.get("seconds", 0.0),
+        "verdict": verdict,
+        "style": style,
+        "text": text,
+        "silent": silent,
+        "excerpt": shortened(text, EXCERPT),
+    }
+
+
+def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the verdict of an event in words, and how it is to look: `good`, `bad`, `open` or nothing."""
+    kind = event.get("kind")
+    if kind in ("critique", "human"):
+        sign, colour = mark(event.get("accepted"))
+        words = {True: "accepts", False: "rejects", None: "unreadable"}[event.get("accepted")]
+        if event.get("stop"):
+            words = "stops"
+        score = event.get("score")
+        told = f"{sign} {words}" + (f" · {score_of(score)}" if score is not None else "")
+        return told + (" · oracle" if event.get("oracle") else ""), STYLES[colour]
+    if kind == "verdict":
+        reason = event.get("stop_reason")
+        style = "" if reason is None else {"accepted": "good", "failed": "bad"}.get(str(reason), "open")
+        return ("goes on" if reason is None else f"stops: {reason}"), style
+    if rejected := event.get("rejected"):
+        return f"✗ not a draft: {REJECTED_WORDS.get(str(rejected), str(rejected))}", "bad"
+    if kind == "failure":
+        budget = event.get("budget")
+        return (f"stopped: {budget}", "open") if budget else (f"✗ {event.get('error')}", "bad")
+    if kind == "skipped":
+        return ("left out" if event.get("node") == "branch" else "changed nothing"), "open"
+    return "", ""
+
+
+def left_out(event: Mapping[str, Any]) -> str:
+    """Return which path of a search never began, and why."""
+    reason = str(event.get("text"))
+    why = "another path was accepted" if reason == "accepted" else STOP_WORDS.get(reason, reason)
+    return f"path {event.get('branch')} left out: {why}"
+
+
+def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the rows cost together; the cost is `None` as soon as one is not known."""
+    rows = list(rows)
+    costs = [row.get("cost_usd", 0.0) for row in rows]
+    return {
+        "total_calls": sum(row["calls"] for row in rows),
+        "total_tokens": sum(row["tokens"] for row in rows),
+        "total_counted": all(row["counted"] for row in rows),
+        "total_seconds": sum(row["seconds"] for row in rows),
+        "total_cost_usd": None if None in costs else sum(costs),
+    }
+
+
+def timeline_text(facts: Mapping[str, Any]) -> str:
+    """Return the timeline as a table in plain text, as wide as the terminal; what was said gets the rest of it."""
+    from rich.cells import cell_len, set_cell_size
+
+    table = [HEAD, *([safe(cell) for cell in _cells(row, facts)] for row in facts["rows"])]
+    widths = [min(most, max(cell_len(row[place]) for row in table)) for place, most in enumerate(WIDEST)]
+    used = [place for place, width in enumerate(widths) if width and any(row[place] for row in table[1:])]
+    room = max(NARROWEST_SAID, terminal_width() - sum(widths[place] + 2 for place in used if place < SAID))
+    lines = []
+    for row in table:
+        cells = []
+        for place in used:
+            width = room if place == SAID else widths[place]
+            cell = row[place] if cell_len(row[place]) <= width else set_cell_size(row[place], width - 1) + "…"
+            pad = " " * (width - cell_len(cell))
+            cells.append(pad + cell if place in NUMBERS else cell + pad)
+        lines.append("  ".join(cells).rstrip())
+    told = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
+    if facts["ours"]:
+        tokens = amount(facts["total_tokens"], "token")
+        told += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
+    told.append(seconds(facts["total_seconds"]))
+    waiting = [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
+    return "\n".join([*lines, "", " · ".join([*told, *waiting])])
+
+
+HEAD = ["step", "node", "who", "what", "tokens", "time", "verdict", "said"]
+WIDEST = (6, 14, 20, 14, 9, 9, 34, 10_000)
+NUMBERS, SAID, NARROWEST_SAID = (0, 4, 5), 7, 24
+
+
+def _cells(row: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    what = row["what"] if not facts["ours"] or row["round"] is None else f"{row['what']} {row['round']}"
+    tokens = "" if not row["calls"] else f"{row['tokens']:,}" if row["counted"] else "?"
+    spent = seconds(row["seconds"]) if row["calls"] or not facts["ours"] else ""
+    said = "(of its parent) " + row["excerpt"] if row.get("inherited") else row["excerpt"]
+    return [str(row["step"]), row["node"], row["by"], what, tokens, spent, row["verdict"], said]
+
+
+def _events(steps: Iterable[HistoryStep]) -> Iterable[dict[str, Any]]:
+    for step in steps:
+        for event in step.events:
+            row = event_row(event, step=step.step, node=step.node)
+            row["new_round"] = row["what"] in ROUND_BEGINS
+            row["inherited"] = step.node == "fork"
+            yield row
+
+
+def _steps(steps: Sequence[HistoryStep]) -> Iterable[dict[str, Any]]:
+    before: str | None = None
+    for step in steps:
+        spent = _between(before, step.created_at)
+        before = step.created_at
+        row = event_row({"kind": "step", "by": "", "text": ""}, step=step.step, node=step.node)
+        ahead = f"→ {', '.join(step.next)}" if step.next else ""
+        yield {**row, "what": "", "seconds": spent, "verdict": ahead, "new_round": step.node == "input",
+               "inherited": False}  # fmt: skip
+
+
+def _between(before: str | None, after: str | None) -> float:
+    if before is None or after is None:
+        return 0.0
+    try:
+        return max(0.0, (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds())
+    except ValueError:
+        return 0.0

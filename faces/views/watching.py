@@ -1,0 +1,165 @@
+"""A run as it streams: one display that is renewed in a notebook, lines in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .display import Display
+from .timeline import ROUND_BEGINS, event_row, totals
+from .wording import STOP_WORDS, amount, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["MODES", "Watch", "in_notebook", "watching"]
+
+MODES = ("custom", "updates", "values")
+SHOWN = 80
+"""Rows of a live view; those before are counted."""
+
+INTERRUPT = "__interrupt__"
+
+
+class Watch:
+    """What a stream has told so far.
+
+    Args:
+        title: Of the view.
+        ours: Whether the graph sends events of ours; of others, each node that ran is shown.
+        renew: Called with this after each item.
+    """
+
+    def __init__(self, title: str, *, ours: bool, renew: Callable[[Watch, str, Any], None]) -> None:
+        self.title = title
+        self.ours = ours
+        self.rows: list[dict[str, Any]] = []
+        self.doing, self.style = "running", "open"
+        self._renew = renew
+        self._values: Any = None
+        self._interrupts: list[Any] = []
+
+    def take(self, part: tuple[str, Any]) -> None:
+        """Take one item of a stream in the modes of `MODES`."""
+        mode, item = part
+        if mode == "values":
+            self._values = item
+            return
+        if mode == "custom" and isinstance(item, dict):
+            self._progress(item)
+        elif mode == "updates" and isinstance(item, dict):
+            self._interrupts += item.get(INTERRUPT, ())
+            if not self.ours:
+                self.rows += [_node_row(name, update) for name, update in item.items() if name != INTERRUPT]
+        self._renew(self, mode, item)
+
+    def output(self) -> Any:
+        """Return what `invoke` would have returned, and say in the view how it ended."""
+        values = self._values
+        reason = values.get("stop_reason") if isinstance(values, dict) else None
+        if self._interrupts:
+            self.doing, self.style = "waits for a person", "open"
+            values = (
+                {**values, INTERRUPT: self._interrupts} if isinstance(values, dict) else {INTERRUPT: self._interrupts}
+            )
+        elif reason:
+            self.doing = STOP_WORDS.get(reason, str(reason))
+            self.style = {"accepted": "good", "failed": "bad"}.get(reason, "open")
+        else:
+            self.doing, self.style = "done", "good"
+        self._renew(self, "end", values)
+        return values
+
+    def broken(self, error: BaseException) -> None:
+        """Say in the view that the run did not come to its end."""
+        stopped = isinstance(error, KeyboardInterrupt) or type(error).__name__ in {"CancelledError", "GraphDrained"}
+        self.doing, self.style = ("stopped", "open") if stopped else (f"failed: {type(error).__name__}", "bad")
+        self._renew(self, "end", None)
+
+    def display(self) -> Display:
+        """Return the view as it is now."""
+        facts = {
+            "title": self.title,
+            "doing": self.doing,
+            "style": self.style,
+            "rows": self.rows[-SHOWN:],
+            "left_out": max(0, len(self.rows) - SHOWN),
+            **totals(self.rows),
+        }
+        spent = f"{amount(facts['total_tokens'], 'token')} · {seconds(facts['total_seconds'])}"
+        lines = [f"{row['by']} · {row['what']} {row['verdict']} {row['excerpt']}".rstrip() for row in facts["rows"]]
+        return Display("live", facts, "\n".join([f"{self.title}: {self.doing} · {spent}", *lines]))
+
+    def _progress(self, item: Mapping[str, Any]) -> None:
+        kind = item.get("kind")
+        if kind == "start":
+            who = f" ({item['by']})" if item.get("by") else ""
+            self.doing = f"{item.get('node')}{who}, round {item.get('round')} …"
+        elif kind == "step":
+            self.doing = f"{item.get('step')}: {item.get('tool', '')}"
+        elif isinstance(kind, str) and "round" in item:
+            row = event_row(item)
+            self.rows.append({**row, "new_round": kind in ROUND_BEGINS})
+
+
+@contextmanager
+def watching(title: str, *, ours: bool) -> Iterator[Watch]:
+    """Give what a stream is told to; it shows it where this process shows things."""
+    with _in_cell() if in_notebook() else _in_terminal() as renew:
+        watch = Watch(title, ours=ours, renew=renew)
+        try:
+            yield watch
+        except BaseException as error:
+            watch.broken(error)
+            raise
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel. IPython is not imported for it."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+@contextmanager
+def _in_cell() -> Iterator[Callable[[Watch, str, Any], None]]:
+    from IPython.display import display
+
+    handle: Any = None
+
+    def renew(watch: Watch, mode: str, item: Any) -> None:
+        nonlocal handle
+        if handle is None:
+            handle = display(watch.display(), display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            handle.update(watch.display())
+
+    yield renew
+
+
+@contextmanager
+def _in_terminal() -> Iterator[Callable[[Watch, str, Any], None]]:
+    from ..cli.console import Screen
+    from .live import LiveRun
+
+    screen = Screen()
+    with screen.thinking() as thinking:
+        lines = LiveRun(screen, thinking)
+
+        def renew(watch: Watch, mode: str, item: Any) -> None:
+            if mode == "custom" and isinstance(item, dict):
+                lines.item(item)
+            elif mode == "updates" and not watch.ours and isinstance(item, dict):
+                for row in watch.rows[-len(item) :]:
+                    screen.line((row["by"], "bold"), (f" {row['excerpt']}", "dim"))
+            elif mode == "end":
+                screen.line((watch.doing, {"good": "green", "bad": "red"}.get(watch.style, "yellow")))
+
+        yield renew
+
+
+def _node_row(name: str, update: Any) -> dict[str, Any]:
+    told = ", ".join(map(str, update)) if isinstance(update, dict) else type(update).__name__
+    text = f"wrote {told}" if update else ""
+    return {**event_row({"kind": "", "by": name, "text": text}), "new_round": False}

@@ -1,0 +1,116 @@
+"""How numbers, verdicts and stop reasons are put into words, the same in every view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..problems import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "STOP_WORDS",
+    "amount",
+    "checked_reason",
+    "mark",
+    "money",
+    "percent",
+    "reason_style",
+    "said_nothing",
+    "score_of",
+    "seconds",
+    "usage_words",
+]
+
+STOP_WORDS: Mapping[str | None, str] = {
+    "accepted": "accepted",
+    "max_rounds": "no rounds are left",
+    "no_progress": "the last revisions brought nothing better",
+    "token_budget": "the token budget is spent",
+    "cost_budget": "the cost budget is spent, or a price is not known",
+    "time_budget": "the time budget is spent",
+    "human": "a person ended the run",
+    "failed": "an error ended the run",
+    None: "unfinished",
+}
+
+REJECTED_WORDS: Mapping[str, str] = {
+    "empty": "it is empty",
+    "refused": "the model refused",
+    "meta": "it talks about the draft instead of being one",
+    "repeat": "it repeats an earlier draft",
+}
+
+
+def checked_reason(word: str | None) -> str | None:
+    """Return a stop reason, or `unfinished`, as a user names it; `None` is not named.
+
+    Raises:
+        BadInputError: No thread can have stopped so.
+    """
+    known = [reason or "unfinished" for reason in STOP_WORDS]
+    if word is not None and word not in known:
+        raise BadInputError(f"no thread stops with {word!r}; known are {', '.join(known)}")
+    return word
+
+
+def amount(count: int, what: str) -> str:
+    """Return `1 round`, `2 rounds`, `1,204 tokens`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def money(cost_usd: float | None) -> str:
+    """Return dollars with the digits that matter, or `cost unknown`: an unknown price is never shown as 0."""
+    if cost_usd is None:
+        return "cost unknown"
+    return (
+        f"${cost_usd:.2f}"
+        if cost_usd == 0 or cost_usd >= 1
+        else f"${cost_usd:.2g}"
+        if cost_usd < 0.01
+        else f"${cost_usd:.3f}"
+    )
+
+
+def percent(share: float) -> str:
+    """Return `58.3%`."""
+    return f"{share:.1%}"
+
+
+def seconds(value: float) -> str:
+    """Return `0.8 s` or `2 min 05 s`."""
+    if value < 100:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def score_of(score: float | None) -> str:
+    """Return the score with two digits, or a dash."""
+    return "–" if score is None else f"{score:.2f}"
+
+
+def usage_words(usage: Mapping[str, Any]) -> list[str]:
+    """Return what a model call cost, or nothing where no model was called."""
+    if not usage.get("calls"):
+        return []
+    tokens = amount(usage["total_tokens"], "token") if usage["total_tokens"] else "tokens unknown"
+    return [tokens, seconds(usage["seconds"])]
+
+
+def mark(accepted: bool | None) -> tuple[str, str]:
+    """Return the sign of a verdict and its style."""
+    return {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}[accepted]
+
+
+def said_nothing(event: Mapping[str, Any]) -> str:
+    """Return the word that stands for a critique without a text."""
+    if event.get("stop"):
+        return "stopped the run"
+    return {True: "accepts it", False: "rejects it", None: "gave no readable verdict"}[event.get("accepted")]
+
+
+def reason_style(stop_reason: str | None) -> str:
+    """Return the style of a stop reason."""
+    return {"accepted": "green", "failed": "red"}.get(stop_reason or "", "yellow")

@@ -1,0 +1,1 @@
+"""Critics: who judges a draft, and in what order."""

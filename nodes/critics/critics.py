@@ -1,0 +1,206 @@
+"""Critics: who judges a draft, and in what order."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...state.critique import Critique, Verifier
+from ..human import HumanCritic, human_critic
+from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic, Structured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from ...state.events import Event
+    from ..writing.prompts import Memory, Prompts
+
+__all__ = [
+    "CALLABLE",
+    "CRITIC_PROMPT",
+    "VERDICT_PROMPT",
+    "HumanCritic",
+    "ModelCritic",
+    "NamedCritic",
+    "VerifierCritic",
+    "human_critic",
+    "in_order",
+    "model_critic",
+    "name_critics",
+    "read_critiques",
+    "verifier_critic",
+]
+
+VERIFIER, CALLABLE, OTHER_MODEL, SELF, HUMAN = range(5)
+"""Ranks, cheapest first."""
+
+
+def model_critic(
+    model: BaseChatModel,
+    *,
+    prompt: Prompts | None = None,
+    stop_phrase: str = "no issues",
+    structured: Structured = "auto",
+    memory: Memory = "last",
+    name: str | None = None,
+) -> ModelCritic:
+    """Return a critic that asks a model.
+
+    Args:
+        model: The judge. A critic on the model that also writes the drafts judges itself, and is asked last.
+        prompt: A template over `task`, `draft`, `history` and `round`, or several, one a round (the first critique,
+            then the later ones). The default asks for a verdict in the form that is read.
+        stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
+        structured: `True` asks for structured output, `False` for text, `"auto"` for structured output where the model
+            has it.
+        memory: `"all"` shows the judge earlier attempts in `history`.
+        name: How events name it; default: `self`, or the model's name.
+
+    Raises:
+        ValueError: At build: a prompt uses unknown variables, or the stop phrase is empty.
+        NotImplementedError: At build: `structured=True` and the model has no structured output.
+    """
+    return ModelCritic(model, prompt=prompt, stop_phrase=stop_phrase, structured=structured, memory=memory, name=name)
+
+
+@dataclass(frozen=True)
+class VerifierCritic:
+    """A verifier in the role of a critic."""
+
+    verifier: Verifier
+    name: str
+    oracle: bool = False
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | list[Critique]:
+        """Check the draft; the history plays no part. An empty list where the verifier can't tell."""
+        critique = self.verifier(task, draft)
+        if critique is None:
+            return []
+        if not isinstance(critique, Critique):
+            raise TypeError(f"the verifier {self.name!r} must return a Critique or None, not {critique!r}")
+        if critique.score is None and critique.accepted is not None:
+            return replace(critique, score=float(critique.accepted))
+        return critique
+
+
+def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool = False) -> VerifierCritic:
+    """Return a critic made from a program that checks. It is asked first, and decides.
+
+    Args:
+        verifier: `(task, draft) -> Critique`, pure. A critique without a score counts 1 when accepted, else 0. `None`
+            says that it can't tell: the other critics are then asked.
+        name: How events name it; default: the function's own name.
+        oracle: The verifier knows the gold answer: every result that it touches says so.
+
+    Raises:
+        TypeError: At build: the verifier is async.
+    """
+    if inspect.iscoroutinefunction(verifier):
+        raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
+    return VerifierCritic(verifier, name or _name(verifier), oracle or bool(getattr(verifier, "oracle", False)))
+
+
+@dataclass(frozen=True)
+class NamedCritic:
+    """A critic with what the loop needs to know about it."""
+
+    name: str
+    call: Any
+    rank: int
+    takes_state: bool = False
+    """It stands in for the whole feedback node: called with the state, it may return several critiques."""
+    checks: tuple[NamedCritic, ...] = ()
+    """Of a person: the verifiers, which check what the person writes."""
+
+    @property
+    def verifier(self) -> bool:
+        return self.rank == VERIFIER
+
+    @property
+    def human(self) -> bool:
+        return self.rank == HUMAN
+
+    @property
+    def yields(self) -> bool:
+        """Whether it is asked only where no verifier decided."""
+        return self.rank in {CALLABLE, OTHER_MODEL, SELF}
+
+    @property
+    def oracle(self) -> bool:
+        return bool(getattr(self.call, "oracle", False))
+
+
+def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list[NamedCritic]:
+    """Return the critics ranked and with names that differ.
+
+    Args:
+        critics: Critics as a user gives them.
+        model: The model that writes the drafts: a critic on it is `self`.
+
+    Raises:
+        TypeError: One is not callable.
+    """
+    named: list[NamedCritic] = []
+    taken: dict[str, int] = {}
+    for critic in critics:
+        if not callable(critic) or not _takes_three(critic):
+            raise TypeError(
+                f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}; "
+                "a check of (task, draft) becomes one with verifier_critic(…), a model with model_critic(…)"
+            )
+        rank = _rank(critic, model)
+        name = "self" if rank == SELF and not critic.given_name else _name(critic)
+        taken[name] = taken.get(name, 0) + 1
+        name = name if taken[name] == 1 else f"{name}-{taken[name]}"
+        # A question names who is asked: of two people with one name, an answer would be taken for either's.
+        call = replace(critic, name=name) if rank == HUMAN and critic.name != name else critic
+        named.append(NamedCritic(name, call, rank))
+    checks = tuple(one for one in named if one.verifier)
+    return [replace(one, checks=checks) if one.human else one for one in named]
+
+
+def read_critiques(result: Any, *, by: str) -> list[Critique]:
+    """Return what a critic returned as critiques.
+
+    Raises:
+        TypeError: It is neither a Critique, a mapping with its fields, nor a list of these.
+    """
+    found = []
+    for one in result if isinstance(result, list | tuple) else [result]:
+        critique = Critique(**one) if isinstance(one, dict) and "text" in one else one
+        if not isinstance(critique, Critique):
+            raise TypeError(f"the critic {by!r} must return a Critique, not {one!r}")
+        found.append(critique)
+    return found
+
+
+def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
+    """Return the critics cheapest first: verifiers, functions and tools, other models, the model itself, people."""
+    return sorted(critics, key=lambda critic: critic.rank)
+
+
+def _takes_three(critic: Any) -> bool:
+    try:
+        inspect.signature(critic).bind("task", "draft", ())
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
+def _rank(critic: Any, model: BaseChatModel | None) -> int:
+    if isinstance(critic, VerifierCritic):
+        return VERIFIER
+    if isinstance(critic, HumanCritic):
+        return HUMAN
+    if isinstance(critic, ModelCritic):
+        return SELF if critic.model is model else OTHER_MODEL
+    return CALLABLE
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "name", None) or getattr(target, "__name__", None) or type(target).__name__)

@@ -1,0 +1,301 @@
+"""A critic that solves the problem its own way: a model writes a program, a sandbox runs it, the answers must agree.
+
+A model that is asked whether its own solution is right says yes nearly always. A program that it writes without seeing
+the solution goes wrong in other places than prose does, so where the two agree both are probably right.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ...state.critique import Critique
+from ...state.summary import attempts
+from ..verify.numeric_answers import extract_number, same_number
+from ..writing.prompts import Prompts, chat_prompt
+from ..writing.replies import read_text
+from ..writing.sampling import sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from decimal import Decimal
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+
+    from ...state.critique import Verifier
+    from ...state.events import Event
+    from ..sandbox import Sandbox, SandboxResult
+
+__all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "read_program"]
+
+
+class ProgramCritic:
+    """A critic that compares a draft's answer with those of programs; see `program_critic`."""
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        sandbox: Sandbox,
+        *,
+        prompts: Prompts,
+        programs: int,
+        steps: Verifier | None,
+        temperature: float,
+        name: str,
+    ) -> None:
+        _check(model, sandbox, programs, temperature)
+        self.name = name
+        self.sandbox = sandbox
+        self.programs = programs
+        self.steps = steps
+        self.templates = chat_prompt(prompts, what="prompts")
+        self._model = model
+        self._later = sampled(model, temperature)
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Write and run programs until they decide, and compare."""
+        judging = self._judging(task, draft, history)
+        computed: Computed | None = None
+        while True:
+            try:
+                asked = judging.send(computed)
+            except StopIteration as done:
+                return cast("Critique", done.value)
+            program = read_program(read_text(self._writer(asked).invoke(self.messages(task, asked))))
+            computed = Computed.of(program, self.sandbox.run(program) if program else None)
+
+    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Write and run programs until they decide, and compare, without blocking."""
+        judging = self._judging(task, draft, history)
+        computed: Computed | None = None
+        while True:
+            try:
+                asked = judging.send(computed)
+            except StopIteration as done:
+                return cast("Critique", done.value)
+            program = read_program(read_text(await self._writer(asked).ainvoke(self.messages(task, asked))))
+            computed = Computed.of(program, await self.sandbox.arun(program) if program else None)
+
+    def messages(self, task: str, asked: int) -> list[BaseMessage]:
+        """Return what the model is asked after `asked` programs; it never sees the draft."""
+        template = self.templates[asked % len(self.templates)]
+        return template.format_messages(task=task, draft="", feedback="", history="", round=asked, context="")
+
+    def _judging(self, task: str, draft: str, history: Sequence[Event]) -> Generator[int, Computed | None, Critique]:
+        """Yield the number of each program that is wanted, take it, and return the critique."""
+        prose = extract_number(draft)
+        known = self._known(history)
+        written: list[Computed] = []
+        # Each later draft may have one more, so that a problem without any agreement stays affordable.
+        most = self.programs + sum(attempt.critiques != () for attempt in attempts(history))
+        for number in range(len(known), most):
+            if _accepts(prose, known, written) or _rejects(prose, [*known, *written]):
+                break
+            computed = yield number
+            assert computed is not None  # noqa: S101  # the drivers send one for each number
+            written.append(computed)
+        return self._compared(task, draft, history, known, written)
+
+    def _compared(
+        self,
+        task: str,
+        draft: str,
+        history: Sequence[Event],
+        known: Sequence[Computed],
+        written: Sequence[Computed],
+    ) -> Critique:
+        """Return the verdict: accepted only if the draft has the answer of more than half of all programs so far.
+
+        The score is the share of all answers so far, of drafts and programs alike, that agree with this draft's: where
+        nothing is ever accepted, the answer is the majority's.
+        """
+        prose = extract_number(draft)
+        programs = [*known, *written]
+        votes = [extract_number(attempt.text) for attempt in attempts(history)] or [prose]
+        score = _share(prose, [*votes, *(one.number for one in programs)])
+        evidence = {"programs": [{"program": one.program, "answer": one.shown} for one in written]}
+        if _accepts(prose, known, written):
+            every = "A program" if len(programs) == 1 else f"{_agreeing(prose, programs)} of {len(programs)} programs"
+            said = f"{every} written for the problem, without seeing the solution, gave {prose} too."
+            return Critique(said, accepted=True, score=score, evidence=evidence)
+        said = self._objection(prose, programs)
+        slips = self.steps(task, draft) if self.steps else None
+        said = f"{said}\n\n{slips.text}" if slips and slips.text else said
+        return Critique(said, accepted=False, score=score, evidence=evidence)
+
+    def _objection(self, prose: Decimal | None, programs: Sequence[Computed]) -> str:
+        ran = [one for one in programs if one.number is not None]
+        if prose is None:
+            return "No answer was found in the solution. End it with a line '#### ' and the number."
+        if not ran:
+            trouble = programs[-1].trouble if programs else "none was written"
+            return f"The solution says {prose}, and no program could confirm it ({trouble}). Check every step."
+        against = max(reversed(ran), key=lambda one: _agreeing(one.number, ran) * (not same_number(one.number, prose)))
+        count = _agreeing(against.number, ran)
+        told = SEVERAL_DISAGREE if count > 1 else DISAGREEMENT
+        return told.format(prose=prose, computed=against.number, program=against.program, count=count)
+
+    def _writer(self, asked: int) -> Any:
+        return self._model if asked < len(self.templates) else self._later
+
+    def _known(self, history: Sequence[Event]) -> list[Computed]:
+        """Return the programs that earlier critiques rest on."""
+        return [
+            Computed(str(one.get("program") or ""), extract_number(one["answer"]) if one.get("answer") else None)
+            for attempt in attempts(history)
+            for critique in attempt.critiques
+            if critique["by"] == self.name
+            for one in critique.get("evidence", {}).get("programs", ())
+        ]
+
+
+def program_critic(
+    model: BaseChatModel,
+    sandbox: Sandbox,
+    *,
+    prompts: Prompts | None = None,
+    programs: int = 3,
+    steps: Verifier | None = None,
+    temperature: float = 0.7,
+    name: str = "program",
+) -> ProgramCritic:
+    """Return a critic that accepts a solution only if programs written independently give the same number.
+
+    One program that agrees is enough. Where the first does not, more are written, until more than half agree with the
+    solution, or two with each other against it: then the refiner is told what they compute.
+
+    Args:
+        model: Writes the programs.
+        sandbox: Runs them; nothing that a model wrote runs anywhere else.
+        prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
+        programs: How many are written at most about the first draft; each later draft may have one more, beside those
+            there are. 1 or more.
+        steps: Checks the steps that a rejected draft shows; what it finds is told to the refiner, and decides nothing.
+        temperature: Of programs in a style that was asked for before, so that they can differ; see
+            `redraft.nodes.writing.sampling.sampled`.
+        name: How events name it.
+
+    Raises:
+        TypeError: At build: `model` or `sandbox` is none.
+        ValueError: At build: a prompt uses unknown variables, `programs` is no whole number of 1 or more, or
+            `temperature` is below 0 or no number.
+    """
+    prompts = PROGRAM_PROMPTS if prompts is None else prompts
+    return ProgramCritic(
+        model, sandbox, prompts=prompts, programs=programs, steps=steps, temperature=temperature, name=name
+    )
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A program, the number that it printed last, and why there is none."""
+
+    program: str
+    number: Decimal | None
+    trouble: str = "it gave no number"
+
+    @property
+    def shown(self) -> str | None:
+        """The number as text, or `None`."""
+        return None if self.number is None else str(self.number)
+
+    @classmethod
+    def of(cls, program: str, ran: SandboxResult | None) -> Computed:
+        """Return what became of a program; `ran` is `None` where the reply held none."""
+        if ran is None:
+            return cls(program, None, "the reply held no program")
+        lines = [line for line in ran.stdout.splitlines() if line.strip()]
+        number = extract_number(lines[-1]) if ran.ok and lines else None
+        return cls(program, number, "" if number is not None else ran.error or "it printed no number")
+
+
+def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
+    if not hasattr(model, "invoke"):
+        raise TypeError(f"model must be a chat model, such as chat_model(…) gives, not {model!r}")
+    if not hasattr(sandbox, "run"):
+        raise TypeError(f"sandbox must be a Sandbox, not {sandbox!r}")
+    if isinstance(programs, bool) or not isinstance(programs, int) or programs < 1:
+        raise ValueError(f"programs must be a whole number, 1 or more, not {programs!r}")
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a number, 0 or more, not {temperature!r}")
+
+
+def _accepts(prose: Decimal | None, known: Sequence[Computed], written: Sequence[Computed]) -> bool:
+    """Return whether more than half of the programs agree with a draft.
+
+    One alone counts only if it was written after the draft, whose writer may have copied from an earlier one.
+    """
+    agreeing = _agreeing(prose, [*known, *written])
+    enough = agreeing >= ENOUGH or _agreeing(prose, written) > 0
+    return enough and _more_than_half(agreeing, [*known, *written])
+
+
+def _rejects(prose: Decimal | None, programs: Sequence[Computed]) -> bool:
+    """Return whether more than half of the programs agree with one another, and not with a draft."""
+    others = (_agreeing(one.number, programs) for one in programs if not same_number(one.number, prose))
+    most = max(others, default=0)
+    return prose is None or (most >= ENOUGH and _more_than_half(most, programs))
+
+
+def _agreeing(number: Decimal | None, programs: Sequence[Computed]) -> int:
+    return sum(same_number(one.number, number) for one in programs)
+
+
+def _more_than_half(part: int, programs: Sequence[Computed]) -> bool:
+    return 2 * part > sum(one.number is not None for one in programs)
+
+
+def _share(number: Decimal | None, votes: Sequence[Decimal | None]) -> float:
+    given = [vote for vote in votes if vote is not None]
+    return sum(same_number(vote, number) for vote in given) / len(given) if given else 0.0
+
+
+def read_program(reply: str) -> str:
+    """Return the program in a reply: its last fenced block of code, or the reply itself where it is code; else ''."""
+    blocks = FENCED.findall(reply)
+    if blocks:
+        return str(blocks[-1]).strip()
+    return reply.strip() if re.search(r"^\s*(?:print\(|answer\s*=|def )", reply, re.MULTILINE) else ""
+
+
+FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL | re.IGNORECASE)
+
+ENOUGH = 2
+"""So many programs that agree with one another say that a draft which differs is wrong."""
+
+DISAGREEMENT = """\
+The solution says {prose}. A program written independently for the same problem gives {computed}:
+```python
+{program}
+```
+One of the two is wrong. Read the problem again, find out which, and why."""
+
+SEVERAL_DISAGREE = """\
+The solution says {prose}, which is probably wrong: {count} programs written independently for the same problem give \
+{computed}. One of them:
+```python
+{program}
+```
+Take the same steps as the program, unless one contradicts the problem."""
+
+PROGRAM_PROMPTS = (
+    """\
+Write a short Python program that computes the answer to this problem. Name every quantity in the problem as a \
+variable, compute step by step, and print only the final number. Reply with one code block and nothing else.
+
+{task}""",
+    """\
+Solve this problem with a Python function solve() that returns the answer as a number, then print(solve()). Put a \
+comment before each line that says which sentence of the problem it follows. Reply with one code block and nothing else.
+
+{task}""",
+    """\
+What exactly does the last sentence of this problem ask for? Write Python code that works backwards from it: list as \
+comments what must be known first, then compute each from the numbers given, and print only the final number. Reply \
+with one code block and nothing else.
+
+{task}""",
+)

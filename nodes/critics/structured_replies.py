@@ -1,0 +1,169 @@
+"""Replies in a given form: asked for as structured output where the model has it, as JSON in the text elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel, ValidationError
+
+from ..writing.replies import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+__all__ = [
+    "Structured",
+    "StructuredModel",
+    "UnreadableReplyError",
+    "names_a_key_twice",
+    "structured_model",
+    "unreadable_errors",
+]
+
+Structured = bool | Literal["auto"]
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class UnreadableReplyError(ValueError):
+    """A reply is not of the form that was asked for. It is never asked for again; the caller says what that means."""
+
+
+class StructuredModel(Generic[Form]):
+    """A model whose replies come back as one pydantic class.
+
+    Args:
+        model: Any chat model. Without structured output of its own it is shown the JSON schema, and its whole reply
+            must be one JSON object, bare or in one code fence: one that it quotes is none of its own.
+        form: What a reply is read as.
+
+    Raises:
+        UnreadableReplyError: At run: the reply can't be read as `form`.
+    """
+
+    def __init__(self, model: BaseChatModel, form: type[Form]) -> None:
+        self.model = model
+        self.form = form
+        self._native = structured_model(model, form, "auto")
+
+    def invoke(self, messages: Sequence[BaseMessage]) -> Form:
+        """Return the reply to the messages."""
+        try:
+            reply = (self._native or self.model).invoke(self._asked(messages))
+        except unreadable_errors() as error:
+            raise UnreadableReplyError(str(error)) from error
+        return self._read(reply)
+
+    async def ainvoke(self, messages: Sequence[BaseMessage]) -> Form:
+        """Return the reply to the messages, without blocking."""
+        try:
+            reply = await (self._native or self.model).ainvoke(self._asked(messages))
+        except unreadable_errors() as error:
+            raise UnreadableReplyError(str(error)) from error
+        return self._read(reply)
+
+    def _asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        if self._native is not None:
+            return list(messages)
+        from langchain_core.messages import HumanMessage
+
+        schema = json.dumps(self.form.model_json_schema())
+        return [*messages, HumanMessage(f"Reply with one JSON object of this JSON schema, and nothing else:\n{schema}")]
+
+    def _read(self, reply: Any) -> Form:
+        raw = reply if self._native is None else reply.get("raw")
+        text = "" if raw is None else read_text(raw)
+        try:
+            if self._native is not None and names_a_key_twice(raw):
+                raise ValueError(TWICE)  # noqa: TRY301
+            given = _json_object(text) if self._native is None else reply.get("parsed")
+            return self.form.model_validate(given.model_dump() if isinstance(given, BaseModel) else given)
+        except (ValueError, RecursionError):  # its words say more than pydantic's
+            raise UnreadableReplyError(f"it has not the form that was asked for: {_shortened(text)!r}") from None
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a whole text is, bare or in one code fence.
+
+    Raises:
+        ValueError: It is none, or names a key twice: which of the two is meant, nobody can say.
+    """
+    fenced = FENCED.fullmatch(text.strip())
+    found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_keys_once)
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  as what json raises
+    return found
+
+
+def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(TWICE)
+    return found
+
+
+def names_a_key_twice(raw: Any) -> bool:
+    """Return whether a structured reply, in its text or in what it calls, names a key twice.
+
+    Parsers keep the last one, so that `{"accepted": false, "accepted": true}` would accept.
+    """
+    calls = raw.additional_kwargs.get("tool_calls") if isinstance(raw, BaseMessage) else None
+    arguments = [(call.get("function") or {}).get("arguments") for call in calls or ()]
+    for text in [read_text(raw) if raw is not None else "", *arguments]:
+        try:
+            _json_object(str(text))
+        except (ValueError, RecursionError) as error:
+            if str(error) == TWICE:
+                return True
+    return False
+
+
+def _shortened(text: str) -> str:
+    said = text.strip()
+    return said if len(said) <= MOST_SHOWN else f"{said[:MOST_SHOWN]}…"
+
+
+def structured_model(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:
+    """Return the model asked for structured output with its raw reply beside, or `None` where text is asked for.
+
+    Args:
+        model: The model.
+        form: What a reply is read as.
+        structured: `True` asks for it, `False` asks for text, `"auto"` for structured output where the model has it.
+
+    Raises:
+        NotImplementedError: `structured` is `True` and the model has none.
+    """
+    if structured is False:
+        return None
+    try:
+        # A plain JSON schema, not the class: with the class the OpenAI client parses by itself and raises on a reply
+        # that is cut short, where we want to read it as no reply of this form.
+        return model.with_structured_output(form.model_json_schema(), include_raw=True)
+    except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
+        if structured == "auto":
+            return None
+        raise NotImplementedError(f"structured=True, but the model has no structured output: {error}") from error
+
+
+def unreadable_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that mean a reply was not of its form, as opposed to no reply.
+
+    JSON that is nested too deeply to be read raises a RecursionError.
+    """
+    from json import JSONDecodeError
+
+    from langchain_core.exceptions import OutputParserException
+    from openai import LengthFinishReasonError
+
+    return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError, RecursionError)
+
+
+FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL | re.IGNORECASE)
+TWICE = "a key stands there twice"
+MOST_SHOWN = 300
+"""Characters of an unreadable reply that a message shows."""

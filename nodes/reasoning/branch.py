@@ -1,0 +1,165 @@
+"""A line of work: a name, the record of what was done, and the documents and tools that it works with. Immutable."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...state.events import Event, broken_links, clean, digest, record, task_event
+from ...state.limits import limits_in_force, merged_limits
+from ...state.summary import best_draft, current_run, latest_draft
+from .reasoning_events import ReasoningState, reasoning_events
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...state.summary import Attempt
+
+__all__ = ["Branch"]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One line of work on a topic. Every method returns a new branch; the record only ever grows.
+
+    Args:
+        name: Of the branch.
+        events: The record, oldest first.
+        documents: Where passages are looked up: any LangChain vector store or retriever, or a function from a query
+            to documents.
+        source: The folder that `documents` was loaded from, or is to be.
+        tools: LangChain tools offered to the model.
+        query: What passages are looked up for; empty: the topic.
+    """
+
+    name: str
+    events: tuple[Event, ...] = ()
+    documents: Any = field(default=None, compare=False)
+    source: Path | None = None
+    tools: tuple[Any, ...] = field(default=(), compare=False)
+    query: str = ""
+    documents_since: int = 0
+    """Length of the record when the documents were given: earlier retrievals searched others."""
+    sealed: str = field(default="", repr=False, compare=False)
+    """Hash of the last event when it was added, by which an edit is noticed."""
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError("a branch needs a name")
+        if self.events and not self.sealed:
+            object.__setattr__(self, "sealed", self.head)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sealed, self.source, self.query))
+
+    @classmethod
+    def of_run(cls, name: str, output: Mapping[str, Any]) -> Branch:
+        """Return a branch with the record of a graph's run.
+
+        Args:
+            name: Of the branch.
+            output: The output or the state of a graph of ours.
+
+        Raises:
+            ValueError: The record was edited.
+        """
+        events = tuple(output["events"])
+        head = digest(events[-1]) if events else ""
+        if broken := broken_links(events, output.get("head", head)):
+            raise ValueError(f"events {broken} of the record were edited after they were written")
+        return cls(name, deepcopy(events))
+
+    @property
+    def topic(self) -> str:
+        """What the branch is about; empty before `with_topic`."""
+        run = current_run(self.events)
+        return run[0]["text"] if run and run[0]["kind"] == "task" else ""
+
+    @property
+    def latest(self) -> Attempt | None:
+        """The most recent draft or improved text, with what was said about it."""
+        return latest_draft(self.events)
+
+    @property
+    def best(self) -> Attempt | None:
+        """The best text: an accepted one first, then the highest score, then the latest."""
+        return best_draft(self.events)
+
+    def reasoning_events(self) -> list[ReasoningState]:
+        """Return the drafts, critiques and improved texts of the topic, in order."""
+        return reasoning_events(self.events)
+
+    def with_topic(self, topic: str, *, limits: Mapping[str, Any] | None = None) -> Branch:
+        """Return the branch about another topic: work begins anew, the record of the earlier one stays.
+
+        A query set with `with_query` belonged to the earlier topic, and is dropped.
+
+        Args:
+            topic: What is to be written about.
+            limits: Budgets that hold for it, as `Limits` takes them.
+
+        Raises:
+            ValueError: The topic is no text or blank, or a limit makes no sense.
+        """
+        if not isinstance(topic, str):
+            raise ValueError(f"a topic is a text that says what is to be written about, not {topic!r}")  # noqa: TRY004
+        if not topic.strip():
+            raise ValueError("the topic is blank: say what is to be written about")
+        event = task_event(topic, merged_limits(None, limits), {"keep": "best"})
+        return replace(self.extended(record({"head": self.head}, event)["events"]), query="")
+
+    def with_query(self, query: str) -> Branch:
+        """Return the branch with another query to look passages up for; empty: the topic."""
+        return replace(self, query=clean(query))
+
+    def with_documents(self, documents: Any, *, source: Path | str | None = None) -> Branch:
+        """Return the branch over other documents; what was looked up in earlier ones is looked up anew."""
+        folder = None if source is None else Path(source)
+        return replace(self, documents=documents, source=folder, documents_since=len(self.events))
+
+    def with_tools(self, *tools: Any) -> Branch:
+        """Return the branch with these tools."""
+        return replace(self, tools=tools)
+
+    def named(self, name: str) -> Branch:
+        """Return a branch of another name with the same record: from here on the two go their own ways."""
+        return replace(self, name=name)
+
+    def extended(self, events: Sequence[Event]) -> Branch:
+        """Return the branch with events appended that were sealed after its last one.
+
+        Raises:
+            ValueError: They don't follow its last event, or an event of the branch was edited since.
+        """
+        self._check_record()
+        if events and events[0]["prev"] != self.sealed:
+            raise ValueError("these events don't follow the last one of this branch")
+        news = deepcopy(list(events))
+        return replace(self, events=(*self.events, *news), sealed=digest(news[-1]) if news else self.sealed)
+
+    @property
+    def head(self) -> str:
+        """Hash of the last event."""
+        return digest(self.events[-1]) if self.events else ""
+
+    def state(self) -> dict[str, Any]:
+        """Return the branch as the nodes of a graph read it.
+
+        Raises:
+            ValueError: An event of the branch was edited since it was added.
+        """
+        self._check_record()
+        return {
+            "task": self.topic,
+            "limits": merged_limits(None, limits_in_force(self.events)),
+            "events": list(self.events),
+            "head": self.head,
+            "query": self.query,
+            "documents_since": self.documents_since,
+        }
+
+    def _check_record(self) -> None:
+        if broken := broken_links(self.events, self.sealed):
+            raise ValueError(f"events {broken} of the branch {self.name!r} were edited after they were written")

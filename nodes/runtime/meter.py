@@ -1,0 +1,200 @@
+"""Counting what a call costs, whatever it calls: every LangChain model below it reports here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextvars import ContextVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.tracers.context import register_configure_hook
+
+from .asking import ASKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from langchain_core.messages import BaseMessage
+
+    from ...state.usage import Usage
+
+__all__ = ["METER", "BudgetSpentError", "Meter", "Prices", "spent_in"]
+
+
+class Prices(Protocol):
+    """What a price table can do; `redraft.models.PriceTable` is one."""
+
+    def cost_usd(
+        self,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cache_read_tokens: int = 0,
+        provider: str | None = None,
+    ) -> float | None: ...
+
+
+class BudgetSpentError(RuntimeError):
+    """A model call was refused, since a budget of the run is spent. `budget` is its name, as a stop reason."""
+
+    def __init__(self, budget: str) -> None:
+        super().__init__(f"the {budget.replace('_', ' ')} is spent, so no further call is made")
+        self.budget = budget
+
+
+def spent_in(error: Exception) -> dict[str, str]:
+    """Return what an event says about an error: the budget, where it is one that was spent."""
+    return {"budget": error.budget} if isinstance(error, BudgetSpentError) else {}
+
+
+class Meter(BaseCallbackHandler):
+    """Adds up tokens, calls and dollars of the model calls made while it is the current `METER`.
+
+    Args:
+        prices: Turns tokens into dollars.
+        guard: From what was used here to the budget that is spent, or `None`: asked before each call, which it refuses
+            with a `BudgetSpentError`. So a budget holds within a chain, a tool loop or a graph inside a node too.
+    """
+
+    raise_error = True
+    """A price table that breaks must not turn into a cost of 0, and a refused call must not be made."""
+
+    def __init__(self, prices: Prices | None, *, guard: Callable[[Usage], str | None] | None = None) -> None:
+        self.prices = prices
+        self._guard = guard
+        self.run_inline = guard is None
+        """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph.
+        One that may refuse can't be in line: LangChain would leave what it wants to tell other handlers unawaited."""
+        self._start = perf_counter()
+        self.model = ""
+        self._lock = threading.Lock()
+        self._input = self._output = self._total = self._calls = self._uncounted = self._reused = 0
+        self._earlier = 0.0
+        self._cost: float | None = 0.0
+        self._providers: dict[UUID, str | None] = {}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Note who serves the call: the address where one was given, since any server can speak OpenAI's protocol.
+
+        Raises:
+            BudgetSpentError: A budget of the run is spent.
+        """
+        self._check_budget()
+        address = (serialized or {}).get("kwargs", {}).get("openai_api_base")
+        provider = (metadata or {}).get("ls_provider")
+        with self._lock:
+            self._providers[run_id] = address or provider
+
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **_: Any) -> None:
+        """Refuse the call of a model that is no chat model, once a budget of the run is spent."""
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        if self._guard is None or not self._calls:  # the node itself looked before the first; several begin together
+            return
+        if budget := self._guard(self.usage(seconds=self.elapsed)):
+            raise BudgetSpentError(budget)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first call here began, with those that replies out of the journal took when they came."""
+        return perf_counter() - self._start + self._earlier
+
+    def reuse(self, seconds: float) -> None:
+        """Count a reply out of the journal, which was there so many seconds after the first call here began."""
+        with self._lock:
+            self._reused += 1
+            self._earlier += max(0.0, seconds - self.elapsed)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
+        with self._lock:
+            provider = self._providers.pop(run_id, None)
+            self._calls += 1
+            message = self._message(response)
+            usage = message.usage_metadata if message else None
+            name = str(message.response_metadata.get("model_name") or "") if message else ""
+            self.model = name or self.model
+            if message is None or usage is None:
+                self._cost = None
+                self._uncounted += 1
+                return
+            self._input += usage["input_tokens"]
+            self._output += usage["output_tokens"]
+            self._total += usage["total_tokens"]
+            cached = usage.get("input_token_details", {}).get("cache_read", 0)
+            cost = None
+            if self.prices is not None:
+                cost = self.prices.cost_usd(
+                    name,
+                    input_tokens=usage["input_tokens"],
+                    output_tokens=usage["output_tokens"],
+                    cache_read_tokens=cached or 0,
+                    provider=provider,
+                )
+            self._cost = None if cost is None or self._cost is None else self._cost + cost
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
+        if (asking := ASKING.get()) is not None:
+            asking.failed(error)
+        completion = getattr(error, "completion", None)
+        if completion is None:
+            with self._lock:
+                self._providers.pop(run_id, None)
+            return
+        used = completion.usage
+        usage = used and {
+            "input_tokens": used.prompt_tokens,
+            "output_tokens": used.completion_tokens,
+            "total_tokens": used.total_tokens,
+        }
+        message = AIMessage("", usage_metadata=usage, response_metadata={"model_name": completion.model})
+        self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
+
+    def usage(self, *, seconds: float) -> Usage:
+        """Return what was counted, with the seconds that the caller measured."""
+        with self._lock:
+            used: Usage = {
+                "input_tokens": self._input,
+                "output_tokens": self._output,
+                "total_tokens": self._total,
+                "calls": self._calls,
+                "uncounted_calls": self._uncounted,
+                "cost_usd": self._cost,
+                "seconds": round(seconds, 6),
+            }
+            if self._reused:
+                used["reused_calls"] = self._reused
+            return used
+
+    @staticmethod
+    def _message(response: LLMResult) -> AIMessage | None:
+        generation = response.generations[0][0] if response.generations and response.generations[0] else None
+        message = getattr(generation, "message", None)
+        return message if isinstance(message, AIMessage) else None
+
+
+def _told_elsewhere(record: logging.LogRecord) -> bool:
+    """Leave out LangChain's warning that a callback raised: a refused call is in the record of the run."""
+    return BudgetSpentError.__name__ not in record.getMessage()
+
+
+logging.getLogger("langchain_core.callbacks.manager").addFilter(_told_elsewhere)
+
+METER: ContextVar[Meter | None] = ContextVar("redraft_meter", default=None)
+register_configure_hook(METER, inheritable=True)

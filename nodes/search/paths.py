@@ -1,0 +1,191 @@
+"""Paths of a search as plain data: what is planned, what came of it, and which is worth more. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...state.events import digest
+from ...state.summary import accepted_by, best_draft, oracle_touched, rounds, usage_total
+from ...state.usage import Usage, add_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...state.events import Event
+    from .schema import Path
+
+__all__ = [
+    "drafts",
+    "explored",
+    "forked_values",
+    "lineage",
+    "lost",
+    "order",
+    "outranks",
+    "own_usage",
+    "prefix",
+    "revisions",
+    "told",
+]
+
+
+def drafts(base: str, factor: int, variations: int) -> list[Path]:
+    """Return the plans of the first level: as many drafts as a draft will have revisions."""
+    return [_plan(base, 0, number, number % variations, None) for number in range(factor)]
+
+
+def revisions(base: str, beam: Sequence[Path], factor: int, variations: int, *, room: int) -> list[Path]:
+    """Return the plans of the next level, the first revision of each draft before the second of any.
+
+    Args:
+        base: What thread ids begin with.
+        beam: The paths that are revised, best first.
+        factor: How many revisions each gets.
+        variations: How many variations are taken in turn.
+        room: The most revisions that the limits still allow.
+    """
+    level = beam[0]["level"] + 1
+    pairs = [(sibling, parent) for sibling in range(factor) for parent in beam][:room]
+    return [
+        _plan(base, level, number, (level * factor + sibling) % variations, parent)
+        for number, (sibling, parent) in enumerate(pairs)
+    ]
+
+
+def _plan(base: str, level: int, number: int, variation: int, parent: Path | None) -> Path:
+    name = f"b{level}.{number + 1}"
+    return {
+        "name": name,
+        "thread_id": f"{base}/{name}" if base else None,
+        "level": level,
+        "variation": variation,
+        "parent": parent["name"] if parent else None,
+        "parent_thread": parent["thread_id"] if parent else None,
+        "parent_checkpoint": parent["checkpoint_id"] if parent else None,
+        "known": len(prefix(parent["values"]["events"])) if parent else 0,
+    }
+
+
+def prefix(events: Sequence[Event]) -> list[Event]:
+    """Return the record that a revision begins with: its parent's, before the verdict that ended that."""
+    return list(events[:-1] if events and events[-1]["kind"] == "verdict" else events)
+
+
+def forked_values(values: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the thread of a revision is written with, before `check`, which finds a round left.
+
+    Args:
+        values: The state of the parent's thread.
+        limits: Of the revision.
+    """
+    kept = prefix(values["events"])
+    return {
+        **values,
+        "events": kept,
+        "head": digest(kept[-1]),
+        "limits": dict(limits),
+        "stop_reason": None,
+        "answer": "",
+    }
+
+
+def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_id: str, keep: Any) -> Path:
+    """Return what came of a plan.
+
+    Args:
+        plan: The plan.
+        values: The state that its thread ended with.
+        search: Token of the search.
+        checkpoint_id: Where its thread stands.
+        keep: Whether the best or the last draft of a path counts.
+    """
+    events = list(values["events"])
+    best = best_draft(events, keep=keep)
+    return {
+        **plan,
+        "search": search,
+        "checkpoint_id": checkpoint_id,
+        "values": {key: value for key, value in values.items() if key != "remaining_steps"},
+        "stop_reason": values.get("stop_reason"),
+        "answer": best.text if best else "",
+        "best": best.round if best else -1,
+        "score": best.score if best else None,
+        "verified": bool(best and best.verified),
+        "accepted": bool(best and best.accepted),
+        "accepted_by": accepted_by(best),
+        "oracle": oracle_touched(events),
+        "rounds": rounds(events),
+        "usage": own_usage(plan, events),
+    }
+
+
+def lost(plan: Path, failure: Mapping[str, Any], *, search: str) -> Path:
+    """Return what came of a plan of whose first draft an error came instead.
+
+    Args:
+        plan: The plan.
+        failure: What its event would say: the error, and what was paid.
+        search: Token of the search.
+    """
+    return {
+        **plan,
+        "search": search,
+        "checkpoint_id": None,
+        "values": None,
+        "stop_reason": "failed",
+        "answer": "",
+        "best": -1,
+        "score": None,
+        "verified": False,
+        "accepted": False,
+        "accepted_by": None,
+        "oracle": False,
+        "rounds": 0,
+        "usage": failure["usage"],
+        "lost": f"{failure['error']}: {failure['text']}",
+    }
+
+
+def own_usage(plan: Path, events: Sequence[Event]) -> Usage:
+    """Return what a path cost by itself, without what it has of its parent."""
+    if plan["parent"] is None:
+        return usage_total(events)
+    return add_usage(event["usage"] for event in events[plan["known"] :])
+
+
+def order(path: Path) -> tuple[Any, ...]:
+    """Return what paths are sorted by, the greatest first: accepted, then the score, then the fresher draft.
+
+    Of equals the one that was planned first leads, as Python's sort is stable also in reverse.
+    """
+    return (path["best"] >= 0, path["accepted"], -1.0 if path["score"] is None else path["score"], path["best"])
+
+
+def outranks(path: Path, other: Path) -> bool:
+    """Return whether programs, or the lack of a draft, put a path before another: no opinion can turn that."""
+    ahead = (path["best"] >= 0, path["accepted"]), (other["best"] >= 0, other["accepted"])
+    if ahead[0] != ahead[1]:
+        return ahead[0] > ahead[1]
+    return bool(path["verified"] and other["verified"] and (path["score"] or 0.0) > (other["score"] or 0.0))
+
+
+def lineage(path: Path, paths: Sequence[Path]) -> set[str]:
+    """Return the names of a path and of those that it came from."""
+    parents = {one["name"]: one["parent"] for one in paths}
+    names: set[str] = set()
+    name: str | None = path["name"]
+    while name is not None:
+        names.add(name)
+        name = parents[name]
+    return names
+
+
+def told(path: Path, root: str | None, variations: Sequence[str]) -> dict[str, Any]:
+    """Return what the output says of a path."""
+    return {
+        "name": path["name"],
+        "thread_id": path["thread_id"],
+        "parent": path["parent_thread"] or root,
+        "variation": variations[path["variation"]],
+        **{key: path[key] for key in ("score", "accepted_by", "stop_reason", "rounds", "answer", "usage")},
+    }

@@ -1,0 +1,224 @@
+"""Choose: which paths go on, and when the search stops, the best of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...state.events import record
+from ...state.stopping import STOP_REASONS, StopReason, rounds_allowed, spent_budget
+from ...state.summary import accepted_by, best_draft, current_run, oracle_touched, rounds, usage_total
+from ...state.usage import add_usage
+from ..check import EXPLANATIONS
+from ..runtime.step import Step, Steps, emit
+from .paths import lineage, revisions, told
+from .ranking import Ranking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from ..runtime.meter import Prices
+    from ..writing.prompts import Keep
+    from .explore import StopWhen
+    from .pairwise import PairwiseJudge
+    from .schema import Path
+    from .shared_budget import Ledgers
+
+__all__ = ["select"]
+
+STEPS_A_LEVEL = 2
+"""branch and select."""
+
+
+def select(
+    ledgers: Ledgers,
+    *,
+    judge: PairwiseJudge | None,
+    branching_factor: int,
+    depth: int,
+    beam_width: int,
+    stop_when: StopWhen,
+    variations: Sequence[str],
+    keep: Keep,
+    prices: Prices | None = None,
+) -> Step:
+    """Return the node that keeps the best paths of a level and plans their revisions, or ends the search.
+
+    Accepted paths lead, then what programs scored higher. Among the rest a judge decides where there is one, else the
+    score, then the fresher draft, then the order in which they were planned.
+
+    Args:
+        ledgers: What siblings share.
+        judge: Compares two drafts.
+        branching_factor: How many revisions a draft gets.
+        depth: How many levels of them there are.
+        beam_width: How many paths go on.
+        stop_when: As in `build_branching_graph`.
+        variations: Their names.
+        keep: Whether the best or the last draft of a path counts.
+        prices: Of the judge's model.
+
+    Reads: paths, plans, going, limits, remaining_steps. Writes: plans and going; at the end everything that comes back.
+
+    Raises:
+        Exception: At run: the error of a first draft, where no path has one. Run again, those paths are.
+    """
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        level = _survey(state)
+        limits, search = state["limits"], state["search"]
+        explored = add_usage(path["usage"] for path in [*level.begun, *level.before])
+        ranking = Ranking(judge, prices, state, config, explored)
+        room = rounds_allowed(limits) - sum(path["level"] > 0 for path in level.begun)
+        out_of_steps = state.get("remaining_steps", STEPS_A_LEVEL + 1) <= STEPS_A_LEVEL
+        reason: StopReason | None = None
+        if level.accepted and stop_when == "accepted":
+            reason = "accepted"
+        elif budget := spent_budget((), limits, besides=ranking.spent) or _refused(level.all):
+            reason = budget
+        elif not level.open:
+            reason = _ended(level.running)
+        elif level.number >= depth or room <= 0 or out_of_steps:
+            reason = "max_rounds"
+        ledger = ledgers.find(search, level.number)
+        ledgers.end(search, level.number)
+        if reason == "failed" and (again := [path["name"] for path in level.lost_drafts]):
+            if ledger is not None and ledger.error is not None:
+                raise ledger.error
+            ledgers.begin(search, level.number, ranking.spent, limits)  # resumed after that error
+            return {"plans": [plan for plan in state["plans"] if plan["name"] in again]}
+        if reason is None:
+            beam = yield from ranking.top(level.open, beam_width)
+            ledgers.begin(search, level.number + 1, ranking.spent, limits)
+            names = [path["name"] for path in beam]
+            emit(kind="level", node="select", round=level.number, going=names, text=f"Going on: {', '.join(names)}.")
+            return {
+                "plans": revisions(state["base"], beam, branching_factor, len(variations), room=room),
+                "going": [*(path["name"] for path in level.running if path not in level.open), *names],
+                "compared": ranking.compared,
+                "judging": ranking.judging,
+            }
+        reason = "accepted" if level.accepted else reason
+        winners = yield from ranking.top([path for path in level.running if path["best"] >= 0], 1)
+        why = EXPLANATIONS[reason] if reason != "max_rounds" else OUT_OF_STEPS if out_of_steps else OUT_OF_LEVELS
+        sealed = record(state, *_record(winners, level, ranking, reason, why, keep=keep))
+        emit(**sealed["events"][-1])
+        return {
+            **sealed,
+            **_output([*state["events"], *sealed["events"]], keep=keep),
+            "stop_reason": reason,
+            "branches": [told(path, state["root"], variations) for path in level.begun],
+            "compared": ranking.compared,
+            "judging": ranking.judging,
+            "plans": [],
+            "going": [],
+        }
+
+    return Step("select", logic)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Where a search stands after a level."""
+
+    number: int
+    all: list[Path]
+    """Every path of the search, in the order of its plans, those that were left out too."""
+    begun: list[Path]
+    before: list[Path]
+    """What became of a path of these in earlier attempts at its draft."""
+    running: list[Path]
+    """Those that are neither lost nor revised in other paths."""
+    open: list[Path]
+    """Those of them that can go on: what stopped them is only that their level ended."""
+
+    @property
+    def accepted(self) -> bool:
+        return any(path["accepted"] for path in self.running)
+
+    @property
+    def lost_drafts(self) -> list[Path]:
+        """The paths whose first draft an error prevented, where no path has one."""
+        lost = [path for path in self.begun if path.get("lost")]
+        return [] if any(path["best"] >= 0 for path in self.begun) else lost
+
+
+def _survey(state: Mapping[str, Any]) -> _Level:
+    number: int = state["plans"][0]["level"]
+    attempts = [path for path in state["paths"] if path["search"] == state["search"]]
+    every = list({path["name"]: path for path in attempts}.values())
+    before = [path for path in attempts if path not in every]
+    every.sort(key=lambda path: (path["level"], len(path["name"]), path["name"]))
+    begun = [path for path in every if not path.get("skipped")]
+    parents = {path["parent"] for path in begun}
+    leaves = [path for path in begun if path["name"] not in parents]
+    running = [path for path in leaves if path["level"] == number or path["name"] in state["going"]]
+    going_on = [path for path in running if path["stop_reason"] == "max_rounds" and path["best"] >= 0]
+    return _Level(number, every, begun, before, running, going_on)
+
+
+def _refused(paths: Sequence[Path]) -> StopReason | None:
+    """Return the budget for which a path was left out, or a call of one refused while others were under way."""
+    reasons = [path.get("skipped") or path["stop_reason"] for path in paths]
+    return next((reason for reason in reasons if reason in BUDGETS), None)
+
+
+def _ended(running: Sequence[Path]) -> StopReason:
+    """Return why no path can go on: the most serious of their own reasons."""
+    reasons = [path["stop_reason"] for path in running]
+    return next((reason for reason in STOP_REASONS if reason in reasons), "max_rounds")
+
+
+def _record(
+    winners: Sequence[Path], level: _Level, ranking: Ranking, reason: StopReason, why: str, *, keep: Keep
+) -> list[dict[str, Any]]:
+    """Return the events of the best path, and the verdict that chose it; what the others cost stands there."""
+    winner = winners[0] if winners else None
+    family = lineage(winner, level.begun) if winner else set()
+    run = current_run(winner["values"]["events"]) if winner else []
+    others = [path["usage"] for path in level.begun if path["name"] not in family]
+    others += [path["usage"] for path in level.before]
+    best = best_draft(run, keep=keep)
+    chosen = f"{winner['name']} is the best of {len(level.begun)} paths." if winner else "There is no draft."
+    verdict: dict[str, Any] = {
+        "kind": "verdict",
+        "round": best.round if best else 0,
+        "by": "select",
+        "text": f"{why} {chosen}",
+        # What looking things up cost stands on the task of the winner's own thread, which is not copied.
+        "usage": add_usage([*others, *(event["usage"] for event in run[:1]), ranking.judging]),
+        "accepted": bool(best and best.accepted),
+        "score": best.score if best else None,
+        "best": best.round if best else None,
+        "stop_reason": reason,
+        "limits": dict(ranking.state["limits"]),
+    }
+    if winner is not None:
+        verdict["branch"] = winner["name"]
+    if any(path["oracle"] for path in level.begun):
+        verdict["oracle"] = True
+    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
+    if evidence := {name: said for name, said in (("comparisons", ranking.compared), ("lost", lost)) if said}:
+        verdict["evidence"] = evidence
+    return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
+
+
+def _output(events: Sequence[Any], *, keep: Keep) -> dict[str, Any]:
+    """Return what the record of a search says, as it is replayed."""
+    best = best_draft(events, keep=keep)
+    return {
+        "answer": best.text if best else "",
+        "rounds": rounds(events),
+        "score": best.score if best else None,
+        "accepted_by": accepted_by(best),
+        "oracle": oracle_touched(events),
+        "usage": usage_total(events),
+    }
+
+
+BUDGETS = ("token_budget", "cost_budget", "time_budget")
+
+OUT_OF_LEVELS = "No levels or rounds are left."
+OUT_OF_STEPS = "The recursion_limit of the call leaves no room for another level; raise it in the config."

@@ -1,0 +1,139 @@
+"""What the paths of one level share while they run: the budget, and the news that one was accepted."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ...state.stopping import StopReason, spent_budget
+from ...state.usage import Usage, add_usage
+from ..runtime.meter import BudgetSpentError, Meter
+from .turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from langchain_core.messages import BaseMessage
+    from langchain_core.outputs import LLMResult
+
+    from ..runtime.meter import Prices
+
+__all__ = ["Ledger", "Ledgers"]
+
+MOST_KEPT = 10_000
+"""Ledgers of searches that never ended go when that many others are newer; one that is missing is made anew."""
+
+
+class Ledger(Meter):
+    """Counts the calls of all paths of a level, and refuses any once a budget of the search is spent.
+
+    Seconds are those in model calls, of all paths together, calls under way included.
+
+    Args:
+        prices: Turns tokens into dollars.
+        spent: What the search had spent before.
+        limits: Of the search.
+        most: How many paths run at once.
+    """
+
+    def __init__(self, prices: Prices | None, spent: Usage, limits: Mapping[str, Any], most: int) -> None:
+        super().__init__(prices)
+        self.run_inline = False  # it may refuse a call; see Meter
+        self.turns = Turns(most)
+        self.accepted = False
+        """Whether a path was accepted, so that no further one need begin."""
+        self.begun: set[str] = set()
+        """Names of the paths that began."""
+        self.error: Exception | None = None
+        """Of a first draft that could not be written."""
+        self._spent = spent
+        self._limits = limits
+        self._started: dict[UUID, float] = {}
+        self._seconds = 0.0
+
+    def closed_to(self, name: str, *, accepting: bool) -> str | None:
+        """Return why a path need not begin, or `None`; from then on it has begun.
+
+        Args:
+            name: Of the path. One that began before goes on in any case.
+            accepting: Whether paths still begin when another was accepted.
+        """
+        stopped = self.spent_budget() or ("accepted" if self.accepted and not accepting else None)
+        if stopped and name not in self.begun:
+            return stopped
+        self.begun.add(name)
+        return None
+
+    def spent_budget(self) -> StopReason | None:
+        """Return the budget that is used up, or `None`."""
+        with self._lock:
+            now = perf_counter()
+            seconds = self._seconds + sum(now - start for start in self._started.values())
+        return spent_budget((), self._limits, besides=add_usage([self._spent, self.usage(seconds=seconds)]))
+
+    def on_chat_model_start(
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **given: Any
+    ) -> None:
+        """Refuse the call, or note when it began.
+
+        Raises:
+            BudgetSpentError: A budget of the search is spent.
+        """
+        super().on_chat_model_start(serialized, messages, run_id=run_id, **given)
+        with self._lock:
+            self._started[run_id] = perf_counter()
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **given: Any) -> None:
+        """Count one finished call."""
+        super().on_llm_end(response, run_id=run_id, **given)
+        self._ended(run_id)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **given: Any) -> None:
+        """Count the time of one that failed, and what it is billed for."""
+        super().on_llm_error(error, run_id=run_id, **given)
+        self._ended(run_id)
+
+    def _ended(self, run_id: UUID) -> None:
+        with self._lock:
+            start = self._started.pop(run_id, None)
+            self._seconds += 0.0 if start is None else perf_counter() - start
+
+    def _check_budget(self) -> None:
+        if budget := self.spent_budget():
+            raise BudgetSpentError(budget)
+
+
+class Ledgers:
+    """The ledgers of the searches that run in this process, by search and level.
+
+    Args:
+        prices: Turns tokens into dollars.
+        most: How many paths of a search run at once.
+    """
+
+    def __init__(self, prices: Prices | None, *, most: int) -> None:
+        self._prices = prices
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int], Ledger] = OrderedDict()
+
+    def find(self, search: str, level: int) -> Ledger | None:
+        """Return the ledger of a level, or `None` where this process has none, after a crash, say."""
+        with self._lock:
+            return self._kept.get((search, level))
+
+    def begin(self, search: str, level: int, spent: Usage, limits: Mapping[str, Any]) -> Ledger:
+        """Return the ledger of a level, a new one where there is none: the first to ask says what was spent before."""
+        with self._lock:
+            ledger = self._kept.setdefault((search, level), Ledger(self._prices, spent, limits, self._most))
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+            return ledger
+
+    def end(self, search: str, level: int) -> None:
+        """Forget the ledger of a level."""
+        with self._lock:
+            self._kept.pop((search, level), None)

@@ -1,0 +1,1 @@
+"""Verifiers: programs that check a draft."""

@@ -1,0 +1,161 @@
+"""Verifiers of texts: the words and patterns in them, how long they are, and how hard to read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...state.critique import Critique
+from .named import named
+from .prose import count_sentences, reading_grade, split_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...state.critique import Verifier
+
+__all__ = ["has_length", "matches", "reading_level", "uses_words"]
+
+
+def uses_words(*words: str) -> Verifier:
+    """Return a verifier that accepts a draft in which every word occurs: as a whole word, in any case.
+
+    Its score is the share of the words that occur; its evidence names those `missing`.
+
+    Raises:
+        ValueError: No word is given, or one is blank. At build.
+    """
+    if not words or not all(word.strip() for word in words):
+        raise ValueError(f"uses_words needs at least one word and no blank ones, not {words!r}")
+    patterns = {word: re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE) for word in words}
+
+    def check(task: str, draft: str, /) -> Critique:
+        missing = [word for word, pattern in patterns.items() if not pattern.search(draft)]
+        if not missing:
+            return Critique("", accepted=True, score=1.0)
+        score = (len(patterns) - len(missing)) / len(patterns)
+        said = f"These words are missing: {', '.join(missing)}."
+        return Critique(said, accepted=False, score=score, evidence={"missing": missing})
+
+    return named(check, "uses_words", wants=f"It uses each of these words as it stands: {', '.join(patterns)}.")
+
+
+def matches(pattern: str, *, says: str | None = None) -> Verifier:
+    """Return a verifier that accepts a draft in which a regular expression is found.
+
+    Args:
+        pattern: Searched anywhere in the draft; `^` and `$` match at lines.
+        says: The critique when it is not found; default: the pattern is quoted.
+
+    Raises:
+        ValueError: The pattern is not a regular expression. At build.
+    """
+    try:
+        compiled = re.compile(pattern, re.MULTILINE)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+
+    def check(task: str, draft: str, /) -> Critique:
+        found = bool(compiled.search(draft))
+        return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
+
+    return named(check, "matches", wants=says or f"It matches the regular expression {pattern}")
+
+
+def has_length(
+    min_words: int | None = None,
+    max_words: int | None = None,
+    *,
+    min_characters: int | None = None,
+    max_characters: int | None = None,
+    min_sentences: int | None = None,
+    max_sentences: int | None = None,
+) -> Verifier:
+    """Return a verifier that accepts a draft whose length is within the limits given, both ends included.
+
+    Words are parted by white space; characters count without white space at the ends of the draft. The score is the
+    share of the length that fits: a text twice as long as allowed, or half as long as wanted, scores 0.5. With several
+    limits it is the mean.
+
+    Raises:
+        ValueError: No limit is given, one is negative, or a minimum is above its maximum. At build.
+    """
+    given = {
+        "word": (min_words, max_words),
+        "character": (min_characters, max_characters),
+        "sentence": (min_sentences, max_sentences),
+    }
+    limits = {unit: (low or 0, high) for unit, (low, high) in given.items() if (low, high) != (None, None)}
+    if not limits:
+        raise ValueError("has_length needs at least one limit, such as max_words=40")
+    for unit, (low, high) in limits.items():
+        if low < 0 or (high is not None and high < low):
+            raise ValueError(f"the limits of {unit}s must be 0 or more, the lower one first, not {low!r} and {high!r}")
+
+    def check(task: str, draft: str, /) -> Critique:
+        problems, scores = [], []
+        for unit, (low, high) in limits.items():
+            count = COUNTS[unit](draft)
+            wanted = low if count < low else high if high is not None and count > high else count
+            scores.append(1.0 if wanted == count else min(count, wanted) / max(count, wanted))
+            if wanted != count:
+                off = f"{_many(abs(count - wanted), unit)} too {'short' if count < wanted else 'long'}"
+                problems.append(f"The draft has {_many(count, unit)}, {off}: {_size(low, high, unit)} are wanted.")
+        return Critique("\n".join(problems), not problems, sum(scores) / len(scores))
+
+    sizes = [_size(low, high, unit) for unit, (low, high) in limits.items()]
+    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.")
+
+
+def reading_level(max_grade: float) -> Verifier:
+    """Return a verifier that accepts an English draft that a reader of a US school grade can read.
+
+    The grade is Flesch–Kincaid's: 0.39 words per sentence + 11.8 syllables per word - 15.59. A draft without words is
+    rejected. The score falls by 0.1 for each grade above the limit, and is 0 from ten grades above it.
+
+    Args:
+        max_grade: The highest grade that is accepted; 8 reads easily, 12 is a newspaper for adults.
+
+    Raises:
+        ImportError: The extra `writing` is not installed. At build.
+        ValueError: The grade is not between 0 and 30. At build.
+    """
+    if not 0 <= max_grade <= HIGHEST_GRADE:
+        raise ValueError(f"the grade must be between 0 and {HIGHEST_GRADE}, not {max_grade!r}")
+    reading_grade("")
+
+    def check(task: str, draft: str, /) -> Critique:
+        words, sentences = len(split_words(draft)), count_sentences(draft)
+        if not words:
+            return Critique("The draft has no words to read.", accepted=False, score=0.0)
+        grade = round(reading_grade(draft), 1)
+        if grade <= max_grade:
+            return Critique("", accepted=True, score=1.0)
+        text = (
+            f"The draft reads at grade {grade:g}; at most grade {max_grade:g} is wanted. Its sentences have "
+            f"{words / max(1, sentences):.0f} words on average: use shorter sentences, and shorter words."
+        )
+        return Critique(text, accepted=False, score=max(0.0, 0.99 - (grade - max_grade) / 10))
+
+    wants = f"It reads easily, at US school grade {max_grade:g} or below: short sentences, short words."
+    return named(check, "reading_level", wants=wants)
+
+
+def _many(count: int, unit: str) -> str:
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def _size(low: int, high: int | None, unit: str) -> str:
+    if high is None:
+        return f"at least {_many(low, unit)}"
+    if low == high:
+        return f"exactly {_many(low, unit)}"
+    return f"{low} to {_many(high, unit)}" if low else f"at most {_many(high, unit)}"
+
+
+HIGHEST_GRADE = 30
+COUNTS: Mapping[str, Callable[[str], int]] = {
+    "word": lambda text: len(split_words(text)),
+    "character": lambda text: len(text.strip()),
+    "sentence": count_sentences,
+}

@@ -1,0 +1,100 @@
+"""Verifiers: programs that check a draft. Pure, and free to ask. This module gathers them, and reads their names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .arithmetic import arithmetic_holds, ends_with_answer
+from .json_schema import matches_json_schema
+from .numeric_answers import extract_number, same_number
+from .text_verifiers import has_length, matches, reading_level, uses_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...state.critique import Verifier
+
+__all__ = [
+    "arithmetic_holds",
+    "ends_with_answer",
+    "extract_number",
+    "has_length",
+    "matches",
+    "matches_json_schema",
+    "reading_level",
+    "same_number",
+    "uses_words",
+    "verifier",
+]
+
+
+def verifier(spec: str) -> Verifier:
+    """Return the verifier that a text names, as the shell does: `uses_words:river,lamp`, `length:20-40`.
+
+    The shell has `uses_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also `length:-280 characters` and
+    `length:20-40 words, 2- sentences`), `json_schema:FILE`, `reading_level:GRADE`, `ends_with_answer`,
+    `arithmetic_holds` and `arithmetic_holds:optional`, which accepts a draft without sums.
+
+    Raises:
+        ValueError: No such verifier, or what follows the colon makes no sense.
+        OSError: The file of a JSON schema can't be read.
+        ImportError: The verifier needs an extra that is not installed.
+    """
+    name, _, argument = spec.partition(":")
+    if spec in WITHOUT_ARGUMENT:
+        return WITHOUT_ARGUMENT[spec]()
+    if name in WITH_ARGUMENT and (argument.strip() or name == "uses_words"):
+        return WITH_ARGUMENT[name](argument)
+    raise ValueError(f"{spec!r} is not a verifier; known are {KNOWN}")
+
+
+def _length(argument: str) -> Verifier:
+    limits: dict[str, int | None] = {}
+    for part in argument.split(","):
+        found = LENGTH.fullmatch(part.strip())
+        if found is None or not (found["low"] or found["high"]):
+            raise ValueError(f"{part.strip()!r} is not a length, such as '20-40', '20-' or '-280 characters'")
+        unit = (found["unit"] or "word").removesuffix("s") + "s"
+        low, high = (int(found[end]) if found[end] else None for end in ("low", "high"))
+        limits |= {f"min_{unit}": low, f"max_{unit}": high if found["dash"] else low}
+    return has_length(**limits)
+
+
+def _schema_file(argument: str) -> Verifier:
+    try:
+        schema = json.loads(Path(argument).expanduser().read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{argument!r} holds no JSON: {error}") from None
+    return matches_json_schema(schema)
+
+
+def _grade(argument: str) -> Verifier:
+    try:
+        grade = float(argument)
+    except ValueError:
+        raise ValueError(f"{argument!r} is not a grade, such as 8") from None
+    return reading_level(grade)
+
+
+KNOWN = (
+    "'uses_words:WORD,WORD', 'matches:REGEX', 'length:20-40', 'json_schema:FILE', 'reading_level:GRADE', "
+    "'ends_with_answer', 'arithmetic_holds' and 'arithmetic_holds:optional'"
+)
+LENGTH = re.compile(
+    r"(?P<low>\d{1,9})?(?:(?P<dash>-)(?P<high>\d{1,9})?)?(?:\s?(?P<unit>(?:word|character|sentence)s?))?"
+)
+WITHOUT_ARGUMENT: Mapping[str, Callable[[], Verifier]] = {
+    "ends_with_answer": ends_with_answer,
+    "arithmetic_holds": arithmetic_holds,
+    "arithmetic_holds:optional": lambda: arithmetic_holds(required=False),
+}
+WITH_ARGUMENT: Mapping[str, Callable[[str], Verifier]] = {
+    "uses_words": lambda argument: uses_words(*(word.strip() for word in argument.split(","))),
+    "matches": matches,
+    "length": _length,
+    "json_schema": _schema_file,
+    "reading_level": _grade,
+}

@@ -1,0 +1,1 @@
+"""Writers of drafts and revisions: prompts, replies, sampling."""

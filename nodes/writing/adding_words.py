@@ -1,0 +1,119 @@
+"""A reviser that adds a clause with words that a draft misses, where rewriting is not enough.
+
+Asked to write a sentence of 30 given words anew, a small model loses as many of them as it adds. Asked for one clause
+with a few that are missing, it uses them, and what stands already can't be lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...state.summary import current_run
+from .prompt_injection import fenced_messages
+from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
+from .replies import read_text, rejection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.runnables import Runnable, RunnableConfig
+
+    from ...state.summary import Attempt
+
+__all__ = ["CLAUSE_PROMPT", "WordAddingWriter"]
+
+
+class WordAddingWriter(PromptedModel):
+    """Adds a clause where many words are missing, or some still are after one rewriting; else rewrites.
+
+    Where anything but words is wrong too, it rewrites as well.
+
+    Args:
+        model: Rewrites, and writes clauses.
+        prompts: For rewriting, as in `PromptedModel`.
+        clause_prompt: Template over `words`, those to be used, and `draft`.
+        few: So many missing words, or fewer, in the first draft are left to rewriting.
+        at_once: How many words one clause is asked to use; the rest waits for the next round. 1 or more.
+        keep: Whether the best or the latest draft is revised.
+        memory: What a rewriting sees of earlier attempts.
+
+    Raises:
+        ValueError: A template uses unknown variables, or `at_once` is below 1. At build.
+    """
+
+    def __init__(
+        self,
+        model: Runnable[Any, AIMessage],
+        prompts: Prompts,
+        *,
+        clause_prompt: Prompts,
+        few: int = 3,
+        at_once: int = 5,
+        keep: Keep = "best",
+        memory: Memory = "all",
+    ) -> None:
+        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory)
+        if at_once < 1:
+            raise ValueError(f"at_once must be 1 or more, not {at_once!r}")
+        self.few = few
+        self.at_once = at_once
+        self.clause = chat_prompt(clause_prompt, what="clause_prompt", known=("words", "draft"))[0]
+
+    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+        draft, words = self._missing(input)
+        if not words:
+            return super().invoke(input, config)
+        return _joined(draft, self.model.invoke(self._asked(draft, words), config))
+
+    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+        draft, words = self._missing(input)
+        if not words:
+            return await super().ainvoke(input, config)
+        return _joined(draft, await self.model.ainvoke(self._asked(draft, words), config))
+
+    def _asked(self, draft: str, words: list[str]) -> list[BaseMessage]:
+        return fenced_messages(self.clause, {"words": ", ".join(words[: self.at_once]), "draft": draft})
+
+    def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return the draft at hand, and the words that a clause is to bring."""
+        events = state.get("events", [])
+        attempt = attempt_at_hand(events, self.keep)
+        if attempt is None:
+            return "", []
+        words = _missing_words(attempt)
+        revised = any(event["kind"] == "revision" for event in current_run(events))
+        return attempt.text, words if revised or len(words) > self.few else []
+
+
+def _missing_words(attempt: Attempt) -> list[str]:
+    """Return the words that a draft misses if these are all that is wrong with it."""
+    objections = [critique for critique in attempt.critiques if critique.get("accepted") is not True]
+    named = [critique.get("evidence", {}).get("missing") for critique in objections]
+    return [str(word) for words in named for word in words or ()] if all(named) else []
+
+
+def _joined(draft: str, reply: AIMessage) -> AIMessage:
+    """Return the reply with the draft before it, as one sentence; or as it is where it is no clause.
+
+    A reply that begins with the draft is a whole new text already.
+    """
+    clause = read_text(reply)
+    start, added = draft.rstrip().rstrip(ENDS), clause.strip(AROUND)
+    if rejection(clause, earlier=[], result=reply) or added.startswith(start.strip(AROUND)):
+        return reply
+    if not added:
+        return reply.model_copy(update={"content": ""})
+    first = added.partition(" ")[0]
+    added = f"{first.lower()}{added[len(first) :]}" if first in CONJUNCTIONS else added
+    return reply.model_copy(update={"content": f"{start}, {added}."})
+
+
+CONJUNCTIONS = ("And", "While", "As", "Where", "But")
+ENDS = ".,;!? "
+AROUND = " \n`\"'“”….,!?"
+
+CLAUSE_PROMPT = """\
+Write one short clause, of the form "and …" or "while …", with all of these words, each exactly as it stands: {words}
+
+Reply with the clause only."""

@@ -1,0 +1,148 @@
+"""From the state to the messages of one model call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from ...state.retrievals import passages
+from ...state.summary import Attempt, attempts, best_draft, latest_draft, rounds
+from .prompt_injection import fence, fenced_messages, opens_part
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, BaseMessage
+
+    from ...state.events import Event
+
+__all__ = [
+    "Keep",
+    "Memory",
+    "Prompt",
+    "PromptedModel",
+    "Prompts",
+    "attempt_at_hand",
+    "chat_prompt",
+    "prompt_values",
+    "seen_by_refiner",
+]
+
+Prompt = str | ChatPromptTemplate
+Prompts = Prompt | Sequence[Prompt]
+Keep = Literal["best", "last"]
+Memory = Literal["all", "last"]
+
+VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
+
+
+def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES) -> list[ChatPromptTemplate]:
+    """Return templates, one a round; the last serves every later round.
+
+    Args:
+        prompts: A text with variables in braces, a ChatPromptTemplate, or a sequence of either.
+        what: The argument's name, for messages.
+        known: The variables that it may use.
+
+    Raises:
+        ValueError: A variable is unknown, or there is no prompt. At build.
+    """
+    given = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
+    if not given:
+        raise ValueError(f"{what} is empty: give a prompt, or several, one a round")
+    templates = []
+    for prompt in given:
+        try:
+            template = ChatPromptTemplate.from_messages([("human", prompt)]) if isinstance(prompt, str) else prompt
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
+        if unknown := sorted(set(template.input_variables) - set(known)):
+            raise ValueError(
+                f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
+                "and a literal brace is written twice"
+            )
+        templates.append(template)
+    return templates
+
+
+def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which draft a refiner works on and what it sees of earlier ones, from options of `build_refine_graph`."""
+    return {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+
+
+def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
+    """Return the draft that the refiner works on: the one a person has just spoken about, else the best or the last."""
+    latest = latest_draft(events)
+    if latest is not None and any(critique["kind"] == "human" for critique in latest.critiques):
+        return latest
+    return best_draft(events, keep=keep)
+
+
+def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *, memory: Memory) -> dict[str, Any]:
+    """Return the values that a prompt can name.
+
+    `history` holds all earlier attempts with their critiques, the one at hand left out; it is empty with
+    `memory="last"` and in the first round. `context` holds the passages that were looked up, numbered.
+    """
+    earlier = [] if memory == "last" else [one for one in attempts(events) if attempt and one.round != attempt.round]
+    return {
+        "task": task,
+        "draft": attempt.text if attempt else "",
+        "feedback": attempt.feedback if attempt else "",
+        "history": "\n\n".join(_told(one) for one in earlier),
+        "round": rounds(events),
+        "context": passages(events),
+    }
+
+
+def _told(attempt: Attempt) -> str:
+    feedback = f"\n{FEEDBACK}\n{_within(attempt.feedback)}" if attempt.feedback else ""
+    return f"Attempt {attempt.round + 1}:\n{_within(attempt.text)}{feedback}"
+
+
+def _within(text: str) -> str:
+    """Return a text as the history shows it: in a fence where it could pass for another attempt, or its critique."""
+    return fence(text) if opens_part(text, [FEEDBACK], pattern=ATTEMPT) else text
+
+
+FEEDBACK = "Feedback on it:"
+ATTEMPT = re.compile("attempt[0-9]+$")
+
+
+class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
+    """A model asked with a prompt made from the state: the default writer of `generate` and `refine`."""
+
+    def __init__(
+        self,
+        model: Runnable[Any, AIMessage],
+        prompts: Prompts,
+        *,
+        what: str,
+        keep: Keep = "best",
+        memory: Memory = "all",
+    ) -> None:
+        self.name = what
+        self.model = model
+        self.templates = chat_prompt(prompts, what=what)
+        self.keep = keep
+        self.memory = memory
+
+    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the messages that the model is asked with."""
+        events = state.get("events", [])
+        attempt = attempt_at_hand(events, self.keep)
+        templates = self.templates_for(attempt)
+        template = templates[min(rounds(events), len(templates) - 1)]
+        return fenced_messages(template, prompt_values(state["task"], events, attempt, memory=self.memory))
+
+    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
+        """Return the templates, one a round, to ask with about a draft."""
+        return self.templates
+
+    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+        return self.model.invoke(self.messages(input), config)
+
+    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+        return await self.model.ainvoke(self.messages(input), config)

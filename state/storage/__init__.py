@@ -1,0 +1,1 @@
+"""Checkpoint savers and what they keep beside checkpoints."""

@@ -1,0 +1,97 @@
+"""`open_checkpointer`: from a path or a URL to a saver."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from .database_urls import kind_and_place
+from .encryption import Vault, key_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from .database_urls import DatabaseKind
+    from .memory import IndexedMemorySaver
+    from .postgres import IndexedPostgresSaver
+    from .sqlite import IndexedSqliteSaver
+
+    IndexedSaver: TypeAlias = IndexedMemorySaver | IndexedPostgresSaver | IndexedSqliteSaver
+
+__all__ = ["Checkpointer", "open_checkpointer"]
+
+
+def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow: Iterable[type] = ()) -> Checkpointer:
+    """What gives, in `with` and in `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
+
+    ```python
+    with open_checkpointer("runs.sqlite") as saver:
+        graph = build_refine_graph(model, checkpointer=saver)
+        saver.runs.list(limit=10)
+    ```
+
+    Args:
+        url: A SQLite file (`"runs.sqlite"`, `Path("runs.sqlite")`, `"sqlite:///runs.sqlite"`, and `"sqlite:////…"` for
+            an absolute path; a leading `~` is the home folder, and a text may hold no `?`), `"postgresql://…"` (needs
+            the `postgres` extra), or `"memory"` for one that is gone when the block ends.
+        key: Encrypts tasks, drafts, critiques, replies and all other texts of runs: 64 hexadecimal digits
+            (`openssl rand -hex 32`) or 32 bytes; needs the extra `encryption`. Thread ids, names of nodes and presets,
+            times, scores and counts stay readable. A database is opened with the key that it was begun with. Default:
+            nothing is encrypted.
+        allow: Types of your own (dataclasses, pydantic models, enums) that may be built from what the database holds.
+            Default: plain data, LangChain's messages and LangGraph's own types, and nothing else.
+
+    Raises:
+        ValueError: At once, if the URL is none of these or the key is none; on entering, if what it names is no such
+            database, or was begun with another key or none.
+        ImportError: On entering, if the `postgres` or the `encryption` extra is needed and not installed.
+        OSError: On entering, if the file can't be opened or the server can't be reached.
+    """
+    return Checkpointer(*kind_and_place(url), key=key_bytes(key), allow=allow)
+
+
+class Checkpointer:
+    """A saver that is opened by `with` or `async with` and closed at the end of the block."""
+
+    def __init__(self, kind: DatabaseKind, place: str, *, key: bytes | None = None, allow: Iterable[type] = ()) -> None:
+        self._kind = kind
+        self._place = place
+        self._key = key
+        self._allow = tuple(allow)
+        self._opened: list[IndexedSaver] = []
+
+    def open(self) -> IndexedSaver:
+        """The saver, which the caller closes; `with` does both."""
+        if self._kind == "memory":
+            from .memory import IndexedMemorySaver
+
+            return IndexedMemorySaver()
+        if self._kind == "sqlite":
+            from .sqlite import open_sqlite
+
+            return open_sqlite(Path(self._place), vault=Vault(self._key), allow=self._allow)
+        try:
+            from .postgres import open_postgres
+        except ImportError as error:
+            raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
+        return open_postgres(self._place, vault=Vault(self._key), allow=self._allow)
+
+    def __enter__(self) -> IndexedSaver:
+        self._opened.append(self.open())
+        return self._opened[-1]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.pop().close()
+
+    async def __aenter__(self) -> IndexedSaver:
+        self._opened.append(await asyncio.to_thread(self.open))
+        return self._opened[-1]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._opened.pop().close)

@@ -1,0 +1,209 @@
+"""The journal: replies of finished model calls, kept beside the checkpoints, so that none is paid twice.
+
+A row is plain JSON under a hash: neither what was asked nor a setting of the model is stored. Which call a hash stands
+for is said in `redraft.nodes.runtime`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .encryption import Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+__all__ = [
+    "COLUMNS",
+    "DELETE_JOURNAL",
+    "SET_UP_JOURNAL",
+    "BadJournalError",
+    "Journal",
+    "JournalInMemory",
+    "JournalTable",
+    "KeptReply",
+    "ReplyRow",
+    "UnkeptReplyError",
+    "UnreadJournalError",
+]
+
+
+class BadJournalError(ValueError):
+    """What the journal holds of a call is no reply of a model. It is neither used nor paid for a second time."""
+
+
+class UnkeptReplyError(OSError):
+    """A reply came, and could not be written: the disk is full, say. The run ends here, and goes on when it can be."""
+
+
+class UnreadJournalError(UnkeptReplyError):
+    """Whether a call was answered before can't be read: the database is gone, say. So the call is not made either."""
+
+
+@dataclass(frozen=True)
+class KeptReply:
+    """The reply of one finished call."""
+
+    reply: str
+    """JSON, as `redraft.nodes.runtime.single_flight` writes it."""
+    seconds: float
+    """How long the node had been at work on this when the reply was there."""
+
+
+class Journal(ABC):
+    """The finished calls of all threads of one database."""
+
+    @abstractmethod
+    def get(self, thread_id: str, call: str) -> KeptReply | None:
+        """Return what was replied to a call, or `None` where it was not finished."""
+
+    @abstractmethod
+    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        """Keep a reply; it is committed when this returns. One that is kept already stays."""
+
+    @abstractmethod
+    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        """Drop these calls of a thread, or all: they are paid anew."""
+
+    @abstractmethod
+    def calls(self, thread_id: str) -> list[str]:
+        """Return which calls of a thread are kept."""
+
+    async def aget(self, thread_id: str, call: str) -> KeptReply | None:
+        """Async twin of `get`."""
+        return self.get(thread_id, call)
+
+    async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        """Async twin of `add`."""
+        self.add(thread_id, call, kept)
+
+    async def aforget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        """Async twin of `forget`."""
+        self.forget(thread_id, calls)
+
+
+class JournalInMemory(Journal):
+    """The journal of a saver in memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, dict[str, KeptReply]] = {}
+
+    def get(self, thread_id: str, call: str) -> KeptReply | None:
+        with self._lock:
+            return self._kept.get(thread_id, {}).get(call)
+
+    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        with self._lock:
+            self._kept.setdefault(thread_id, {}).setdefault(call, kept)
+
+    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        with self._lock:
+            of_thread = self._kept.get(thread_id, {})
+            for call in list(of_thread) if calls is None else calls:
+                of_thread.pop(call, None)
+            if not of_thread:
+                self._kept.pop(thread_id, None)
+
+    def calls(self, thread_id: str) -> list[str]:
+        with self._lock:
+            return sorted(self._kept.get(thread_id, {}))
+
+
+class JournalTable(Journal):
+    """The journal of a database: a table beside the checkpoints. Each method is one statement, so each is atomic.
+
+    Args:
+        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
+        aquery: The same, awaited.
+        insert: Inserts one row of `COLUMNS`, together with those of other runs, where the table has none like it, and
+            returns when it is committed.
+        ainsert: The same, awaited.
+        vault: Encrypts the replies.
+    """
+
+    def __init__(
+        self,
+        query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
+        aquery: Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Sequence[Any]]]],
+        insert: Callable[[ReplyRow], object],
+        ainsert: Callable[[ReplyRow], Awaitable[object]],
+        vault: Vault | None = None,
+    ) -> None:
+        self._query = query
+        self._aquery = aquery
+        self._insert = insert
+        self._ainsert = ainsert
+        self._vault = vault or Vault()
+
+    def get(self, thread_id: str, call: str) -> KeptReply | None:
+        return self._kept(thread_id, call, self._query(SELECT, {"thread_id": thread_id, "call": call}))
+
+    async def aget(self, thread_id: str, call: str) -> KeptReply | None:
+        return self._kept(thread_id, call, await self._aquery(SELECT, {"thread_id": thread_id, "call": call}))
+
+    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        self._insert(self._row(thread_id, call, kept))
+
+    async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        await self._ainsert(self._row(thread_id, call, kept))
+
+    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        for statement, values in _deletions(thread_id, calls):
+            self._query(statement, values)
+
+    async def aforget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        for statement, values in _deletions(thread_id, calls):
+            await self._aquery(statement, values)
+
+    def calls(self, thread_id: str) -> list[str]:
+        return [str(row[0]) for row in self._query(SELECT_CALLS, {"thread_id": thread_id})]
+
+    def _kept(self, thread_id: str, call: str, rows: Sequence[Sequence[Any]]) -> KeptReply | None:
+        if not rows:
+            return None
+        reply, seconds = rows[0]
+        try:
+            return KeptReply(self._vault.reveal(reply), _checked_seconds(seconds))
+        except ValueError as error:
+            raise BadJournalError(
+                f"what the journal of thread {thread_id!r} holds under {call!r} is refused: {error}; "
+                f"saver.journal.forget({thread_id!r}) drops what it holds, and the calls are made anew"
+            ) from None
+
+    def _row(self, thread_id: str, call: str, kept: KeptReply) -> ReplyRow:
+        return thread_id, call, self._vault.hide(kept.reply), kept.seconds
+
+
+def _checked_seconds(seconds: object) -> float:
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"its seconds are {str(seconds)[:100]!r}")
+    return seconds
+
+
+def _deletions(thread_id: str, calls: Sequence[str] | None) -> list[tuple[str, dict[str, Any]]]:
+    if calls is None:
+        return [(DELETE_JOURNAL, {"thread_id": thread_id})]
+    return [(DELETE_CALL, {"thread_id": thread_id, "call": call}) for call in calls]
+
+
+SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
+        thread_id TEXT {bytewise} NOT NULL,
+        call TEXT {bytewise} NOT NULL,
+        reply TEXT NOT NULL,
+        seconds DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (thread_id, call)
+    )"""
+"""`{bytewise}` as in `runs_table`. `RETURNING` below makes every statement one that has rows to fetch."""
+
+SELECT = "SELECT reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s"
+SELECT_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
+COLUMNS = ("thread_id", "call", "reply", "seconds")
+ReplyRow: TypeAlias = tuple[str, str, str, float]
+"""Of these columns."""
+DELETE_CALL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s RETURNING call"
+DELETE_JOURNAL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s RETURNING call"

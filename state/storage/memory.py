@@ -1,0 +1,147 @@
+"""Checkpoints and the runs index in this process's memory."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import get_checkpoint_metadata
+from langgraph.checkpoint.memory import InMemorySaver
+
+from .index import Position, RunRow, Runs, row_from_checkpoint
+from .journal import JournalInMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
+
+__all__ = ["IndexedMemorySaver"]
+
+
+class IndexedMemorySaver(InMemorySaver):
+    """LangGraph's in-memory saver, safe from many threads, with its threads listed in `runs`. It dies with the process.
+
+    Its async methods are LangGraph's, which call the sync ones: each holds the lock for microseconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.RLock()
+        self.runs = RunsInMemory(self.lock)
+        self.journal = JournalInMemory()
+
+    def close(self) -> None:
+        """Nothing to give back; here so that every saver can be closed."""
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self.lock:
+            return super().get_tuple(config)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        with self.lock:
+            return iter(tuple(super().list(config, filter=filter, before=before, limit=limit)))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        with self.lock:
+            previous = self.runs.get(str(config["configurable"]["thread_id"]))
+            told = get_checkpoint_metadata(config, metadata)
+            row = row_from_checkpoint(config, checkpoint, told, previous=previous)
+            saved = super().put(config, checkpoint, metadata, new_versions)
+            if row is not None:
+                self.runs.upsert(row)
+            return saved
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        with self.lock:
+            super().put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        with self.lock:
+            super().delete_thread(thread_id)
+            self.runs.delete(str(thread_id))
+        self.journal.forget(str(thread_id))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        with self.lock:
+            return super().get_delta_channel_history(config=config, channels=channels)
+
+
+class RunsInMemory:
+    """The `RunIndex` of a process: rows by thread, and their order."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._rows: dict[str, RunRow] = {}
+        self._order: list[Position] = []
+
+    def upsert(self, row: RunRow) -> None:
+        """Takes the row in; `created_at` is that of the row it replaces."""
+        if row.thread_id not in self._rows:
+            insort(self._order, row.position)
+        self._rows[row.thread_id] = row
+
+    def delete(self, thread_id: str) -> None:
+        """Forgets the thread, if it is known."""
+        if row := self._rows.pop(thread_id, None):
+            del self._order[bisect_left(self._order, row.position)]
+
+    def get(self, thread_id: str) -> RunRow | None:
+        with self._lock:
+            return self._rows.get(thread_id)
+
+    def children(self, thread_id: str) -> Runs:
+        with self._lock:
+            rows = (self._rows[name] for _, name in self._order)
+            return [row for row in rows if row.parent_thread_id == thread_id]
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        before: Position | None = None,
+        preset: str | None = None,
+        stop_reason: str | None = None,
+        parent: str | None = None,
+    ) -> Runs:
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit!r}")
+        page: Runs = []
+        with self._lock:
+            end = len(self._order) if before is None else bisect_left(self._order, tuple(before))
+            for index in range(end - 1, -1, -1):
+                row = self._rows[self._order[index][1]]
+                if (
+                    preset in (None, row.preset)
+                    and stop_reason in (None, row.stop_reason or "running")
+                    and parent in (None, row.parent_thread_id)
+                ):
+                    page.append(row)
+                if len(page) == limit:
+                    break
+        return page

@@ -1,0 +1,1 @@
+"""Threads: kept runs that are resumed, read, forked and replayed."""

@@ -1,0 +1,151 @@
+"""A thread step by step, and its branches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..events import own_events
+from ..storage.index import row_from_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langgraph.checkpoint.base import CheckpointTuple
+    from langgraph.types import StateSnapshot
+
+    from ..events import Event
+    from ..storage.index import RunIndex, RunRow
+
+__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "read_history", "rows_of"]
+
+
+@dataclass(frozen=True)
+class HistoryStep:
+    """One checkpoint of a thread."""
+
+    checkpoint_id: str
+    step: int
+    node: str
+    """What ran to make it: a node, several joined by commas, `input`, or `fork` for the first of a branch."""
+    next: tuple[str, ...]
+    events: tuple[Event, ...]
+    """What it added to the record; empty for graphs that keep none."""
+    stop_reason: str | None
+    created_at: str | None
+
+
+@dataclass(frozen=True)
+class ThreadTree:
+    """A thread with the threads that were forked from it."""
+
+    thread_id: str
+    row: RunRow | None
+    children: tuple[ThreadTree, ...] = field(default=())
+
+
+def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
+    """Return the steps of a thread, oldest first.
+
+    Args:
+        snapshots: Newest first, as `graph.get_state_history(config)` gives them.
+    """
+    steps: list[HistoryStep] = []
+    ran, known = "", 0
+    for snapshot in reversed(list(snapshots)):
+        values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
+        events: Sequence[Event] = values.get("events") or ()
+        news = tuple(own_events({**values, "events": events[known:]})) if isinstance(events, list) else ()
+        metadata = snapshot.metadata or {}
+        source = metadata.get("source")
+        node = {"input": "input", "update": "edit"}.get(str(source), ran)
+        if source == "update" and not steps:
+            node = "fork"
+        steps.append(
+            HistoryStep(
+                checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
+                step=metadata.get("step", 0),
+                node=node,
+                next=snapshot.next,
+                events=news,
+                stop_reason=values.get("stop_reason"),
+                created_at=snapshot.created_at,
+            )
+        )
+        ran, known = ", ".join(snapshot.next).replace("__start__", "start"), len(events)
+    return steps
+
+
+def grow_tree(thread_id: str, rows: Iterable[RunRow]) -> ThreadTree:
+    """Return the branch that holds a thread: its oldest known ancestor with all descendants.
+
+    An ancestor that was deleted stands there without a row, and still holds its forks together, also where its id was
+    given to another thread since.
+
+    Args:
+        thread_id: A thread of the tree.
+        rows: The index rows to look in.
+    """
+    known = {row.thread_id: row for row in rows}
+    children: dict[Place, list[Place]] = {}
+    parents: dict[Place, Place] = {}
+    for row in sorted(known.values(), key=lambda row: row.created_at):
+        if row.parent_thread_id:
+            parent = known.get(row.parent_thread_id)
+            # One made after its fork took over the id of the thread that was forked.
+            place = (row.parent_thread_id, parent is not None and parent.created_at <= row.created_at)
+            children.setdefault(place, []).append((row.thread_id, True))
+            parents[row.thread_id, True] = place
+    root: Place = (thread_id, thread_id in known)
+    seen = {root}
+    while (above := parents.get(root)) and above not in seen:
+        root = above
+        seen.add(root)
+    return _grow(root, children, known)
+
+
+Place: TypeAlias = tuple[str, bool]
+"""A thread's id, and whether the thread is kept: `False` is one that was deleted."""
+
+
+def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str, RunRow]) -> ThreadTree:
+    """Build from the leaves up, with no call per generation: a thread can be forked a thousand times in a row."""
+    order, placed = [root], {root}
+    for place in order:
+        new = [child for child in children.get(place, ()) if child not in placed]
+        order += new
+        placed.update(new)
+    grown: dict[Place, ThreadTree] = {}
+    for place in reversed(order):
+        name, kept = place
+        below = tuple(grown[child] for child in children.get(place, ()) if child in grown)
+        grown[place] = ThreadTree(name, known[name] if kept and name in known else None, below)
+    return grown[root]
+
+
+def family(runs: RunIndex, thread_id: str) -> list[RunRow]:
+    """Return the index rows of a thread's ancestors and all their descendants."""
+    rows: dict[str, RunRow] = {}
+    top = thread_id
+    while top not in rows and (row := runs.get(top)) is not None:
+        rows[top] = row
+        top = row.parent_thread_id or top
+    waiting, seen = [top], {top}
+    while waiting:
+        for child in runs.children(waiting.pop()):
+            rows[child.thread_id] = child
+            if child.thread_id not in seen:
+                seen.add(child.thread_id)
+                waiting.append(child.thread_id)
+    return list(rows.values())
+
+
+def rows_of(tuples: Iterable[CheckpointTuple]) -> list[RunRow]:
+    """Return one row a thread, read from checkpoints, newest first: for savers that keep no index."""
+    rows: dict[str, RunRow] = {}
+    for stored in tuples:
+        row = row_from_checkpoint(stored.config, stored.checkpoint, stored.metadata)
+        if row is not None:  # what an older checkpoint alone knows is its parent
+            newer = rows.get(row.thread_id)
+            rows[row.thread_id] = newer.after(row) if newer else row
+    return list(rows.values())

@@ -1,0 +1,197 @@
+"""Every checkpoint of a thread with the state it holds, read once from the database, whatever the saver.
+
+LangGraph builds the value of a `DeltaChannel` anew for each checkpoint, from all writes before it: 100 rounds cost it
+a hundred times what 10 rounds do. Here each value grows out of the one of the checkpoint before.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from ..checked_channels import CheckedDelta, Writes, check_found, naming
+from ..events import Record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+    from langgraph.types import StateSnapshot
+
+__all__ = ["asnapshots", "astate_of", "check_stored", "snapshots", "state_of"]
+
+
+def state_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+    """Return what `graph.get_state(config)` gives, having looked that it can be what the graph wrote.
+
+    Args:
+        graph: A compiled graph with a checkpointer. Of one that is not ours, values have any types.
+        config: Of the thread, or of a checkpoint.
+        subgraphs: As in `get_state`.
+
+    Raises:
+        BadCheckpointError: What is stored of the thread holds a value of a wrong type.
+    """
+    if _schemas(graph):
+        check_stored(graph, graph.checkpointer.get_tuple(config))
+    with _named(graph, config):
+        return cast("StateSnapshot", graph.get_state(config, subgraphs=subgraphs))
+
+
+async def astate_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+    """Async twin of `state_of`."""
+    if _schemas(graph):
+        check_stored(graph, await graph.checkpointer.aget_tuple(config))
+    with _named(graph, config):
+        return cast("StateSnapshot", await graph.aget_state(config, subgraphs=subgraphs))
+
+
+def check_stored(graph: Any, found: CheckpointTuple | None) -> None:
+    """Return if what a saver gave holds values of the types that the graph's state says, where that is one of ours.
+
+    Raises:
+        BadCheckpointError: A value has another type.
+    """
+    if found is not None and (schemas := _schemas(graph)):
+        with naming(lambda: found.config["configurable"]):
+            check_found(found, schemas)
+
+
+def _named(graph: Any, config: RunnableConfig) -> AbstractContextManager[None]:
+    """What gives an error of the data its thread's name; another's graph raises what it likes."""
+    return naming(lambda: config["configurable"]) if _schemas(graph) else nullcontext()
+
+
+def _schemas(graph: Any) -> tuple[type, ...]:
+    """Return the typed states of a graph that are ours; a user's own keys may hold what the user likes."""
+    if not isinstance(graph.channels.get("events"), CheckedDelta):
+        return ()
+    package = __name__.partition(".")[0]
+    return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
+
+
+def snapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
+    """Return what `graph.get_state_history(config)` gives, newest first; values that did not change are shared.
+
+    Args:
+        graph: A compiled graph with a checkpointer.
+        config: Of the thread.
+    """
+    with _named(graph, config):
+        return list(_over_read_once(graph).get_state_history(config))
+
+
+async def asnapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
+    """Async twin of `snapshots`."""
+    with _named(graph, config):
+        return [snapshot async for snapshot in _over_read_once(graph).aget_state_history(config)]
+
+
+def _over_read_once(graph: Any) -> Any:
+    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
+        return graph
+    return graph.copy({"checkpointer": ReadOnce(graph)})
+
+
+class ReadOnce(BaseCheckpointSaver[Any]):
+    """One thread of another saver: after `list` or `alist`, the database is not asked again.
+
+    Where the saver's `list` leaves out what was written at a checkpoint, its own history is asked, as LangGraph does.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        super().__init__(serde=graph.checkpointer.serde)
+        self._schemas = _schemas(graph)
+        self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
+        self._channels: Mapping[str, Any] = graph.channels
+        self._found: dict[str, CheckpointTuple] = {}
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def list(self, config: RunnableConfig | None, **which: Any) -> Iterator[CheckpointTuple]:
+        yield from self._seen(list(self._saver.list(config, **which)))
+
+    async def alist(self, config: RunnableConfig | None, **which: Any) -> AsyncIterator[CheckpointTuple]:
+        for found in self._seen([found async for found in self._saver.alist(config, **which)]):
+            yield found
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._saver.get_tuple(config)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await self._saver.aget_tuple(config)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        known = self._history(config, channels)
+        return known or self._saver.get_delta_channel_history(config=config, channels=channels)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        known = self._history(config, channels)
+        return known or await self._saver.aget_delta_channel_history(config=config, channels=channels)
+
+    def _seen(self, tuples: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
+        for found in tuples if self._schemas else ():
+            with naming(lambda: found.config["configurable"]):  # noqa: B023  (called within)
+                check_found(found, self._schemas, pending=False)
+        self._found = {_id(found.config): found for found in tuples}
+        return tuples
+
+    def _history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory] | None:
+        """Return each channel's value as the seed of a history without writes, or `None` where it can't be told."""
+        known: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            spec, checkpoint_id = self._channels.get(channel), _id(config)
+            if not isinstance(spec, DeltaChannel) or not self._grow(channel, spec, checkpoint_id):
+                return None
+            known[channel] = {"writes": [], "seed": _own(self._values[channel, checkpoint_id])}
+        return known
+
+    def _grow(self, channel: str, spec: DeltaChannel[Any], checkpoint_id: str) -> bool:
+        """Find the channel's value at a checkpoint that does not store it; return whether everything needed was read.
+
+        It is what its parent's writes make of the parent's value, as in `get_delta_channel_history`.
+        """
+        missing = []
+        while (channel, checkpoint_id) not in self._values:
+            here = self._found.get(checkpoint_id)
+            if here is None:
+                return False
+            if here.parent_config is None:
+                self._values[channel, checkpoint_id] = spec.typ()
+                break
+            parent = self._found.get(_id(here.parent_config))
+            if parent is None or parent.pending_writes is None:
+                return False
+            missing.append((checkpoint_id, parent))
+            checkpoint_id = _id(parent.config)
+            if channel in parent.checkpoint["channel_values"]:
+                break
+        for child, parent in reversed(missing):
+            stored = parent.checkpoint["channel_values"]
+            base = stored[channel] if channel in stored else self._values[channel, _id(parent.config)]
+            grown = spec.from_checkpoint(base)
+            grown.value = _own(grown.value)
+            writes = Writes(write for write in parent.pending_writes or () if write[1] == channel)
+            writes.place = partial(parent.config.__getitem__, "configurable")
+            grown.replay_writes(writes)
+            self._values[channel, child] = grown.get()
+        return True
+
+
+def _own(value: Any) -> Any:
+    """A copy, as a reducer of somebody else's may change what it is given."""
+    return value if isinstance(value, Record) else copy(value)
+
+
+def _id(config: RunnableConfig) -> str:
+    return str(config["configurable"]["checkpoint_id"])

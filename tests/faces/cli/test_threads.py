@@ -1,0 +1,259 @@
+"""The commands that look at threads, and the ones that branch off them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redraft.state import open_checkpointer
+from redraft.state.stopping import STOP_REASONS
+
+TASK = "Write one sentence."
+VERIFY = ("--verify", "uses_words:river,lamp")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: pytest.FixtureRequest) -> str:
+    """A database of each kind that the shell keeps runs in."""
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else "work.sqlite"
+
+
+def first_run(shell: Any, scripted: Any, *more: str) -> None:
+    model = scripted("A lamp.", "A lamp by the river.", "Snow on the river, a lamp.")
+    assert shell("run", TASK, "--model", model, *VERIFY, "--thread", "first", *more).code == 0
+
+
+def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted: Any, db: str) -> None:
+    """From one run to a branch of it, each command tells the next: list, history, show, fork, resume, tree, diff."""
+    at = ("--db", db)
+    first_run(shell, scripted, *at)
+    (row,) = shell("threads", "--json", *at).json
+    assert (row["thread_id"], row["stop_reason"], row["rounds"], row["task"]) == ("first", "accepted", 1, TASK)
+    assert "first" in shell("threads", *at).out
+
+    steps = shell("history", "first", "--json", *at).json["steps"]
+    assert [step["node"] for step in steps][-5:] == ["feedback", "check", "refine", "feedback", "check"]
+    assert "These words are missing: river." in shell("history", "first", *at).out
+
+    shown = shell("show", "first", "--round", "0", "--json", *at).json
+    assert (shown["round"], shown["text"]) == (0, "A lamp.")
+    assert "A lamp by the river." in shell("show", "first", *at).out
+
+    forked = shell("fork", "first", "--at", "0", "--feedback", "Make it about winter.", "--as", "winter", *at)
+    assert forked.code == 0
+    assert "redraft resume winter" in forked.out
+    by_id = shell("fork", "first", "--at", steps[3]["checkpoint_id"], "--json", *at).json
+    assert by_id["parent"] == "first"
+
+    resumed = shell("resume", "winter", "--json", *at)
+    assert resumed.code == 0, resumed.err
+    record = shell("show", "winter", "--json", *at).json
+    assert record["drafts"][0]["text"] == "A lamp."
+    assert record["drafts"][0]["critiques"][0]["text"] == "Make it about winter."
+
+    tree = shell("tree", "winter", "--json", *at).json
+    assert tree["thread_id"] == "first"
+    assert {child["thread_id"] for child in tree["children"]} == {"winter", by_id["thread_id"]}
+    assert "from round 0" in shell("tree", "first", *at).out
+
+    changes = shell("diff", "first", "--json", *at).json["changes"]
+    assert "".join(change["text"] for change in changes if change["kind"] != "added") == "A lamp."
+    assert shell("diff", "first", "winter", *at).code == 0
+    assert shell("show", "first", "--json", *at).json["answer"] == "A lamp by the river."
+
+
+def test_a_fork_can_change_model_draft_and_rounds_and_run_at_once(shell: Any, scripted: Any) -> None:
+    """`fork --model --draft --max-rounds --run` writes the branch and goes on with it in one command."""
+    first_run(shell, scripted)
+    other = scripted("A river, and a lamp.")
+    shown = shell(
+        "fork", "first", "--at", "0", "--draft", "A boat.", "--model", other, "--max-rounds", "1", "--run", "--json"
+    )  # fmt: skip
+    assert shown.code == 0, shown.err
+    assert (shown.json["answer"], shown.json["rounds"]) == ("A river, and a lamp.", 1)
+    record = shell("show", shown.json["thread_id"], "--json").json
+    assert [draft["text"] for draft in record["drafts"]] == ["A boat.", "A river, and a lamp."]
+
+
+def test_replay_agrees_until_the_record_is_edited(shell: Any, scripted: Any) -> None:
+    """`replay` recomputes the result from the record, for free; an edited record ends with 1 and what differs."""
+    first_run(shell, scripted)
+    fine = shell("replay", "first", "--json")
+    assert (fine.code, fine.json["matches"], fine.json["answer"]) == (0, True, "A lamp by the river.")
+    assert "agree; no model was called" in shell("replay", "first").out
+    edit_sqlite_record("runs.sqlite", b"A lamp by the river.", b"A lamp by the RIVER.")
+    edited = shell("replay", "first", "--json")
+    assert (edited.code, edited.json["matches"]) == (1, False)
+    assert edited.json["differences"]
+    assert "disagree" in edited.err
+
+
+def edit_sqlite_record(path: str, old: bytes, new: bytes) -> None:
+    """Change an event where it is stored, as someone with a hex editor would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        changed = 0
+        for rowid, value in connection.execute("SELECT rowid, value FROM writes WHERE channel = 'events'").fetchall():
+            if old in value:
+                connection.execute("UPDATE writes SET value = ? WHERE rowid = ?", (value.replace(old, new), rowid))
+                changed += 1
+    assert changed
+
+
+WRONG = {
+    ("show", "nobody"): "there is no thread 'nobody'",
+    ("history", "nobody"): "there is no thread 'nobody'",
+    ("replay", "nobody"): "there is no thread 'nobody'",
+    ("tree", "nobody"): "there is no thread 'nobody'",
+    ("resume", "nobody"): "there is no thread 'nobody'",
+    ("diff", "first", "nobody"): "there is no thread 'nobody'",
+    ("diff", "first", "first"): "both are the same thread",
+    ("show", "first", "--round", "7"): "there is no draft of round 7",
+    ("fork", "first", "--at", "9"): "9",
+    ("fork", "first", "--at", "not-a-checkpoint"): "not-a-checkpoint",
+    ("fork", "first", "--at", "0", "--as", "first"): "first",
+    ("fork", "first", "--at", "0", "--max-rounds", "-3"): "--max-rounds",
+    ("fork", "first", "--at", "0", "--model", "nonsense"): "nonsense",
+    ("fork", "first"): "Missing option '--at'",
+}
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_a_wrong_thread_round_or_option_is_named(shell: Any, scripted: Any, words: tuple[str, ...]) -> None:
+    """What is not there is named, with exit code 2 and no traceback; no thread is added."""
+    first_run(shell, scripted)
+    shown = shell(*words)
+    assert shown.code == 2, shown
+    assert WRONG[words] in shown.err
+    assert "Traceback" not in shown.err
+    assert [row["thread_id"] for row in shell("threads", "--json").json] == ["first"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("threads",), ("threads", "--json"), ("show", "first"), ("history", "first", "--json"), ("run", "--help")],
+    ids=" ".join,
+)
+def test_a_reader_that_leaves_ends_the_command_quietly(
+    shell: Any, scripted: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """`redraft threads | true` ends as other programs do on a closed pipe: with 141, and without a word."""
+    first_run(shell, scripted)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        command = [sys.executable, "-c", "from redraft.faces.cli.main import main; main()", *words]
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_threads_are_listed_by_how_they_stopped(shell: Any, scripted: Any) -> None:
+    """`threads --stopped` lists what stopped so, says where nothing did, and names the reasons to a wrong one."""
+    first_run(shell, scripted)
+    assert "first" in shell("threads", "--stopped", "accepted").out
+    assert shell("threads", "--stopped", "max_rounds").out == "no thread here stopped: max_rounds\n"
+    assert shell("threads", "--stopped", "unfinished").out == "no thread here is unfinished\n"
+    assert shell("threads", "--stopped", "failed", "--json").json == []
+    for unknown in ("bogus", "running", ""):
+        refused = shell("threads", "--stopped", unknown)
+        assert (refused.code, refused.out) == (2, "")
+        assert repr(unknown) in refused.err
+        assert all(reason in refused.err for reason in (*STOP_REASONS, "unfinished"))
+
+
+def test_the_home_folder_is_found(shell: Any, scripted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `~` that no shell expanded, as in `--db '~/x.sqlite'` or a URL, is the home folder."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    Path(scripted("a river lamp").removeprefix("scripted:")).rename(home / "replies.jsonl")
+    ran = shell("run", TASK, "--model", "scripted:~/replies.jsonl", *VERIFY, "--db", "~/runs.sqlite", "--thread", "t")
+    assert ran.code == 0, ran.err
+    assert (home / "runs.sqlite").exists()
+    assert not (tmp_path / "~").exists()
+    for url in ("~/runs.sqlite", Path("~/runs.sqlite"), "sqlite:///~/runs.sqlite"):
+        with open_checkpointer(url) as saver:
+            assert saver.runs.get("t")
+    assert "t" in shell("threads", "--db", "~/runs.sqlite").out
+
+
+@pytest.mark.parametrize("url", ["runs.sqlite?mode=ro", "sqlite:///runs.sqlite?mode=ro"])
+def test_a_sqlite_file_takes_no_options(shell: Any, url: str, tmp_path: Path) -> None:
+    """`runs.sqlite?mode=ro` is refused with what to write instead, and no file of that name is made."""
+    with pytest.raises(ValueError, match="takes no options"):
+        open_checkpointer(url)
+    for words in (("run", TASK, "--model", "local"), ("threads",)):
+        shown = shell(*words, "--db", url)
+        assert shown.code == 2
+        assert 'such as "runs.sqlite"' in shown.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_help_says_which_model_is_used_without_one(shell: Any) -> None:
+    """Before anything is spent, `run --help` says that a key means a paid model; the demo's is the embedded one."""
+    help_of_run = " ".join(shell("run", "--help").out.replace("│", " ").split())
+    assert "Without it: openai:gpt-5-mini, which is paid, where OPENAI_API_KEY is set; else local." in help_of_run
+    assert "Without it: local." in " ".join(shell("demo", "--help").out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "name", ["demo", "run", "resume", "threads", "history", "show", "tree", "replay", "fork", "diff"]
+)
+def test_each_command_explains_itself(shell: Any, name: str) -> None:
+    """`--help` says what a command does and gives examples to copy."""
+    shown = shell(name, "--help")
+    assert shown.code == 0
+    assert "Examples" in shown.out
+    assert f"$ redraft {name}" in shown.out
+    assert name in shell("--help").out
+
+
+def test_version_and_no_arguments(shell: Any) -> None:
+    """`redraft` alone shows the help, and `--version` the version."""
+    assert "Examples" in shell().out
+    assert shell("--version").out.startswith("redraft 0.")
+
+
+def test_a_broken_database_is_named(shell: Any) -> None:
+    """A file that is no database gets one line and exit code 2."""
+    Path("notes.sqlite").write_text("these are my notes, and no database at all\n" * 100)
+    shown = shell("threads", "--db", "notes.sqlite")
+    assert shown.code == 2
+    assert "notes.sqlite" in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_json_of_every_reading_command_parses(shell: Any, scripted: Any) -> None:
+    """`--json` gives valid JSON on every command that prints a result."""
+    first_run(shell, scripted)
+    for words in (
+        ["threads"],
+        ["history", "first"],
+        ["show", "first"],
+        ["tree", "first"],
+        ["replay", "first"],
+        ["diff", "first"],
+        ["resume", "first"],
+    ):
+        shown = shell(*words, "--json")
+        assert shown.code == 0, words
+        json.loads(shown.out)
+
+
+def test_commands_to_copy_work_where_nothing_is_activated(
+    shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Called as `.venv/bin/redraft`, the commands that it suggests begin so too."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [str(tmp_path / ".venv/bin/redraft")])
+    shown = shell("run", TASK, "--model", scripted("a river lamp"), *VERIFY, "--thread", "t")
+    assert ".venv/bin/redraft history t" in shown.out
+    assert str(tmp_path) not in shown.out

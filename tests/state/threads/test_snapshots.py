@@ -1,0 +1,125 @@
+"""A thread's history is read once, and says what LangGraph's own history says."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Overwrite, interrupt
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import Critique, Thread
+from redraft.state.threads.snapshots import asnapshots, snapshots
+
+
+def append_in_place(state: list[str], writes: list[list[str]]) -> list[str]:
+    for write in writes:
+        state.extend(write)
+    return state
+
+
+def append(state: list[str], writes: list[list[str]]) -> list[str]:
+    return [*state, *(word for write in writes for word in write)]
+
+
+class Words(TypedDict, total=False):
+    rare: Annotated[list[str], DeltaChannel(append, snapshot_frequency=10**9)]
+    often: Annotated[list[str], DeltaChannel(append_in_place, snapshot_frequency=3)]
+    plain: Annotated[list[str], operator.add]
+    number: int
+
+
+def left(state: Words) -> Words:
+    number = state.get("number", 0) + 1
+    rare: Any = Overwrite([f"anew {number}"]) if number == 3 else [f"left {number}"]
+    return {"rare": rare, "often": [f"left {number}"], "plain": [f"left {number}"], "number": number}
+
+
+def right(state: Words) -> Words:
+    return {"often": ["right"]}
+
+
+def ask(state: Words) -> Words:
+    return {"rare": [interrupt("go on?")]} if state["number"] == 2 else {}
+
+
+def build(saver: Any) -> Any:
+    builder = StateGraph(Words)
+    for node in (left, right, ask):
+        builder.add_node(node.__name__, node)
+    builder.add_edge(START, "left")
+    builder.add_edge(START, "right")
+    builder.add_edge("left", "ask")
+    builder.add_conditional_edges("ask", lambda state: END if state["number"] >= 5 else "left")
+    return builder.compile(checkpointer=saver)
+
+
+def on(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+async def test_every_snapshot_is_langgraphs_own(saver: Any) -> None:
+    """Parallel nodes, a pause, an overwrite, an edit, a fork and stored snapshots of a channel: all values agree."""
+    from langgraph.types import Command
+
+    graph = build(saver)
+    graph.invoke({"rare": ["given"]}, on("t"))
+    graph.invoke(Command(resume="yes"), on("t"))
+    graph.update_state(on("t"), {"rare": ["edited"]}, as_node="left")
+    middle = list(graph.get_state_history(on("t")))[4]
+    graph.update_state(middle.config, {"rare": ["forked"]}, as_node="left")
+    graph.invoke(None, on("t"))
+    graph.invoke({"number": 4}, on("t"))
+    expected = list(graph.get_state_history(on("t")))
+    assert len(expected) > 12
+    assert snapshots(graph, on("t")) == expected
+    assert await asnapshots(graph, on("t")) == expected
+
+
+def refining(saver: Any, rounds: int) -> Any:
+    def critic(task: str, draft: str, history: Any, /) -> Critique:
+        return Critique("no", accepted=False)
+
+    model = ScriptedModel([f"draft {number}" for number in range(rounds + 1)])
+    return build_refine_graph(model, critics=[critic], checkpointer=saver, limits={"max_rounds": rounds})
+
+
+@pytest.mark.parametrize("rounds", [2, 9])
+async def test_a_history_is_read_with_two_statements(rounds: int, saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the thread, its history asks the database for it once, and no snapshot for all that came before."""
+    graph = refining(saver, rounds)
+    graph.invoke({"task": "Write."}, {**on("t"), "recursion_limit": 100})
+    asked: list[str] = []
+
+    def watch(name: str) -> None:
+        call = getattr(graph.checkpointer, name)
+        monkeypatch.setattr(
+            graph.checkpointer, name, lambda *given, **named: (asked.append(name), call(*given, **named))[1]
+        )
+
+    for name in ("get_tuple", "list", "get_delta_channel_history"):
+        watch(name)
+    steps = Thread(graph, "t").history()
+    assert asked == ["get_tuple", "list"]
+    assert [event["kind"] for step in steps for event in step.events] == [
+        "task", "draft", *["critique", "verdict", "revision"] * rounds, "critique", "verdict",
+    ]  # fmt: skip
+    assert [step.node for step in steps[:4]] == ["input", "start", "prepare", "generate"]
+    assert await Thread(graph, "t").ahistory() == steps
+
+
+def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: Any) -> None:
+    """Nothing is guessed where a saver's `list` does not tell what was written."""
+
+    class Terse(type(saver)):  # type: ignore[misc]
+        def list(self, *given: Any, **which: Any) -> Any:
+            return (found._replace(pending_writes=None) for found in super().list(*given, **which))
+
+    graph = build(saver)
+    graph.invoke({"rare": ["given"]}, on("t"))
+    expected = [one.values for one in graph.get_state_history(on("t"))]
+    graph.checkpointer.__class__ = Terse
+    assert [one.values for one in snapshots(graph, on("t"))] == expected
