@@ -2,6 +2,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY api api
 COPY state state
 COPY models models
 COPY nodes nodes

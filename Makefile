@@ -24,9 +24,10 @@ demo: $(DEMO) ## Refine six bundled tasks on the embedded model; no key, no comp
 test: $(DEV) ## Run the tests; ARGS="-k loop" passes arguments to pytest
 	@.venv/bin/python -m pytest $(ARGS)
 
-lint: $(DEV) ## Check style and formatting
+lint: $(DEV) ## Check style, formatting and who imports whom
 	@.venv/bin/python -m ruff check .
 	@.venv/bin/python -m ruff format --check .
+	@.venv/bin/lint-imports --no-logo
 
 types: $(DEV) ## Check the types of the whole package, strictly
 	@.venv/bin/python -m mypy
@@ -41,7 +42,7 @@ crash: $(DEV) ## Kill bulk runs again and again, and count what was lost or paid
 	@.venv/bin/python benchmarks/crash/killing.py $(ARGS)
 
 clean: ## Remove .venv, builds and caches; recorded runs stay
-	rm -rf .venv build dist redraft.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist redraft.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

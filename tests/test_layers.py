@@ -1,124 +1,113 @@
-"""The rooms of the house: who may import whom, and that no module has two names."""
+"""The rooms of the house: imports run one way, and no module has two names."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 
-BELOW: dict[str, set[str]] = {
-    "state": set(),
-    "models": set(),
-    "nodes": {"state", "models"},
-    "graphs": {"state", "models", "nodes"},
-    "evals": {"state", "models", "nodes", "graphs"},
-    "faces": {"state", "models", "nodes", "graphs", "evals"},
-}
-"""For each layer, those that it may import."""
+SETUPTOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
+"""The packages that a root folder holds, and that folder."""
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
-MODULES = sorted(path for layer in BELOW for path in (ROOT / layer).rglob("*.py"))
-
-
-PACKAGED: set[str] = set(
-    tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-dir"].values()
-)
+SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for folder in FOLDERS.values()
+           for path in sorted((ROOT / folder).rglob("*.py"))}  # fmt: skip
+"""Every module of the package, parsed."""
 
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.fixture(params=MODULES, ids=name)
-def module(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.param
-    return path
+def offenders(rule: Callable[[Path, ast.Module], bool]) -> list[str]:
+    """Return the modules for which the rule does not hold."""
+    return [name(path) for path, tree in SOURCES.items() if not rule(path, tree)]
 
 
-def imports(path: Path) -> Iterator[tuple[str, ...]]:
-    """Every import of ours in a module, as (layer, module, name …); those of other libraries as their full name."""
-    here = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imports(tree: ast.Module) -> set[str]:
+    """Return the first name of each absolute import."""
+    found = set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (tuple(alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = here[: len(here) - node.level + 1] if node.level else ()
-            target = (*start, *(node.module or "").split(".")) if node.module else start
-            yield from ((*target, alias.name) for alias in node.names)
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
 
 
-def test_imports_run_one_way(module: Path) -> None:
-    """A reader of one layer never has to read a layer above it."""
-    layer = module.relative_to(ROOT).parts[0]
-    found = {target[0] for target in imports(module)} & BELOW.keys()
-    assert found - {layer} <= BELOW[layer]
+def test_imports_run_one_way_and_in_no_circle() -> None:
+    """A reader of one room never has to read a room above it: the contracts in `pyproject.toml` hold."""
+    command = [Path(sysconfig.get_path("scripts")) / "lint-imports", "--no-logo", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    analysed = re.search(r"Analyzed (\d+) files", done.stdout)
+    assert analysed
+    assert int(analysed[1]) == len(SOURCES)
 
 
-def test_imports_inside_are_relative(module: Path) -> None:
+def test_imports_inside_are_relative() -> None:
     """A module is known by one name only: nothing of ours is imported as `redraft.…` from inside."""
-    assert "redraft" not in {target[0] for target in imports(module)}
+    assert not offenders(lambda _, tree: "redraft" not in imports(tree))
 
 
-def test_presets_import_only_the_loop() -> None:
-    """Each preset in `graphs/` can be read, changed or deleted without its siblings."""
-    presets = [path for path in (ROOT / "graphs").rglob("*.py") if path.stem not in ("__init__", "loop")]
-    for path in [*presets, ROOT / "graphs" / "loop.py"]:
-        siblings = {target[1] for target in imports(path) if target[0] == "graphs" and len(target) > 1}
-        assert siblings <= ({"loop"} if path in presets else set()), name(path)
-
-
-def test_only_faces_and_models_read_the_environment(module: Path) -> None:
+def test_only_faces_and_models_read_the_environment() -> None:
     """What state, nodes and graphs do depends on their arguments alone."""
-    if module.relative_to(ROOT).parts[0] in ("faces", "models"):
-        return
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        read = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        assert read not in ("environ", "environb", "getenv", "getenvb"), f"{name(module)}:{getattr(node, 'lineno', 0)}"
+    reads = {"environ", "environb", "getenv", "getenvb"}
+
+    def holds(path: Path, tree: ast.Module) -> bool:
+        if path.relative_to(ROOT).parts[0] in ("faces", "models"):
+            return True
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        return not reads & (used | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+
+    assert not offenders(holds)
 
 
-def test_names_say_what_is_inside(module: Path) -> None:
+def test_names_say_what_is_inside() -> None:
     """A module is found by its name, which hides no module of the standard library."""
-    assert module.stem not in VAGUE
-    assert module.stem not in sys.stdlib_module_names - {"__main__"}
+    taken = VAGUE | (sys.stdlib_module_names - {"__main__"})
+    assert not offenders(lambda path, _: path.stem not in taken)
 
 
-def test_modules_say_what_they_are_for(module: Path) -> None:
+def test_modules_say_what_they_are_for() -> None:
     """Each module opens with a docstring, and lists what it offers in `__all__`."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree)
-    assigned = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
-                if isinstance(target, ast.Name)}  # fmt: skip
-    if module.stem not in ("__init__", "__main__"):
-        assert "__all__" in assigned
+
+    def holds(path: Path, tree: ast.Module) -> bool:
+        targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+        listed = any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
+        return bool(ast.get_docstring(tree)) and (listed or path.stem in ("__init__", "__main__"))
+
+    assert not offenders(holds)
 
 
-def test_every_layer_is_installed() -> None:
-    """A layer in the checkout is one that an installed redraft has too."""
-    assert {path.parent.relative_to(ROOT).as_posix() for path in MODULES} == PACKAGED
+def test_every_folder_is_installed() -> None:
+    """A folder of modules in the checkout is a package that an installed redraft has too."""
+    packages = {package: FOLDERS.get(package) or package.removeprefix("redraft.").replace(".", "/")
+                for package in SETUPTOOLS["packages"]}  # fmt: skip
+    assert {name(path.parent) for path in SOURCES} == set(packages.values())
 
 
 def test_nothing_is_importable_under_two_names(tmp_path: Path) -> None:
-    """Installing redraft adds `redraft.state` and its kin, and takes no name such as `state` from the user."""
-    packages = sorted(folder.replace("/", ".") for folder in PACKAGED)
-    layers = sorted({folder.partition("/")[0] for folder in PACKAGED})
+    """Installing redraft adds `redraft` and its subpackages, and takes no name such as `state` from the user."""
     code = f"""
         import importlib, importlib.util, sys
-        for package in {packages!r}:
-            importlib.import_module("redraft." + package)
-        for layer in {layers!r}:
-            assert importlib.util.find_spec(layer) is None, layer
+        for package in {SETUPTOOLS["packages"]!r}:
+            importlib.import_module(package)
+        for folder in {[*FOLDERS.values()]!r}:
+            assert importlib.util.find_spec(folder) is None, folder
         assert importlib.util.find_spec("tests") is None
-        assert not [name for name in sys.modules if name.partition(".")[0] in {layers!r}]
+        assert not [name for name in sys.modules if name.partition(".")[0] in {[*FOLDERS.values()]!r}]
     """
     isolated(code, cwd=tmp_path)
 

@@ -23,6 +23,11 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
+PACKAGES = {
+    package: FOLDERS.get(package) or package.removeprefix("redraft.").replace(".", "/")
+    for package in PROJECT["tool"]["setuptools"]["packages"]
+}
+"""Each package, and the folder that holds its files."""
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 NEEDS = [Requirement(need) for need in [*PROJECT["project"]["dependencies"], *chain(*EXTRAS.values())]]
 IGNORED = shutil.ignore_patterns("__pycache__", "*.py[co]", ".*_cache")
@@ -32,7 +37,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.py[co]", ".*_cache")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy, so that nothing left over from an earlier build gets into it."""
     copy = tmp_path_factory.mktemp("checkout")
-    for folder in {Path(folder).parts[0] for folder in FOLDERS.values()}:
+    for folder in FOLDERS.values():
         shutil.copytree(ROOT / folder, copy / folder, ignore=IGNORED)
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(ROOT / file, copy)
@@ -51,14 +56,14 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"redraft", info}
     expected = {
         f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder).as_posix()}"
-        for package, folder in FOLDERS.items()
+        for package, folder in PACKAGES.items()
         for path in (ROOT / folder).glob("*")
         if path.is_file()
         and path.suffix not in (".pyc", ".md")
         and not any(part.endswith("_cache") for part in path.parts)
     }
     assert {name for name in names if name.startswith("redraft/")} == expected
-    assert {f"{package.replace('.', '/')}/py.typed" for package in FOLDERS} <= names
+    assert "redraft/py.typed" in names
     assert f"{info}/licenses/LICENSE" in names
 
 
@@ -74,7 +79,7 @@ def test_the_wheel_imports_in_a_clean_environment(wheel: Path, tmp_path: Path) -
 import importlib, importlib.metadata, sys
 sys.path.append({sysconfig.get_path("purelib")!r})
 sys.path.append({sysconfig.get_path("platlib")!r})
-for package in {list(FOLDERS)!r}:
+for package in {list(PACKAGES)!r}:
     found = importlib.import_module(package).__file__
     assert found.startswith({str(site)!r}), found
 from redraft.graphs.loop import build_refine_graph
