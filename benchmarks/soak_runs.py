@@ -176,7 +176,7 @@ async def open_readers(saver: Any) -> None:
             all_here.wait()
 
     loop = asyncio.get_running_loop()
-    await asyncio.gather(*(loop.run_in_executor(saver.executor, read) for _ in range(READERS)))
+    await asyncio.gather(*(loop.run_in_executor(saver.db_executor, read) for _ in range(READERS)))
 
 
 def _config(name: str) -> dict[str, Any]:

@@ -70,8 +70,6 @@ def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
     return BadCheckpointError(told)
 
 
-MARKS = {"head", "accepted_by", "oracle"}
-"""Channels by which a run of ours is known where the graph that reads it is not: two of them are enough."""
 LIMITED = {"limits", "events"}
 """Channels in which limits stand, which have ranges besides types."""
 GIVEN = {"task", "limits"}
@@ -82,24 +80,18 @@ UNREAD = {"__start__", "branch:to:prepare", "branch:to:begin"}
 SHOWN_CHARACTERS = 80
 
 
-def check_found(found: CheckpointTuple, schemas: tuple[type, ...] = (), *, pending: bool = True) -> None:
+def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: bool = True) -> None:
     """Return if each channel holds a value of its type, what is stored of it alone and what waits to be applied.
 
     Args:
         found: As a saver gives it.
-        schemas: The typed states of the graph that reads it. Default: the loop's, where it seems to be a run of ours.
+        schemas: The typed states of the graph that reads it.
         pending: Whether to look at what waits to be applied; of a past checkpoint that is done when it is replayed.
 
     Raises:
         ValueError: One does not; the message names the channel, what it holds and what would be right.
     """
     values: Mapping[str, Any] = found.checkpoint["channel_values"]
-    if not schemas:
-        if len(MARKS & values.keys()) < 2:
-            return
-        from .schema import RefineState
-
-        schemas = (RefineState,)
     adapter = _state_adapter(schemas)
     left_out = GIVEN if UNREAD & values.keys() else ()
     _check(adapter, {name: bare(value) for name, value in values.items() if name not in left_out})

@@ -35,12 +35,12 @@ class AsyncByThread(BaseCheckpointSaver[str]):
     a consumer of `alist` may then use the saver as it likes.
     """
 
-    executor: Executor
+    db_executor: Executor
     """As wide as the saver can work at once. Whoever closes the saver shuts it down."""
 
     async def _by_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         run = partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self.executor, run)
+        return await asyncio.get_running_loop().run_in_executor(self.db_executor, run)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._by_thread(self.get_tuple, config)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .db_executor import in_db_executor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Executor
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import Checkpoint
@@ -68,9 +72,13 @@ KEPT = ("preset", "parent_thread_id", "parent_checkpoint_id", "fork_at", "recipe
 Runs: TypeAlias = list[RunRow]
 
 
-class RunIndex(Protocol):
+class RunIndex(ABC):
     """The threads of one database, newest first."""
 
+    db_executor: Executor | None = None
+    """Where the async twins run; `None` where nothing can make them wait."""
+
+    @abstractmethod
     def list(
         self,
         *,
@@ -92,15 +100,18 @@ class RunIndex(Protocol):
         Raises:
             ValueError: If `limit` is below 1.
         """
-        ...
 
+    @abstractmethod
     def get(self, thread_id: str) -> RunRow | None:
         """The row of this thread, or `None` if the database has no such thread."""
-        ...
 
+    @abstractmethod
     def children(self, thread_id: str) -> Runs:
         """Every fork of this thread, the first created first."""
-        ...
+
+    alist = in_db_executor(list)  # noqa: A003  (the method above)
+    aget = in_db_executor(get)
+    achildren = in_db_executor(children)
 
 
 def row_from_checkpoint(

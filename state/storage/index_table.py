@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..threads.lease import SET_UP_UNDER_WAY, UnderWayTable
 from .encryption import Vault
-from .index import KEPT, Position, RunRow, Runs
+from .index import KEPT, Position, RunIndex, RunRow, Runs
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = [
     "DELETE_RUNS",
@@ -55,7 +57,12 @@ SET_UP_RUNS = (
     "CREATE INDEX IF NOT EXISTS runs_newest ON runs (created_at, thread_id)",
     """CREATE INDEX IF NOT EXISTS runs_children ON runs (parent_thread_id, created_at, thread_id)
         WHERE parent_thread_id IS NOT NULL""",
-    SET_UP_UNDER_WAY,
+    """CREATE TABLE IF NOT EXISTS runs_under_way (
+        thread_id TEXT {bytewise} PRIMARY KEY,
+        token TEXT NOT NULL,
+        process TEXT NOT NULL,
+        asked INTEGER NOT NULL
+    )""",
 )
 """`{bytewise}` is what makes the database order text as Python does."""
 
@@ -102,21 +109,22 @@ def hidden(row: RunRow, vault: Vault) -> RunRow:
     return dataclasses.replace(row, **texts)
 
 
-class RunsTable:
+class RunsTable(RunIndex):
     """The `RunIndex` of a database, read through its saver's own connection.
 
     A row that is none of ours is refused by `get`; a list shows that it is there and what is wrong with it, so that one
     bad row hides no other thread.
 
     Args:
-        query: Runs one statement.
+        query: Runs one statement. The lease of threads is read and written through it too.
         vault: Decrypts the rows.
+        db_executor: Where the async twins run.
     """
 
-    def __init__(self, query: Query, vault: Vault | None = None) -> None:
-        self._query = query
+    def __init__(self, query: Query, vault: Vault | None = None, *, db_executor: Executor | None = None) -> None:
+        self.query = query
+        self.db_executor = db_executor
         self._vault = vault or Vault()
-        self.under_way = UnderWayTable(query)
 
     def get(self, thread_id: str) -> RunRow | None:
         """As `RunIndex` says.
@@ -124,7 +132,7 @@ class RunsTable:
         Raises:
             BadRunError: What is stored of the thread is no row of this index.
         """
-        rows = self._query(f"{SELECT_RUNS} WHERE thread_id = %(thread_id)s", {"thread_id": thread_id})
+        rows = self.query(f"{SELECT_RUNS} WHERE thread_id = %(thread_id)s", {"thread_id": thread_id})
         return _row(rows[0], self._vault) if rows else None
 
     def children(self, thread_id: str) -> Runs:
@@ -158,7 +166,7 @@ class RunsTable:
         return self._rows(statement, {**given, "created_at": created_at, "thread_id": thread_id, "limit": limit})
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> Runs:
-        return [self._told(columns) for columns in self._query(statement, values)]
+        return [self._told(columns) for columns in self.query(statement, values)]
 
     def _told(self, columns: Sequence[Any]) -> RunRow:
         try:

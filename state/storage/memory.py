@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
-from .index import Position, RunRow, Runs, row_from_checkpoint
+from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint
 from .journal import JournalInMemory
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class IndexedMemorySaver(InMemorySaver):
             return super().get_delta_channel_history(config=config, channels=channels)
 
 
-class RunsInMemory:
+class RunsInMemory(RunIndex):
     """The `RunIndex` of a process: rows by thread, and their order."""
 
     def __init__(self, lock: threading.RLock) -> None:

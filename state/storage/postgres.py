@@ -124,15 +124,15 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         self.vault = serde.vault
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
-        self.executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
+        self.db_executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
         self.writer = GroupWriter(pool)
-        self.runs = RunsTable(self._query, self.vault)
+        self.runs = RunsTable(self._query, self.vault, db_executor=self.db_executor)
         self.journal = JournalTable(self._query, self._aquery, self._insert_reply, self._ainsert_reply, self.vault)
 
     def close(self) -> None:
         """Waits for what is under way, then closes every connection."""
         self.writer.close()
-        self.executor.shutdown()
+        self.db_executor.shutdown()
         self.pool.close()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -124,13 +124,13 @@ class IndexedSqliteSaver(AsyncByThread):
         self.readers = Readers(connect, READERS)
         self.lookups = Readers(connect, 1)
         """For what an event loop reads by its key: sooner done than handed to a thread, and never behind long reads."""
-        self.executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
-        self.runs = RunsTable(self._query, self.vault)
+        self.db_executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
+        self.runs = RunsTable(self._query, self.vault, db_executor=self.db_executor)
         self.journal = JournalTable(self._query, self._aquery, self._insert_reply, self._ainsert_reply, self.vault)
 
     def close(self) -> None:
         """Waits for what is under way, then gives the file back."""
-        self.executor.shutdown()
+        self.db_executor.shutdown()
         self.readers.close()
         self.lookups.close()
         self.writer.close()

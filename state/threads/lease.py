@@ -6,18 +6,22 @@ import os
 import secrets
 import socket
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from langgraph.runtime import RunControl
 
+from ..storage.db_executor import in_db_executor
+from ..storage.index_table import RunsTable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
 __all__ = [
-    "SET_UP_UNDER_WAY",
     "BusyThreadError",
     "Runner",
     "StopControl",
@@ -53,39 +57,44 @@ class Runner:
         return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
 
 
-class UnderWay(Protocol):
+class UnderWay(ABC):
     """One runner a thread, at most."""
 
+    db_executor: Executor | None = None
+    """Where the async twins run; `None` where nothing can make them wait."""
+
+    @abstractmethod
     def add(self, thread_id: str, runner: Runner) -> bool:
         """Note who runs the thread; `False` where somebody is noted already."""
-        ...
 
+    @abstractmethod
     def get(self, thread_id: str) -> Runner | None:
         """Return who runs the thread."""
-        ...
 
+    @abstractmethod
     def ask(self, thread_id: str, token: str) -> bool:
         """Ask this run to stop after the step it is in; `False` where it has ended."""
-        ...
 
+    @abstractmethod
     def remove(self, thread_id: str, token: str) -> None:
         """Forget this run."""
-        ...
+
+    aadd = in_db_executor(add)
+    aget = in_db_executor(get)
+    aask = in_db_executor(ask)
+    aremove = in_db_executor(remove)
 
 
-SET_UP_UNDER_WAY = """CREATE TABLE IF NOT EXISTS runs_under_way (
-        thread_id TEXT {bytewise} PRIMARY KEY,
-        token TEXT NOT NULL,
-        process TEXT NOT NULL,
-        asked INTEGER NOT NULL
-    )"""
-
-
-class UnderWayTable:
+class UnderWayTable(UnderWay):
     """The `UnderWay` of a database: a table beside `runs`. Each method is one statement, so each is atomic."""
 
-    def __init__(self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]) -> None:
+    def __init__(
+        self,
+        query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
+        db_executor: Executor | None = None,
+    ) -> None:
         self._query = query
+        self.db_executor = db_executor
 
     def add(self, thread_id: str, runner: Runner) -> bool:
         values = {"thread_id": thread_id, "token": runner.token, "process": runner.process}
@@ -113,7 +122,7 @@ class UnderWayTable:
         self._query(statement, {"thread_id": thread_id, "token": token})
 
 
-class UnderWayInMemory:
+class UnderWayInMemory(UnderWay):
     """The `UnderWay` of a saver that no other process can reach."""
 
     def __init__(self) -> None:
@@ -147,9 +156,8 @@ _OF_OTHER_SAVERS: WeakKeyDictionary[Any, UnderWayInMemory] = WeakKeyDictionary()
 def under_way(saver: Any) -> UnderWay:
     """Return who runs what in a saver's threads: for all processes where the saver is a database of ours."""
     runs = getattr(saver, "runs", None)
-    found: UnderWay | None = getattr(runs, "under_way", None)
-    if found is not None:
-        return found
+    if isinstance(runs, RunsTable):
+        return UnderWayTable(runs.query, runs.db_executor)
     # By its runs where it has such: each graph is compiled with a copy of the saver, and they share these.
     return _OF_OTHER_SAVERS.setdefault(saver if runs is None else runs, UnderWayInMemory())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from redraft.faces.server.engine.ownership import Clerk
 from redraft.faces.server.engine.steering import Steering
 from redraft.state.threads.lease import Runner, UnderWayInMemory
@@ -34,7 +34,9 @@ def clerk() -> Any:
 
 
 def steering_of(noted: UnderWayInMemory, clerk: Clerk) -> Steering:
-    return Steering(SimpleNamespace(runs=SimpleNamespace(under_way=noted)), clerk)
+    steering = Steering(InMemorySaver(), clerk)
+    steering._runs = noted
+    return steering
 
 
 async def test_cancelled_while_it_begins(clerk: Clerk) -> None:

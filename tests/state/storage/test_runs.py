@@ -11,6 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state.storage.index import RunRow, row_from_checkpoint
+from redraft.state.threads.lease import Runner, this_process, under_way
 
 USAGE = {"total_tokens": 120, "cost_usd": 0.25}
 DONE = {
@@ -255,3 +256,21 @@ def test_times_are_utc_in_one_form() -> None:
     row = row_from_checkpoint(config("t"), made, {})
     assert row is not None
     assert row.created_at == "2026-01-01T00:00:00.500000+00:00"
+
+
+async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any) -> None:
+    """In async code the list of runs and who runs what are read and written without holding the event loop up."""
+    for name in ("a", "b"):
+        made: Any = {"configurable": {"thread_id": name, "checkpoint_ns": ""}, "metadata": {}}
+        await saver.aput(made, empty_checkpoint(), {"source": "loop", "step": 1}, {})
+    assert await saver.runs.aget("a") == saver.runs.get("a") is not None
+    assert [row.thread_id for row in await saver.runs.alist(limit=1)] == ["b"]
+    assert await saver.runs.achildren("a") == []
+    lease, runner = under_way(saver), Runner("token", this_process())
+    assert await lease.aadd("a", runner)
+    assert not await lease.aadd("a", Runner("other", this_process()))
+    assert await lease.aget("a") == lease.get("a") == runner
+    assert await lease.aask("a", "token")
+    assert (await lease.aget("a")).asked
+    await lease.aremove("a", "token")
+    assert await lease.aget("a") is None
