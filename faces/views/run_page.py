@@ -73,10 +73,10 @@ def run_page(thread: Thread) -> str:
     add("timeline", "Step by step", steps.body)
     add("graph", "The path through the graph", show(thread).body)
     add("branches", "Branches", tree(thread).body)
-    styles = style() + part(f"{__package__}.displays", "page.css")
+    styles = style() + part(__package__, "page.css")
     from markupsafe import Markup
 
-    return environment.from_string(part(f"{__package__}.displays", "run.html.j2")).render(
+    return environment.from_string(part(__package__, "run.html.j2")).render(
         thread_id=thread.thread_id,
         views=views,
         policy=policy(style=styles),

@@ -310,7 +310,7 @@ def test_a_dataset_of_code_loads_where_nothing_runs_code(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only judging needs the sandbox, and where it can't run that is an error, never a verdict."""
-    from redraft.evals.datasets.loading import scorers
+    from redraft.evals.datasets import scorers
 
     def unavailable() -> Sandbox:
         raise SandboxUnavailableError("no sandbox can run here")

@@ -7,7 +7,7 @@ from functools import cache
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ... import views as displays
+from ... import views
 from ...views.documents import content_hash, part, style
 
 __all__ = ["ASSETS", "POLICY", "asset", "router"]
@@ -46,7 +46,7 @@ def asset(path: str) -> tuple[bytes, str]:
     name, _ = ASSETS[path]
     text = part(__package__, name)
     if name == "page.css":
-        text = style() + part(displays.__name__, "page.css") + text
+        text = style() + part(views.__name__, "page.css") + text
     return text.encode(), f'"{content_hash(text)}"'
 
 
