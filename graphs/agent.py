@@ -21,8 +21,8 @@ from ..nodes.agents.react import react_agent
 from ..nodes.agents.runs import agent_writer
 from ..nodes.critics.model_critic import Verdict
 from ..nodes.critics.structured_replies import structured_model
-from ..nodes.writing.given_model import require_model, revising_model
 from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
 

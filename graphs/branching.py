@@ -22,7 +22,7 @@ from ..nodes.search.schema import BranchingOutput, BranchingState
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import Ledgers
 from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
-from ..nodes.writing.given_model import require_model
+from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.schema import RefineInput
 from ..state.usage import add_usage

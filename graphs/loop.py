@@ -21,7 +21,7 @@ from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
-from ..nodes.runtime.router import Router
+from ..nodes.runtime.step import Router
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState

@@ -8,7 +8,7 @@ from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
-from ..nodes.writing.given_model import require_model, revising_model
+from ..nodes.writing.sampling import require_model, revising_model
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:

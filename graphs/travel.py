@@ -17,7 +17,7 @@ from ..nodes.travel import (
     personalization,
     require_cities,
 )
-from ..nodes.writing.given_model import require_model, revising_model
+from ..nodes.writing.sampling import require_model, revising_model
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:

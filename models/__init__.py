@@ -10,11 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .broken_replies import BrokenReplyError
     from .prices import Price, PriceTable, provider_of
-    from .recorded import RecordingModel
-    from .replayed import ReplayModel
+    from .recordings import RecordingModel, ReplayModel
     from .scripted import ScriptedModel
+    from .server_replies import BrokenReplyError
     from .specs import chat_model, redact
 
 __all__ = [
@@ -30,11 +29,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "BrokenReplyError": "broken_replies",
+    "BrokenReplyError": "server_replies",
     "Price": "prices",
     "PriceTable": "prices",
-    "RecordingModel": "recorded",
-    "ReplayModel": "replayed",
+    "RecordingModel": "recordings",
+    "ReplayModel": "recordings",
     "ScriptedModel": "scripted",
     "chat_model": "specs",
     "provider_of": "prices",

@@ -1,4 +1,4 @@
-"""A GGUF model served inside this process by llama.cpp, on a loopback port that only this process can use."""
+"""Embedded GGUF model: served inside this process by llama.cpp, on a loopback port that only this process can use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EmbeddedServer", "require_llama", "serve_gguf"]
 
 @dataclass(frozen=True)
 class EmbeddedServer:
-    """Where a served model answers, and the key it asks for (kept out of `repr`)."""
+    """Address of a served model, and the key that it wants (kept out of `repr`)."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -32,7 +32,7 @@ _servers: dict[tuple[Path, int, int], tuple[EmbeddedServer, Any]] = {}
 def serve_gguf(
     path: str | os.PathLike[str], *, n_ctx: int = 4096, n_parallel: int = 1, model_name: str | None = None
 ) -> EmbeddedServer:
-    """The server of one GGUF file, started at its first use and shared by the whole process until it ends.
+    """Return the server of one GGUF file, started at its first use and shared by the whole process until it ends.
 
     It listens on a free port of 127.0.0.1, wants a random key, lets no web page read its answers, prints nothing and
     leaves one core to the caller.
@@ -66,11 +66,7 @@ def _check_gguf(file: Path, *, shown: str) -> None:
 
 
 def require_llama() -> None:
-    """Nothing, where llama.cpp can be used.
-
-    Raises:
-        ImportError: `xllamacpp` is not installed.
-    """
+    """Raise ImportError unless `xllamacpp` is installed."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise ImportError('a model inside the process needs xllamacpp: pip install "redraft[local]"', name="xllamacpp")
 
@@ -118,7 +114,7 @@ def _threads() -> int:
 
 
 def _stop_all() -> None:
-    """Stops the servers while Python still works: one destroyed later, in mid-answer, is a segmentation fault."""
+    """Stop the servers while Python still works: one destroyed later, in mid-answer, is a segmentation fault."""
     with _lock:
         ports = {int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()}
         _hang_up(ports)
@@ -126,7 +122,7 @@ def _stop_all() -> None:
 
 
 def _hang_up(ports: set[int]) -> None:
-    """Ends this process's connections to its own servers; an answer still being waited for would block their end."""
+    """End this process's connections to its own servers; an answer still being waited for would block their end."""
     try:
         descriptors = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:

@@ -1,4 +1,4 @@
-"""From a name to an embedding model: `embeddings("static")` needs no network, `"openai:NAME"` asks OpenAI."""
+"""Embedding models by name: `embeddings("static")` needs no network, `"openai:NAME"` asks OpenAI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACCEPTED = '"static", "openai:NAME", or a LangChain Embeddings object'
 
 
 def embeddings(spec: str | Embeddings = "static") -> Embeddings:
-    """An embedding model from its name; a model that is one already is given back as it is.
+    """Return an embedding model from its name; a model that is one already is given back as it is.
 
     Args:
         spec: `static` for the small static model that comes with `wordllama` (256 numbers a text; no network, no key;
@@ -54,11 +54,11 @@ class StaticEmbeddings(Embeddings):
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text."""
         vectors = [[0.0] * self._size for _ in texts]
-        told = [index for index, text in enumerate(texts) if text.strip()]
-        if told:
+        filled = [index for index, text in enumerate(texts) if text.strip()]
+        if filled:
             # A blank text has no length to divide by.
-            found = self._model.embed([texts[index] for index in told], norm=True).tolist()
-            for index, vector in zip(told, found, strict=True):
+            found = self._model.embed([texts[index] for index in filled], norm=True).tolist()
+            for index, vector in zip(filled, found, strict=True):
                 vectors[index] = vector
         return vectors
 
@@ -97,8 +97,8 @@ def _restore(root: logging.Logger, handlers: Sequence[logging.Handler], level: i
 def _openai(name: str) -> Embeddings:
     from langchain_openai import OpenAIEmbeddings
 
-    from .echoes import check_key
-    from .openai_style import shared_clients
+    from .openai_chat import shared_clients
+    from .server_replies import check_key
 
     if not os.environ.get("OPENAI_API_KEY"):
         raise ValueError(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")

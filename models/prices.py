@@ -1,4 +1,4 @@
-"""What a call cost in US dollars, or `None` where nobody knows."""
+"""Prices of model calls in US dollars."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Price(BaseModel):
     cache_read_per_mtok: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     def cost_usd(self, *, input_tokens: int, output_tokens: int, cache_read_tokens: int = 0) -> float:
-        """Dollars for one call; `cache_read_tokens` are part of `input_tokens`, as in LangChain's usage metadata."""
+        """Return the dollars for one call; `cache_read_tokens` are part of `input_tokens`, as LangChain counts them."""
         cached = self.input_per_mtok if self.cache_read_per_mtok is None else self.cache_read_per_mtok
         fresh = input_tokens - cache_read_tokens
         dollars = fresh * self.input_per_mtok + cache_read_tokens * cached + output_tokens * self.output_per_mtok
@@ -48,7 +48,7 @@ class PriceTable:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:
-        """A table with the entries of a JSON file: `{"my-model": {"input_per_mtok": 0.5, "output_per_mtok": 1.5}}`.
+        """Return a table of a JSON file's entries: `{"my-model": {"input_per_mtok": 0.5, "output_per_mtok": 1.5}}`.
 
         Raises:
             ValueError: The file can't be read, is no such JSON, or an entry is wrong; the message names the entry.
@@ -68,7 +68,7 @@ class PriceTable:
         cache_read_tokens: int = 0,
         provider: str | None = None,
     ) -> float | None:
-        """Dollars for one call, or `None` when the price is unknown; never 0 for want of a price.
+        """Return the dollars for one call, or `None` when the price is unknown; never 0 for want of a price.
 
         Args:
             model: The model's name as the provider writes it, e.g. `"gpt-5-mini"`.
@@ -92,7 +92,7 @@ class PriceTable:
 
 
 def provider_of(model: object) -> str | None:
-    """Who is paid for a chat model's calls (`"openai"`, `"anthropic"` …), or `None` where nobody known is.
+    """Return who is paid for a chat model's calls (`"openai"`, `"anthropic"` …), or `None` where nobody known is.
 
     A `ChatOpenAI` pointed at another server is not OpenAI's, whatever its response metadata says; its address decides.
     """

@@ -1,4 +1,4 @@
-"""A chat model that answers from a list: it stands in for a paid one in tests and examples."""
+"""Chat model that answers from a list or a file: it stands in for a paid one in tests and examples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os  # noqa: TC003  # as below
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -15,13 +16,12 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable  # noqa: TC002  # with_fallbacks resolves return hints at run time
 from pydantic import PrivateAttr
 
-from .script import check_reply, read_replies
 from .structured import parse_structured, structured_chain
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun
 
-__all__ = ["Reply", "ScriptedModel"]
+__all__ = ["Reply", "ScriptedModel", "check_reply", "read_replies"]
 
 Reply = str | dict[str, Any] | Exception | Callable[[list[BaseMessage]], str]
 """A text; a dict of `text`, `input_tokens`, `output_tokens`, `structured`, `refusal`, `error`; an exception to raise;
@@ -54,7 +54,7 @@ class ScriptedModel(BaseChatModel):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, structured: bool = False) -> Self:
-        """A model with the replies of a file: one JSON string or object a line, or one JSON list.
+        """Return a model with the replies of a file: one JSON string or object a line, or one JSON list.
 
         Raises:
             ValueError: The file can't be read, is empty, or a line is wrong; the message gives its number.
@@ -65,7 +65,7 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def calls(self) -> list[list[BaseMessage]]:
-        """The messages of every call so far, in order."""
+        """Messages of every call so far, in order."""
         with self._lock:
             return list(self._calls)
 
@@ -76,7 +76,7 @@ class ScriptedModel(BaseChatModel):
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """A runnable whose results are instances of `schema`; with `include_raw`, dicts of raw, parsed, parsing_error.
+        """Return a runnable that gives instances of `schema`; with `include_raw`, dicts of raw, parsed, parsing_error.
 
         Raises:
             NotImplementedError: The model was not built with `structured=True`.
@@ -155,3 +155,55 @@ def _message(fields: dict[str, Any], messages: list[BaseMessage], model_name: st
             "total_tokens": tokens_in + tokens_out,
         },
     )
+
+
+def read_replies(path: str | os.PathLike[str]) -> list[Any]:
+    """Return the replies of a file: one JSON string or object a line, or one JSON list.
+
+    Raises:
+        ValueError: The file can't be read, is empty, or a line is wrong; the message gives its number.
+    """
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:  # RuntimeError: ~ of nobody known
+        raise ValueError(f"scripted replies {str(path)!r} can't be read: {error}") from error
+    path = str(path)
+    if text.lstrip().startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"scripted replies {path!r} are not a JSON list: {error}") from error
+        pairs = [(f"{path!r}, reply {number}", reply) for number, reply in enumerate(found, start=1)]
+    else:
+        pairs = []
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                try:
+                    pairs.append((f"{path!r}, line {number}", json.loads(line)))
+                except ValueError as error:
+                    raise ValueError(f"scripted replies {path!r}, line {number}: not JSON: {error}") from error
+    if not pairs:
+        raise ValueError(f"scripted replies {path!r}: no reply in it")
+    for where, reply in pairs:
+        check_reply(reply, where=f"scripted replies {where}")
+    return [reply for _, reply in pairs]
+
+
+def check_reply(reply: object, *, where: str) -> None:
+    """Raise ValueError unless `reply` is a valid scripted reply; the message begins with `where`."""
+    if isinstance(reply, str | Exception) or (callable(reply) and not isinstance(reply, type)):
+        return
+    if not isinstance(reply, dict) or not reply:
+        raise ValueError(f"{where}: {reply!r:.80} is not a string or an object with some of {sorted(_KEYS)}")
+    if unknown := sorted(set(reply) - _KEYS):
+        raise ValueError(f"{where}: unknown {unknown[0]!r}; known are {sorted(_KEYS)}")
+    for name in ("text", "refusal", "error"):
+        if not isinstance(reply.get(name, ""), str):
+            raise ValueError(f"{where}: {name} must be a string, not {reply[name]!r}")  # noqa: TRY004
+    for name in ("input_tokens", "output_tokens"):
+        count = reply.get(name, 0)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise ValueError(f"{where}: {name} must be a whole number from 0 up, not {count!r}")
+
+
+_KEYS = {"text", "input_tokens", "output_tokens", "structured", "refusal", "error"}

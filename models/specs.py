@@ -1,21 +1,24 @@
-"""From a model's name to the model: `chat_model("openai:gpt-5-mini")`, `"local"`, `"gguf:model.gguf"` …"""
+"""Chat models by name: `chat_model("openai:gpt-5-mini")`, `"local"`, `"gguf:model.gguf"` …"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from .echoes import check_key
-from .providers import provider_model
+from .server_replies import check_key
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from .clients import Route
+    from .http_clients import Route
 
-__all__ = ["ACCEPTED", "chat_model", "redact"]
+__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "provider_model", "redact"]
+
 
 ACCEPTED = (
     '"openai:NAME" or another "PROVIDER:NAME", "http://HOST:PORT/v1#NAME" (any OpenAI-compatible server), '
@@ -23,6 +26,7 @@ ACCEPTED = (
 )
 
 _LOCAL_MAX_OUTPUT_TOKENS = 512
+
 _OPTIONS = ("temperature", "max_output_tokens", "seed")
 
 
@@ -36,11 +40,11 @@ def chat_model(
     timeout_s: float = 600.0,
     record: str | os.PathLike[str] | None = None,
 ) -> BaseChatModel:
-    """A chat model from its name; a model that is one already is given back as it is.
+    """Return a chat model from its name; a model that is one already is given back as it is.
 
     Retries happen in one place, the provider's own SDK (OpenAI's honours `Retry-After` and repeats no refused request).
     All models that speak OpenAI's protocol share one HTTP client for sync and one for async calls, and take nothing for
-    a reply that is not whole: see `redraft.models.whole_replies`.
+    a reply that is not whole: see `redraft.models.openai_chat`.
 
     Args:
         spec: `openai:NAME` (key in OPENAI_API_KEY) or another `PROVIDER:NAME` whose LangChain package is installed;
@@ -70,13 +74,13 @@ def chat_model(
         model = _given(spec, options)
     if record is None:
         return model
-    from .recorded import RecordingModel
+    from .recordings import RecordingModel
 
     return RecordingModel(model, record)
 
 
 def redact(spec: object) -> str:
-    """The spec as it may be shown or stored: without a user name, password, query or anything like a key in it."""
+    """Return the spec as it may be shown or stored: without user name, password, query or anything like a key."""
     if not isinstance(spec, str):
         return type(spec).__name__
     clean = re.sub(r"(?<=//)[^/#\s]*@", "***@", spec)
@@ -94,7 +98,7 @@ def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseCh
         return _remote(spec, options, limits)
     if kind == "gguf":
         from .embedded import serve_gguf
-        from .openai_style import served_model
+        from .openai_chat import served_model
 
         server = serve_gguf(rest)
         return served_model(server.model_name, server.base_url, server.api_key, route="direct", **options, **limits)
@@ -103,7 +107,7 @@ def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseCh
 
         return ScriptedModel.from_file(rest)
     if kind == "replay":
-        from .replayed import ReplayModel
+        from .recordings import ReplayModel
 
         path, _, name = rest.partition("#")
         return ReplayModel(path, model=name or None, settings=options)
@@ -112,7 +116,7 @@ def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseCh
 
 def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
     from .embedded import require_llama, serve_gguf
-    from .openai_style import served_model
+    from .openai_chat import served_model
     from .weights import smollm2_path
 
     require_llama()  # before 93 MB are fetched
@@ -124,7 +128,7 @@ def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
 
 
 def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
-    from .openai_style import served_model
+    from .openai_chat import served_model
 
     shown = redact(spec)
     try:
@@ -176,3 +180,90 @@ def _is_int(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """LangChain package of a paid provider, and its names for our options (`None`: it takes no such option)."""
+
+    package: str
+    class_name: str
+    max_output_tokens: str | None = "max_tokens"
+    seed: str | None = None
+    max_retries: str | None = "max_retries"
+    timeout_s: str | None = "timeout"
+
+    @property
+    def module(self) -> str:
+        """Module that the package installs."""
+        return self.package.replace("-", "_")
+
+
+PROVIDERS = {
+    "anthropic": Provider("langchain-anthropic", "ChatAnthropic"),
+    "bedrock": Provider("langchain-aws", "ChatBedrockConverse", max_retries=None, timeout_s=None),
+    "cohere": Provider("langchain-cohere", "ChatCohere", timeout_s="timeout_seconds", max_retries=None),
+    "deepseek": Provider("langchain-deepseek", "ChatDeepSeek", seed="seed"),
+    "fireworks": Provider("langchain-fireworks", "ChatFireworks"),
+    "google_genai": Provider(
+        "langchain-google-genai", "ChatGoogleGenerativeAI", max_output_tokens="max_output_tokens", seed="seed"
+    ),
+    "groq": Provider("langchain-groq", "ChatGroq"),
+    "mistralai": Provider("langchain-mistralai", "ChatMistralAI", seed="random_seed"),
+    "ollama": Provider(
+        "langchain-ollama", "ChatOllama", max_output_tokens="num_predict", seed="seed", max_retries=None, timeout_s=None
+    ),
+    "together": Provider("langchain-together", "ChatTogether", seed="seed"),
+    "xai": Provider("langchain-xai", "ChatXAI", seed="seed"),
+}
+"""The providers known by name beside `openai`; with the `langchain` package installed, whatever it knows works too."""
+
+
+def provider_model(kind: str, name: str, *, accepted: str, **options: Any) -> BaseChatModel:
+    """Return the chat model `name` of provider `kind`, with our options under that provider's names.
+
+    Raises:
+        ValueError: The provider is unknown, has no such option, or refuses what it was given (a missing key).
+        ImportError: The provider's package is not installed; the message names it.
+    """
+    if kind == "openai":
+        from .openai_chat import openai_model
+
+        return openai_model(name, **options)
+    provider = PROVIDERS.get(kind)
+    if provider is not None:
+        return _listed(kind, name, provider, options)
+    if kind.isidentifier() and importlib.util.find_spec("langchain") is not None:
+        given = {"temperature": options["temperature"], "max_tokens": options["max_output_tokens"]}
+        init = importlib.import_module("langchain.chat_models").init_chat_model
+        try:
+            return init(name, model_provider=kind, **_present(given))  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise ValueError(f"model '{kind}:{name}' can't be built: {error}; accepted are {accepted}") from error
+    known = ", ".join(sorted([*PROVIDERS, "openai"]))
+    raise ValueError(
+        f"model '{kind}:{name}' has the unknown provider {kind!r} (known: {known}); accepted are {accepted}"
+    )
+
+
+_REQUIRED = ("max_output_tokens", "seed")
+
+
+def _listed(kind: str, name: str, provider: Provider, options: dict[str, Any]) -> BaseChatModel:
+    named: dict[str, Any] = {"model": name, "temperature": options["temperature"]}
+    for option in ("max_output_tokens", "seed", "max_retries", "timeout_s"):
+        theirs = getattr(provider, option)
+        if theirs is not None:
+            named[theirs] = options[option]
+        elif option in _REQUIRED and options[option] is not None:
+            raise ValueError(f"model '{kind}:{name}' takes no {option}, so {options[option]!r} can't be kept to")
+    if importlib.util.find_spec(provider.module) is None:
+        raise ImportError(
+            f"model '{kind}:{name}' needs a package: pip install {provider.package}", name=provider.module
+        )
+    build = getattr(importlib.import_module(provider.module), provider.class_name)
+    return build(**_present(named))  # type: ignore[no-any-return]
+
+
+def _present(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

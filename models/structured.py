@@ -1,4 +1,4 @@
-"""Reading a structured answer out of a reply, whichever way its provider put it there."""
+"""Structured output: an answer read out of a reply, whichever way its provider put it there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["parse_structured", "schema_json", "structured_chain"]
 
 
 def schema_json(schema: dict[str, Any] | type) -> dict[str, Any]:
-    """A schema (pydantic class, TypedDict or JSON schema) as one plain dict that does not depend on the provider."""
+    """Return a schema (pydantic class, TypedDict or JSON schema) as one plain dict, the same for every provider."""
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
     return convert_to_openai_tool(schema)
 
 
 def parse_structured(message: AIMessage, schema: dict[str, Any] | type) -> Any:
-    """The answer in a reply: what the provider parsed, else its tool call's arguments, else its text as JSON.
+    """Return the answer in a reply: what the provider parsed, else its tool call's arguments, else its text as JSON.
 
     Raises:
         ValueError: The model refused, or there is no answer of this schema in the reply.
@@ -46,7 +46,7 @@ def parse_structured(message: AIMessage, schema: dict[str, Any] | type) -> Any:
 def structured_chain(
     model: BaseChatModel, parse: Callable[[AIMessage], Any], *, include_raw: bool, **bound: Any
 ) -> Runnable[LanguageModelInput, Any]:
-    """The model followed by `parse`; with `include_raw` a failed parse is returned in `parsing_error`, not raised."""
+    """Return the model followed by `parse`; with `include_raw` a failed parse is in `parsing_error`, not raised."""
     from langchain_core.runnables import RunnableLambda
 
     def with_raw(message: AIMessage) -> dict[str, Any]:

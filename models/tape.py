@@ -1,14 +1,22 @@
-"""The SQLite file that recorded model calls are kept in: plain JSON, one row a call."""
+"""SQLite file of recorded model calls, and the chat models that count and look up their calls in it.
+
+Plain JSON, one row a call.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
+import threading
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import PrivateAttr
 
 if TYPE_CHECKING:
     import os
@@ -16,20 +24,12 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-__all__ = ["Call", "Tape", "request_key"]
-
-_TABLE = """
-CREATE TABLE IF NOT EXISTS model_calls (
-    request TEXT NOT NULL, occurrence INTEGER NOT NULL, model TEXT NOT NULL, settings TEXT NOT NULL,
-    provider TEXT, structured INTEGER NOT NULL, reply TEXT NOT NULL,
-    PRIMARY KEY (request, occurrence, model, settings)
-)
-"""
+__all__ = ["ASKED", "Call", "Tape", "Taped", "provider_options", "request_key"]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One recorded call: which request, the how-many-th time, of which model, and its reply as plain JSON data."""
+    """One recorded call: the request, the how-many-th equal one it is, the model, and its reply as plain JSON data."""
 
     request: str
     occurrence: int
@@ -40,18 +40,11 @@ class Call:
     reply: dict[str, Any]
 
 
-def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options: Mapping[str, Any]) -> str:
-    """The SHA-256 of what was asked: the messages without their ids and metadata, the stop words, the options."""
-    asked = {"messages": [_plain(message) for message in messages], "stop": stop, "options": dict(options)}
-    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=_describe)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 class Tape:
     """The calls in one file; each method opens and closes it, so a tape needs no closing and serves any thread."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Name the file; it is made when the first call is written."""
+        """Take the name of the file; it is made when the first call is written."""
         self.path = Path(path).expanduser()
 
     def write(self, call: Call) -> None:
@@ -70,11 +63,11 @@ class Tape:
             db.execute("INSERT OR REPLACE INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def find(self, request: str, occurrence: int) -> list[Call]:
-        """The recorded calls of one request, one for each model and settings that was asked it."""
+        """Return the recorded calls of one request, one for each model and settings that was asked it."""
         return self._read("WHERE request = ? AND occurrence = ?", request, occurrence)
 
     def calls(self) -> list[Call]:
-        """Every recorded call, in the order of their first recording.
+        """Return every recorded call, in the order of their first recording.
 
         Raises:
             ValueError: The file is no record of model calls.
@@ -92,15 +85,64 @@ class Tape:
         return [Call(r, n, m, json.loads(s), p, bool(st), json.loads(reply)) for r, n, m, s, p, st, reply in rows]
 
 
+_TABLE = """
+CREATE TABLE IF NOT EXISTS model_calls (
+    request TEXT NOT NULL, occurrence INTEGER NOT NULL, model TEXT NOT NULL, settings TEXT NOT NULL,
+    provider TEXT, structured INTEGER NOT NULL, reply TEXT NOT NULL,
+    PRIMARY KEY (request, occurrence, model, settings)
+)
+"""
+
+
+def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a request: the messages without their ids and metadata, the stop words, the options."""
+    asked = {"messages": [_plain(message) for message in messages], "stop": stop, "options": dict(options)}
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=_describe)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _plain(message: BaseMessage) -> dict[str, Any]:
     kept = {"type": message.type, "content": message.content, "name": message.name}
     return kept | {name: found for name in ("tool_calls", "tool_call_id") if (found := getattr(message, name, None))}
 
 
 def _describe(value: object) -> object:
-    """Plain data for what JSON can't hold: a schema class by its schema, a parsed object by its fields."""
+    """Return plain data for what JSON can't hold: a schema class by its schema, a parsed object by its fields."""
     if isinstance(value, type):
         describe = getattr(value, "model_json_schema", None)
         return describe() if describe else value.__qualname__
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if dump else repr(value)
+
+
+class Taped(BaseChatModel):
+    """A chat model with a tape, and a count of how often it was asked each request."""
+
+    _tape: Tape = PrivateAttr()
+    _seen: Counter[str] = PrivateAttr(default_factory=Counter)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    def _position(
+        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
+    ) -> tuple[str, int]:
+        """Return the key of a call, and how many equal calls came before it."""
+        request = request_key(messages, stop, _neutral(options.get(ASKED) or {}, provider_options(options)))
+        with self._lock:
+            self._seen[request] += 1
+            return request, self._seen[request] - 1
+
+
+ASKED = "redraft_asked"
+"""The option under which a schema or tools are bound in their neutral form, beside what a provider made of them."""
+
+
+def provider_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a call without our own."""
+    return {name: value for name, value in options.items() if name != ASKED}
+
+
+def _neutral(asked: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that a call is known by: the schema or tools in place of a provider's way to ask for them."""
+    ignored = {*asked.get("covers", ()), "stream_usage", "ls_structured_output_format"}
+    rest = {name: value for name, value in options.items() if name not in ignored}
+    return rest | {name: value for name, value in asked.items() if name != "covers"}

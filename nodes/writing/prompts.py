@@ -1,4 +1,4 @@
-"""From the state to the messages of one model call."""
+"""Prompts: from the state of a run to the messages of one model call."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
         "task": task,
         "draft": attempt.text if attempt else "",
         "feedback": attempt.feedback if attempt else "",
-        "history": "\n\n".join(_told(one) for one in earlier),
+        "history": "\n\n".join(_shown(one) for one in earlier),
         "round": rounds(events),
         "context": passages(events),
     }
 
 
-def _told(attempt: Attempt) -> str:
+def _shown(attempt: Attempt) -> str:
     feedback = f"\n{FEEDBACK}\n{_within(attempt.feedback)}" if attempt.feedback else ""
     return f"Attempt {attempt.round + 1}:\n{_within(attempt.text)}{feedback}"
 

@@ -1,4 +1,4 @@
-"""Asking more than once: replies that differ, and a writer that answers with the majority of them."""
+"""Sampling: models whose replies to one prompt differ, and a writer that answers with the majority of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-__all__ = ["MajorityWriter", "majority_text", "sampled"]
+__all__ = ["MajorityWriter", "majority_text", "require_model", "revising_model", "sampled"]
 
 
 def sampled(model: BaseChatModel, temperature: float = 0.7) -> Runnable[Any, AIMessage]:
@@ -78,3 +78,29 @@ def majority_text(texts: Sequence[str], answer: Callable[[str], Hashable | None]
         return texts[0]
     winner = votes.most_common(1)[0][0]
     return texts[answers.index(winner)]
+
+
+def require_model(model: object, *, what: str = "model") -> None:
+    """Raise TypeError unless `model` answers messages: the name of a model is not yet a model."""
+    if not isinstance(model, Runnable):
+        raise TypeError(f"{what} is a chat model, not {model!r}; redraft.models.chat_model(…) makes one of a spec")
+
+
+def revising_model(model: BaseChatModel, temperature: float | None) -> Runnable[Any, AIMessage]:
+    """Return the model as it is asked for revisions: sampled, since one that is sure of itself repeats itself.
+
+    Args:
+        model: The model.
+        temperature: As in `sampled`; `None` leaves the model as it was built.
+
+    Raises:
+        TypeError: The temperature is no number.
+        ValueError: It is below 0.
+    """
+    if temperature is None:
+        return model
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+        raise TypeError(f"refine_temperature must be a number from 0 up, or None, not {temperature!r}")
+    if not temperature >= 0:
+        raise ValueError(f"refine_temperature must be a number from 0 up, or None, not {temperature!r}")
+    return sampled(model, temperature)

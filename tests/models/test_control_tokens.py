@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from redraft.models import chat_model
-from redraft.models.control_tokens import without_control_tokens
+from redraft.models.openai_chat import without_control_tokens
 from redraft.models.weights import smollm2_path
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 from redraft.models import BrokenReplyError, chat_model
-from redraft.models.whole_replies import WholeChat
+from redraft.models.openai_chat import WholeChat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +212,7 @@ def test_openais_own_models_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> N
 def test_time_between_two_pieces_is_not_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who takes the pieces of a stream slowly has them all: only the server's time counts."""
     clock = [0.0]
-    monkeypatch.setattr("redraft.models.waiting.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("redraft.models.http_clients.time", SimpleNamespace(monotonic=lambda: clock[0]))
     go_on = threading.Event()
 
     def serve(listening: socket.socket) -> None:

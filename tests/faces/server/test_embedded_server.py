@@ -17,7 +17,7 @@ import openai
 import pytest
 from langchain_openai import ChatOpenAI
 from langgraph_sdk import get_sync_client
-from redraft.models.clients import sync_client
+from redraft.models.http_clients import sync_client
 from redraft.models.weights import smollm2_path
 
 COMMAND = "from redraft.faces.cli.main import main; main()"

@@ -11,7 +11,7 @@ import openai
 import pytest
 from langchain_openai import ChatOpenAI
 from redraft.models import ScriptedModel
-from redraft.models.clients import async_client, sync_client
+from redraft.models.http_clients import async_client, sync_client
 
 REPLIES = ["A boat.", "Too short.", "A long boat.", "no issues"]
 ASKED = [{"role": "user", "content": "Write about a boat."}]

@@ -1,0 +1,348 @@
+"""Chat models of OpenAI, and of every other server that speaks its protocol.
+
+`ChatOpenAI` with three differences. It takes nothing for a reply that is none, and says of each error what went wrong
+(`WholeChat`): a stream that ends in the middle would pass for a whole reply; a page of HTML, cut JSON or a completion
+without a choice comes out as an `IndexError`, a `JSONDecodeError` or an `AttributeError`; and a connection that was
+reset is a "Connection error." like any other. It sends other servers no control tokens (`ServedChat`). And where it is
+awaited it takes a short way through OpenAI's SDK (`PlainCompletions`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import openai
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from .http_clients import async_client, sync_client
+from .server_replies import BrokenReplyError, broken, check_key, fault_in, fault_in_body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_core.language_models import LanguageModelInput
+    from langchain_core.outputs import ChatGenerationChunk, ChatResult
+
+    from .http_clients import Route
+
+__all__ = [
+    "PlainCompletions",
+    "ServedChat",
+    "WholeChat",
+    "openai_model",
+    "served_model",
+    "shared_clients",
+    "without_control_tokens",
+]
+
+
+def openai_model(
+    name: str,
+    *,
+    temperature: float | None,
+    max_output_tokens: int | None,
+    seed: int | None,
+    max_retries: int,
+    timeout_s: float,
+) -> ChatOpenAI:
+    """Return OpenAI's own model `name`, with the key in OPENAI_API_KEY.
+
+    Raises:
+        ValueError: The key is missing.
+    """
+    if not os.environ.get("OPENAI_API_KEY"):
+        raise ValueError(
+            f"model 'openai:{name}' needs a key in the environment variable OPENAI_API_KEY; "
+            "without one, use the embedded model: 'local'"
+        )
+    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
+    limit: dict[str, Any] = {} if max_output_tokens is None else {"max_tokens": max_output_tokens}
+    # With a proxy of its own, ChatOpenAI builds its own clients and refuses others.
+    clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
+    model = WholeChat(
+        model=name,
+        **clients,
+        **limit,
+        **_common(temperature, seed, max_retries, timeout_s),
+    )
+    model.async_client = PlainCompletions(model.root_async_client)
+    return model
+
+
+def served_model(
+    name: str,
+    base_url: str,
+    api_key: str,
+    *,
+    route: Route,
+    temperature: float | None,
+    max_output_tokens: int | None,
+    seed: int | None,
+    max_retries: int,
+    timeout_s: float,
+) -> ChatOpenAI:
+    """Return the model `name` of the server at `base_url`, which is sent `api_key` and nothing else about who asks."""
+    # ChatOpenAI renames max_tokens to max_completion_tokens, which many compatible servers do not know.
+    body: dict[str, Any] = {"extra_body": {"max_tokens": max_output_tokens}} if max_output_tokens is not None else {}
+    model = ServedChat(
+        model=name,
+        base_url=base_url,
+        api_key=SecretStr(api_key),
+        openai_proxy=None,
+        use_responses_api=False,
+        **body,
+        **shared_clients(route),
+        **_common(temperature, seed, max_retries, timeout_s),
+    )
+    # The SDK reads these from OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS: OpenAI's business only.
+    for client in (model.root_client, model.root_async_client):
+        client.organization = client.project = None
+        client._custom_headers = {}
+    model.async_client = PlainCompletions(model.root_async_client)
+    return model
+
+
+def shared_clients(route: Route) -> dict[str, Any]:
+    """Return the HTTP clients of this process, as LangChain's OpenAI classes take them."""
+    return {"http_client": sync_client(route), "http_async_client": async_client(route)}
+
+
+def _common(temperature: float | None, seed: int | None, max_retries: int, timeout_s: float) -> dict[str, Any]:
+    settings = {"temperature": temperature, "seed": seed}
+    return {
+        **{name: value for name, value in settings.items() if value is not None},
+        "max_retries": max_retries,
+        "timeout": timeout_s,
+        # Else a pause of two minutes between tokens ends a slow local model's reply; timeout_s holds for streams too.
+        "stream_chunk_timeout": None,
+        "stream_usage": True,
+    }
+
+
+class WholeChat(ChatOpenAI):
+    """`ChatOpenAI` that raises a `BrokenReplyError` for what is no whole reply, streamed or not."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        with self._explained():
+            return super()._generate(*args, **kwargs)
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        with self._explained():
+            return await super()._agenerate(*args, **kwargs)
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        ended = self._use_responses_api({**kwargs, **self.model_kwargs})  # whose events end otherwise
+        with self._explained():
+            for chunk in super()._stream(*args, **kwargs):
+                ended = ended or _ends(chunk)
+                yield chunk
+        if not ended:
+            raise BrokenReplyError(CUT)
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        ended = self._use_responses_api({**kwargs, **self.model_kwargs})
+        with self._explained():
+            async for chunk in super()._astream(*args, **kwargs):
+                ended = ended or _ends(chunk)
+                yield chunk
+        if not ended:
+            raise BrokenReplyError(CUT)
+
+    def _create_chat_result(self, response: Any, generation_info: dict[str, Any] | None = None) -> ChatResult:
+        if fault := fault_in(response):
+            raise self._broken(fault)
+        return super()._create_chat_result(response, generation_info)
+
+    def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *args: Any) -> ChatGenerationChunk | None:
+        found = super()._convert_chunk_to_generation_chunk(chunk, *args)
+        choices = chunk.get("choices") or (chunk.get("chunk") or {}).get("choices") or [{}]
+        if found is not None and (refusal := (choices[0].get("delta") or {}).get("refusal")):
+            found.message.additional_kwargs["refusal"] = refusal  # as in a reply that is not streamed
+        return found
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise what is raised inside with a message that says what went wrong."""
+        try:
+            yield
+        except openai.APIConnectionError as error:
+            error.message = _timed_out(error) if isinstance(error, openai.APITimeoutError) else _disconnected(error)
+            error.args = (error.message,)
+            raise
+        except openai.OpenAIError:
+            raise
+        except Exception as error:
+            response = getattr(error, "response", None)  # LangChain's note, where it could not make out what came
+            if response is not None:
+                fault = fault_in_body(response)
+            else:
+                fault = "its JSON can't be read" if isinstance(error, json.JSONDecodeError) else None
+            if fault is None:
+                raise
+            raise self._broken(fault) from error
+
+    def _broken(self, fault: str) -> BrokenReplyError:
+        key = self.openai_api_key.get_secret_value() if isinstance(self.openai_api_key, SecretStr) else ""
+        return broken(fault, key=key)
+
+
+CUT = "The server's stream ended before the reply did: nothing said that it was whole"
+
+
+def _timed_out(error: openai.APIConnectionError) -> str:
+    limit_s = error.request.extensions.get("timeout", {}).get("read")
+    within = "" if limit_s is None else f" within {limit_s:g} s"
+    return f"Request timed out: no whole reply{within}{_attempts(error)}"
+
+
+def _disconnected(error: openai.APIConnectionError) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, httpx2.RequestError):
+        cause = cause.__cause__
+    why = f": {cause}" if cause is not None and str(cause) else ""
+    return f"Connection error{why}{_attempts(error)}"
+
+
+def _attempts(error: openai.APIConnectionError) -> str:
+    retries = int(error.request.headers.get("x-stainless-retry-count", "0"))
+    return f" (attempt {retries + 1}, the last one)" if retries else ""
+
+
+def _ends(chunk: ChatGenerationChunk) -> bool:
+    return bool((chunk.generation_info or {}).get("finish_reason"))
+
+
+class ServedChat(WholeChat):
+    """Sends every message without control tokens; see `without_control_tokens`."""
+
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        return {**payload, "messages": without_control_tokens(payload["messages"])}
+
+
+def without_control_tokens(value: Any) -> Any:
+    """Return messages as they are sent, with a space in each control token of a chat template: `< |im_end|>`.
+
+    llama.cpp and others put a conversation together as one text and read such tokens wherever they stand, so that a
+    draft or a passage could end its message and go on as the system, or as the model itself.
+
+    Args:
+        value: A text, or lists and mappings of texts; everything else comes back as it is.
+    """
+    if isinstance(value, str):
+        while (apart := CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", value)) != value:
+            value = apart  # one may stand inside another
+        return value
+    if isinstance(value, Mapping):
+        return {key: without_control_tokens(one) for key, one in value.items()}
+    return [without_control_tokens(one) for one in value] if isinstance(value, list) else value
+
+
+CONTROL = re.compile(
+    r"<[|｜][^<>|｜\s]{1,60}[|｜]>"  # ChatML, Llama 3, Phi, gpt-oss; DeepSeek with wide bars
+    r"|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]"
+)
+
+
+class PlainCompletions:
+    """Plain chat completions by a short way through OpenAI's SDK: half the CPU of a call.
+
+    `ChatOpenAI` asks with `client.chat.completions`, which walks through the types of every message before a request,
+    and builds typed objects from every reply that `ChatOpenAI` then turns into dicts again. Put in its place as
+    `async_client`, this sends the same request through the same client, with its retries, time-outs, errors and
+    connections, and reads the reply as the dict that it is. Whatever is not plain text in and out (tools, a refusal,
+    structured output, streams, headers of one's own) goes the SDK's usual way.
+    """
+
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        self._usual = client.chat.completions
+        self.with_raw_response = _RawCompletions(client)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._usual, name)
+
+
+class _RawCompletions:
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        self._client = client
+        self._usual = client.chat.completions.with_raw_response
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._usual, name)
+
+    async def create(self, **payload: Any) -> Any:
+        """Send the request; what comes back has `headers`, and the reply in `parse()`.
+
+        Raises:
+            openai.OpenAIError: As the SDK raises it, after its retries.
+        """
+        if payload.get("stream") or not _PLAIN.issuperset(payload) or not _said(payload["messages"]):
+            return await self._usual.create(**payload)
+        body = {**payload, **(payload.pop("extra_body", None) or {})}
+        body.pop("extra_body", None)
+        raw = await self._client.post(
+            "/chat/completions",
+            cast_to=object,
+            body=body,
+            options={"headers": {"X-Stainless-Raw-Response": "true"}, "security": {"bearer_auth": True}},
+        )
+        return _RawReply(raw)
+
+
+class _RawReply:
+    """A reply that is read as a dict where it is plain."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def parse(self) -> Any:
+        """Return the reply; as the SDK's typed object where a dict would lose something."""
+        reply = self._raw.parse()
+        if _is_plain(reply):
+            return {"system_fingerprint": None, **reply}  # else it is "" where none was sent
+        from openai.types.chat import ChatCompletion
+
+        return self._raw.parse(to=ChatCompletion)
+
+
+_PLAIN = frozenset(
+    [
+        *("model", "messages", "stream", "extra_body", "temperature", "top_p", "seed", "stop", "n", "user"),
+        *("max_tokens", "max_completion_tokens", "frequency_penalty", "presence_penalty"),
+    ]
+)
+"""Parameters that are sent as they are given; a request with any other goes the usual way."""
+
+_SPEAKING = frozenset(["role", "content", "refusal", "annotations"])
+"""What a message that only says something may have; `None` and empty values beside it do no harm."""
+
+
+def _said(messages: Any) -> bool:
+    """Return whether the messages hold texts only."""
+    return all(isinstance(message.get("content"), str) and "tool_calls" not in message for message in messages)
+
+
+def _is_plain(reply: Any) -> bool:
+    if not isinstance(reply, dict) or reply.get("error") or not isinstance(reply.get("usage") or {}, dict):
+        return False
+    choices = reply.get("choices")
+    return isinstance(choices, list) and bool(choices) and all(map(_says, choices))
+
+
+def _says(choice: Any) -> bool:
+    message: Mapping[str, Any] | None = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str) or message.get("refusal"):
+        return False
+    return message.get("role") == "assistant" and not any(message[name] for name in message if name not in _SPEAKING)

@@ -1,0 +1,134 @@
+"""Replies of a server that are no chat completions, and replies that repeat the key of their request.
+
+Many providers repeat the key, whole or in part, when they refuse a request, and what they say ends in records, logs and
+pages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = [
+    "MOST_SHOWN",
+    "BrokenReplyError",
+    "broken",
+    "check_key",
+    "fault_in",
+    "fault_in_body",
+    "key_masked",
+    "no_stream",
+    "sent_key",
+    "without_key",
+]
+
+
+MOST_SHOWN = 200
+"""Characters of a broken reply that a message shows."""
+
+NO_STREAM = ("text/html", "application/json")
+"""Media types that are certainly no stream; some servers give theirs another type than `text/event-stream`."""
+
+
+class BrokenReplyError(RuntimeError):
+    """A server reported success, and sent something else than a whole chat completion. It is not asked again."""
+
+
+def broken(fault: str, *, key: str) -> BrokenReplyError:
+    """Return the error for a fault, without `key`, which a page may repeat."""
+    masked = key_masked(fault, key) if len(key) >= 6 else fault  # shorter is none, or "none"
+    return BrokenReplyError(f"The server reported success, but sent no chat completion: {masked}")
+
+
+def no_stream(response: httpx2.Response) -> bool:
+    """Return whether the reply to a request for a stream is something else, by its type."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower() in NO_STREAM
+
+
+def fault_in_body(response: httpx2.Response) -> str | None:
+    """Return what is wrong with a reply that could not be made out, or `None` where it looks right."""
+    try:
+        return fault_in(response.json())
+    except ValueError:
+        return fault_in(response.text)
+
+
+def fault_in(reply: Any) -> str | None:
+    """Return why a reply, as it was parsed, is no chat completion; `None` where it is one."""
+    if isinstance(reply, str):
+        return f"it is not JSON but {_shortened(reply)}"
+    known = reply.model_dump(exclude_none=True, warnings=False) if isinstance(reply, BaseModel) else reply
+    if not isinstance(known, dict):
+        return f"it is no JSON object but {_shortened(reply)}"
+    if known.get("error"):
+        return f"it reports an error: {_shortened(known['error'])}"
+    choices = known.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return f"there is no choice in {_shortened(known)}"
+    if not all(isinstance(one, dict) and one.get("message") for one in choices):
+        return f"there is no message in {_shortened(choices)}"
+    return None
+
+
+def _shortened(said: Any) -> str:
+    shown = repr(said)
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+
+
+def check_key(key: str, *, name: str) -> str:
+    """Return `key` if a header can hold it; else the HTTP library would quote it in its complaint.
+
+    Args:
+        key: A credential.
+        name: The environment variable that holds it.
+
+    Raises:
+        ValueError: It can't be sent; the message names the variable only.
+    """
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError(f"the key in {name} holds a space, a line break or a letter that no key has: set it anew")
+    return key
+
+
+def without_key(response: httpx2.Response) -> httpx2.Response:
+    """Return a refusal like `response`, whose body was read, without the key of its request in body or headers."""
+    sent = sent_key(response)
+    if len(sent) < 6:  # none, or "none"
+        return response
+    encoding = response.encoding or "utf-8"
+    headers = [
+        (name, key_masked(value, sent)) for name, value in response.headers.multi_items() if name.lower() not in FRAMING
+    ]
+    return type(response)(
+        response.status_code,
+        headers=headers,
+        content=key_masked(response.text, sent).encode(encoding, "replace"),
+        request=response.request,
+        extensions=response.extensions,
+    )
+
+
+def sent_key(response: httpx2.Response) -> str:
+    """Return the key that the request of `response` carried."""
+    return response.request.headers.get("authorization", "").rpartition(" ")[2]
+
+
+def key_masked(text: str, key: str) -> str:
+    """Return `text` without `key`, and without the longer part of it that some leave standing beside stars."""
+    text = STARRED.sub(MASK, text.replace(key, MASK))
+    return WORD.sub(lambda word: MASK if key.startswith(word[0]) or key.endswith(word[0]) else word[0], text)
+
+
+MASK = "***"
+
+FRAMING = {"content-encoding", "content-length", "transfer-encoding"}
+"""Headers of the body as it was sent, which is not the one that is handed on."""
+
+STARRED = re.compile(r"[\w.~+/=-]*\*{3,}[\w.~+/=*-]*")
+
+WORD = re.compile(r"[\w.~+/=-]{6,}")
