@@ -9,8 +9,7 @@ from ..state.events import failure, record
 from ..state.limits import limits_in_force
 from ..state.stopping import STOP_REASONS, StopReason, could_not_be_judged, decide, spent_budget
 from ..state.summary import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
-from .runtime.step import Step, Steps, ask, emit
-from .runtime.updates import extra_update
+from .runtime.step import Step, Steps, call, emit, extra_update
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -70,7 +69,7 @@ def check(
         extra: dict[str, Any] = {}
         news: list[dict[str, Any]] = []
         if custom is not None and reason != "failed":
-            outcome = yield from ask(custom, state, config=config, prices=None)
+            outcome = yield from call(custom, state, config=config, prices=None)
             if outcome.error is not None:
                 reason = "failed"
                 news.append(failure("check", number, outcome.error))

@@ -13,7 +13,7 @@ from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
 from .runtime.meter import spent_in
-from .runtime.step import Call, Outcome, Step, Steps, ask, emit
+from .runtime.step import Call, Outcome, Step, Steps, call, emit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -78,7 +78,7 @@ def feedback(
             emit(kind="start", node=name, round=attempt.round, by=critic.name)
             question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
             now = {**state, "events": events} if fresh else state
-            outcome = yield from ask(critic.call, *question, config=config, prices=prices, state=now)
+            outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now)
             news, failed = _news(critic, attempt.round, outcome, node=name)
             if not failed and (edit := _edit_in(outcome.result)):
                 news = yield from _edited(critic, edit, attempt, now, config)
@@ -121,7 +121,7 @@ def _edited(
     news = edited_draft(edit, base=attempt.round, number=number, by=by)
     for check in person.checks:
         question = (state["task"], edit.draft, frozen(state["events"]))
-        outcome = yield from ask(check.call, *question, config=config, prices=None)
+        outcome = yield from call(check.call, *question, config=config, prices=None)
         found, failed = _news(check, number, outcome, node="human")
         if failed:
             said = f"{found[0]['error']}: {found[0]['text']}"

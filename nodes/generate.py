@@ -11,8 +11,7 @@ from ..state.stopping import spent_budget
 from .agents.conversation import before_task
 from .agents.runs import AgentRun, AgentUnfinishedError
 from .runtime.meter import BudgetSpentError
-from .runtime.step import Step, Steps, ask, emit
-from .runtime.updates import extra_update
+from .runtime.step import Step, Steps, call, emit, extra_update
 from .writing.replies import marked_refusal, read_text
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         if spent_budget(state["events"], state["limits"]) and not getattr(writer, "asks_no_model", False):
             return {}
         emit(kind="start", node="generate", round=0)
-        outcome = yield from ask(writer, state, config=config, prices=prices, state=state)
+        outcome = yield from call(writer, state, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # `check` says which; what it cost until then is kept
             spent = AgentRun("", (), str(outcome.error), over_budget=True)
             return _agent_update(state, spent, outcome, by=outcome.model or _name(writer))

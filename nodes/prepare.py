@@ -9,8 +9,7 @@ from ..state.events import clean, record, task_event
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
 from .runtime.meter import BudgetSpentError
-from .runtime.step import Step, Steps, ask
-from .runtime.updates import extra_update
+from .runtime.step import Step, Steps, call, extra_update
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -62,7 +61,7 @@ def prepare(
         opening = _opening(state, task, valid, options)
         if then is not None:
             fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
-            outcome = yield from ask(then, fresh, config=config, prices=prices, state=fresh)
+            outcome = yield from call(then, fresh, config=config, prices=prices, state=fresh)
             # A spent budget ends the run where it is looked at next, and what it cost is on the task.
             if outcome.error is not None and not isinstance(outcome.error, BudgetSpentError):
                 raise outcome.error

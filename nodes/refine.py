@@ -9,7 +9,7 @@ from ..state.stopping import spent_budget
 from ..state.summary import attempts, condensed, rounds
 from .generate import writer_update
 from .runtime.meter import spent_in
-from .runtime.step import Step, Steps, ask, emit
+from .runtime.step import Step, Steps, call, emit
 from .writing.prompts import Keep, attempt_at_hand
 from .writing.replies import read_text, rejection
 
@@ -45,7 +45,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        outcome = yield from ask(writer, state, config=config, prices=prices, state=state)
+        outcome = yield from call(writer, state, config=config, prices=prices, state=state)
         error, text = outcome.error, ""
         if error is None:
             try:

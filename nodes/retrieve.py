@@ -15,7 +15,7 @@ from langchain_core.vectorstores import VectorStore
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
 from .runtime.meter import BudgetSpentError, spent_in
-from .runtime.step import Step, Steps, ask, emit
+from .runtime.step import Step, Steps, call, emit
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -65,7 +65,7 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
         if known is not None and known["text"] == wanted:
             return {}
         emit(kind="start", node="retrieve", round=0)
-        outcome = yield from ask(search, wanted, config=config, prices=prices, state=state)
+        outcome = yield from call(search, wanted, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
             told = failure("retrieve", 0, outcome.error, usage=outcome.usage, **spent_in(outcome.error))
             return record(state, told)

@@ -17,7 +17,7 @@ from ...state.stopping import StopReason, decide, since_verdict, spent_budget
 from ...state.summary import current_run, latest_draft, rounds, usage_total
 from ...state.usage import NO_USAGE
 from ..retrieve import retrieve
-from ..runtime.step import Logic, Step, Steps, ask, emit
+from ..runtime.step import Logic, Step, Steps, call, emit
 from .steps import ReasoningSteps, StepName, nothing_to
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def use_dir(folder: str, *, opened: Callable[[str], Any]) -> Step:
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         emit(kind="start", node="UseDir", round=0)
-        outcome = yield from ask(opened, folder, config=config, prices=None, state=_own(state))
+        outcome = yield from call(opened, folder, config=config, prices=None, state=_own(state))
         if outcome.error is not None:
             raise outcome.error
         return {"folder": folder, "documents_since": len(state.get("events") or [])}

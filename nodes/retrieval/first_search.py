@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.dual import Do, DualCallable, tolerated
 from .findings import anchors_of, findings, plan_of, rendered
 from .search import Query, Search, failed
-from .twofold import Do, Twofold, tolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator
 
     from .patterns import Patterns
-    from .twofold import Work
 
 __all__ = ["FirstSearch"]
 
 
-class FirstSearch(Twofold):
+class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     """The `generate` step of a search: runs the plan's queries, and those that helped such a query before.
 
     Args:
@@ -38,7 +38,7 @@ class FirstSearch(Twofold):
         self._search = search
         self._patterns = patterns
 
-    def work(self, state: Mapping[str, Any]) -> Work:
+    def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
         """Search, and return the passages as the draft."""
         events = state["events"]
         plan = plan_of(events)
@@ -47,7 +47,7 @@ class FirstSearch(Twofold):
         known = yield from tolerated(
             self._patterns.recall(plan["terms"]),
             instead=[],
-            tell=lambda error: notes.append(failed("patterns", 0, error)),
+            note=lambda error: notes.append(failed("patterns", 0, error)),
         )
         queries += [query for query in known if query.text not in plan["queries"]]
         given = {"parallel": plan["strategy"] == "parallel", "strict": True}

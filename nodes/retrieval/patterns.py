@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.config import get_store
 
+from ..runtime.dual import Do
 from .search import Query
-from .twofold import Do
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence

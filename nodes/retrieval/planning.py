@@ -11,20 +11,19 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
+from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
 from ..writing.prompt_injection import fenced_messages
 from .confidence import adapted_threshold
 from .search import failed
 from .terms import key_terms, leans, normalized
-from .twofold import Do, Twofold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.prompts import ChatPromptTemplate
 
     from ..critics.structured_replies import StructuredModel
-    from .twofold import Work
 
 __all__ = ["MOST_CHARACTERS", "Planner", "QueryPlan", "plan_by_rules"]
 
@@ -47,7 +46,7 @@ class QueryPlan(BaseModel):
     queries: list[str] = Field(description="One to four short search queries that together cover the question.")
 
 
-class Planner(Twofold):
+class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     """The `prepare` step of a search: plans it, and says in `searched_on` whether it may go on after the first search.
 
     A simple query is searched for once.
@@ -84,7 +83,7 @@ class Planner(Twofold):
         self._adaptive = adaptive
         self._iterative = iterative
 
-    def work(self, state: Mapping[str, Any]) -> Work:
+    def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]

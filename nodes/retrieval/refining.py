@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
 from ...state.summary import latest_draft, rounds
+from ..runtime.dual import Do, DualCallable, tolerated
 from ..writing.prompt_injection import fenced_messages
 from .documents import passage
 from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
@@ -14,10 +16,9 @@ from .follow_ups import Situation, by_rules, new_queries
 from .planning import MOST_CHARACTERS
 from .search import Query, Search, failed
 from .terms import frequent_terms
-from .twofold import Do, Twofold, tolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.prompts import ChatPromptTemplate
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ...state.summary import Attempt
     from ..critics.structured_replies import StructuredModel
     from .patterns import Patterns
-    from .twofold import Work
 
 __all__ = ["GapAnalysis", "SearchOn", "summary"]
 
@@ -47,7 +47,7 @@ class GapAnalysis(BaseModel):
     queries: list[str] = Field(description="At most three new search queries, each for one of the gaps.")
 
 
-class SearchOn(Twofold):
+class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     """The `refine` step of a search: proposes follow-up queries, runs them, and ranks all that was found anew.
 
     A model that fails, can't be read, or proposes nothing new is replaced by the rules; a query that fails is told in
@@ -76,7 +76,7 @@ class SearchOn(Twofold):
         self._model = model
         self._template = template
 
-    def work(self, state: Mapping[str, Any]) -> Work:
+    def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
         """Search on, and return the passages as the draft."""
         events: Sequence[Event] = state["events"]
         number = rounds(events) + 1
@@ -123,7 +123,7 @@ class SearchOn(Twofold):
             gap = yield from tolerated(
                 _asked(self._model, messages),
                 instead=None,
-                tell=lambda error: news.append(failed("refine", number, error, text=instead)),
+                note=lambda error: news.append(failed("refine", number, error, text=instead)),
             )
             if gap is not None:
                 asked = [Query(text[:MOST_CHARACTERS], "model") for text in gap.queries]
@@ -138,12 +138,12 @@ class SearchOn(Twofold):
         order = yield from tolerated(
             self._patterns.helpful_rules(),
             instead=[],
-            tell=lambda error: news.append(failed("patterns", number, error)),
+            note=lambda error: news.append(failed("patterns", number, error)),
         )
         terms = yield from tolerated(
             self._closest_first(terms, plan["queries"]),
             instead=terms,
-            tell=lambda error: news.append(failed("rules", number, error)),
+            note=lambda error: news.append(failed("rules", number, error)),
         )
         situation = Situation(plan["queries"], found, plan["threshold"], plan["top_k"], terms, feedback)
         return by_rules(situation, run=run, order=order)
@@ -170,7 +170,7 @@ class SearchOn(Twofold):
         yield from tolerated(
             self._patterns.learn(plan_of(events)["terms"], gains),
             instead=None,
-            tell=lambda error: news.append(failed("patterns", number, error)),
+            note=lambda error: news.append(failed("patterns", number, error)),
         )
 
 

@@ -1,4 +1,4 @@
-"""A finished model call is never paid twice: what a node asked before a crash is answered from the journal after it.
+"""Runtime of a node: its calls, what they cost, and the journal that lets no finished call be paid for twice.
 
 **Which call is which.** A reply is kept for its thread, under a hash of the node (with the graph that it is part of,
 and which of several sent at once it is), how many events the record held when it was asked (failures and verdicts left
@@ -18,7 +18,7 @@ first draft is empty or a verdict can't be read, say, its replies are forgotten,
 resumed, it asks anew. A row holds the reply as JSON and its hash; it goes with its thread.
 
 **Where.** In the savers of `open_checkpointer`. Every LangChain chat model that a node calls takes part, in chains,
-agents and critics of a user's own as well, by LangChain's own cache; a model built with `cache=False` does not. Of
+agents and critics of a user's own as well; a model built with `cache=False`, or with a cache of its own, does not. Of
 equal calls in flight one is made, the others wait. Two processes don't run one thread at once: see
 `redraft.state.threads.lease`.
 """

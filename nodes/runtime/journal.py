@@ -1,27 +1,63 @@
-"""The journal of one execution of a node: whether one is kept, what each call is kept under, and what is forgotten."""
+"""The journal of finished model calls, as nodes use it: each call is looked up before it is made, and kept after it.
+
+LangChain's chat models have one place for that, their cache, and one cache for the whole process. A node's calls are
+nobody else's business, so that cache is left alone: `_cache_in_force` is what chat models call to find it, and it puts
+the journal before it for the calls of a node only. See `redraft.nodes.runtime` for which call is which.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import threading
 from collections import Counter
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.caches import BaseCache
+from langchain_core.globals import get_llm_cache
 from langgraph.errors import GraphBubbleUp
 
-from ...state.storage.journal import Journal, UnkeptReplyError
-from .saver_in_force import saver_of
+from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
+from .dual import Do, adrive, drive
+from .kept_replies import reply_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 
+    from langchain_core.outputs import Generation
     from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
-__all__ = ["JOURNAL", "Forget", "NodeJournal", "journal_option", "node_journal", "place_in"]
+    from .meter import Meter
+
+__all__ = [
+    "JOURNAL",
+    "JOURNALED_CALL",
+    "SAVER",
+    "JournalCache",
+    "JournaledCall",
+    "NodeJournal",
+    "journal_option",
+    "node_journal",
+    "place_in",
+    "saver_of",
+]
 
 JOURNAL = "redraft_journal"
 """In a config's `configurable`: `False` keeps no replies, `True` insists that they are kept."""
+SAVER = "__pregel_checkpointer"
+"""Where LangGraph's config holds the saver in force."""
+
+
+def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
+    """Return the saver of the running graph, its own or that of the graph around it; `None` where it has none."""
+    found: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)
+    return found
 
 
 def journal_option(journal: object, checkpointer: object) -> dict[str, bool]:
@@ -51,6 +87,7 @@ def node_journal(config: RunnableConfig) -> NodeJournal | None:
 
     Raises:
         ValueError: The config insists on one, and the saver in force is not one of `open_checkpointer`.
+        RuntimeError: One is to be kept, and this version of langchain-core has no place for it.
     """
     known = config.get("configurable", {})
     wanted = known.get(JOURNAL)
@@ -61,10 +98,11 @@ def node_journal(config: RunnableConfig) -> NodeJournal | None:
         if wanted:
             raise ValueError(f"{NEEDED}, here or in the graph around")
         return None
-    told = config.get("metadata", {})
+    _install()
+    metadata = config.get("metadata", {})
     around = str(known.get("checkpoint_ns") or "").rpartition("|")[0]
-    node = [around, told.get("langgraph_node"), list(told.get("langgraph_path") or ())]
-    return NodeJournal(journal, str(known["thread_id"]), node, told.get("langgraph_step"))
+    node = [around, metadata.get("langgraph_node"), list(metadata.get("langgraph_path") or ())]
+    return NodeJournal(journal, str(known["thread_id"]), node, metadata.get("langgraph_step"))
 
 
 def place_in(*states: Any) -> str:
@@ -76,7 +114,7 @@ def place_in(*states: Any) -> str:
 
 
 PASSING = frozenset({"failure", "verdict"})
-"""Events that change nothing about what a node asks when it is executed again."""
+"""Events that change nothing about the calls of a node that is executed again."""
 
 
 class NodeJournal:
@@ -92,38 +130,42 @@ class NodeJournal:
     def __init__(self, journal: Journal, thread_id: str, node: Any, step: object) -> None:
         self.journal = journal
         self.thread_id = thread_id
-        self.node = node
-        self._step = step
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self.used: list[str] = []
         self.unanswered: list[BaseException] = []
         """What models raised in place of a reply."""
+        self._node = json.dumps(node, default=str)
+        self._step = step
+        self._counts: Counter[str] = Counter()
+        self._used: list[str] = []
+        self._lock = threading.Lock()
 
-    def call(self, place: str, prompt: str, model: str) -> str:
-        """Return what this call is kept under; every further equal one is another."""
-        parts = (json.dumps(self.node, default=str), place or f"step {self._step}", model, prompt)
+    def new_key(self, place: str, prompt: str, model: str) -> str:
+        """Return the key of one more call; every further equal one has another."""
+        parts = (self._node, place or f"step {self._step}", model, prompt)
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
         with self._lock:
             self._counts[key] += 1
-            call = f"{key}.{self._counts[key]}"
-            self.used.append(call)
-        return call
+            self._used.append(numbered := f"{key}.{self._counts[key]}")
+        return numbered
 
-    def to_forget(self, error: Exception | None, update: Any) -> Sequence[str]:
-        """Return the calls whose replies a node failed on, so that it would fail on them again.
-
-        Args:
-            error: What the node raised.
-            update: What it returned.
-        """
-        if error is not None:
-            kept = isinstance(error, (GraphBubbleUp, UnkeptReplyError))
-            return [] if kept or self._caused(error) else self.used
+    def guarded(self, logic: Generator[Any, Any, dict[str, Any]]) -> Generator[Any, Any, dict[str, Any]]:
+        """Run a node's logic, and drop its replies from the journal where it failed on them: it would fail again."""
+        try:
+            update = yield from logic
+        except Exception as error:
+            expected = isinstance(error, (GraphBubbleUp, UnkeptReplyError))
+            if not expected and not self._caused(error):
+                yield from self._forget()
+            raise
         news: Sequence[Mapping[str, Any]] = (update.get("events") if isinstance(update, dict) else None) or ()
         failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
-        told = {(type(one).__name__, str(one)[:2000]) for one in self.unanswered}
-        return self.used if any((one.get("error"), one.get("text")) not in told for one in failures) else []
+        known = {(type(one).__name__, str(one)[:2000]) for one in self.unanswered}
+        if any((one.get("error"), one.get("text")) not in known for one in failures):
+            yield from self._forget()
+        return update
+
+    def _forget(self) -> Generator[Do, Any, None]:
+        if self._used:
+            yield Do(self.journal.forget, self.journal.aforget, (self.thread_id, self._used))
 
     def _caused(self, error: BaseException | None) -> bool:
         """Return whether an error comes from a model that did not answer."""
@@ -134,16 +176,256 @@ class NodeJournal:
         return any(one is other for one in chain for other in self.unanswered)
 
 
-class Forget:
-    """Drops, when it is called, what the journal of a node holds of some calls."""
+class JournaledCall:
+    """One call that a node makes, below which every model call is looked up in the journal first.
 
-    def __init__(self, node: NodeJournal, calls: Sequence[str]) -> None:
+    Args:
+        node: The journal of the node.
+        place: How far the record is.
+        meter: Learns how much time a reply took that is there already, and what models raise.
+    """
+
+    def __init__(self, node: NodeJournal, place: str, meter: Meter) -> None:
         self._node = node
-        self._calls = calls
+        self._place = place
+        self._meter = meter
+        self._open: dict[Hashable, tuple[str, Flight]] = {}
+        self._lock = threading.Lock()
+        meter.on_failure = self.fail
 
-    def __call__(self) -> None:
-        self._node.journal.forget(self._node.thread_id, self._calls)
+    def find(self, prompt: str, model: str) -> Generator[Do, Any, list[Generation] | None]:
+        """Return the reply to a model call, waiting for it where it is in flight; `None`: the caller makes the call.
 
-    async def acall(self) -> None:
-        """Async twin."""
-        await self._node.journal.aforget(self._node.thread_id, self._calls)
+        Raises:
+            BadJournalError: What is kept of it is no reply.
+            UnreadJournalError: It can't be read whether there is one.
+        """
+        caller = _caller()
+        self._close(caller)  # the call that it began before has failed
+        key = self._node.new_key(self._place, prompt, model)
+        journal, thread = self._node.journal, self._node.thread_id
+        while True:
+            flight, mine = FLIGHTS.board(self._flight_key(key))
+            if not mine:
+                kept = yield Do(flight.wait, flight.await_)
+                if kept is None and not flight.result.done():
+                    return None
+            else:
+                self._begin(caller, key, flight)
+                try:
+                    kept = yield Do(journal.get, journal.aget, (thread, key))
+                except Exception as error:
+                    self._close(caller)
+                    raise UnreadJournalError(
+                        f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
+                    ) from error
+            if kept is not None:
+                return self._reused(key, kept, caller)
+            if mine:
+                return None
+
+    def keep(self, generations: Sequence[Generation]) -> Generator[Do, Any, None]:
+        """Keep the reply to the model call that this caller began.
+
+        Raises:
+            UnkeptReplyError: It could not be written.
+        """
+        caller = _caller()
+        key, _ = self._open.get(caller, (None, None))
+        text, kept = text_of(generations), None
+        if key is not None and text is not None:
+            kept = KeptReply(text, round(self._meter.elapsed, 6))
+            journal = self._node.journal
+            try:
+                yield Do(journal.add, journal.aadd, (self._node.thread_id, key, kept))
+            except Exception as error:
+                raise UnkeptReplyError(
+                    f"a model's reply could not be kept: {error}; what was kept before is safe, resume goes on"
+                ) from error
+        self._close(caller, kept)
+
+    def fail(self, error: BaseException) -> None:
+        """Note that a model did not answer, and let go of the model call that this caller began."""
+        self._node.unanswered.append(error)
+        self._close(_caller())
+
+    def end(self) -> None:
+        """Let go of every model call that has no reply."""
+        for caller in list(self._open):
+            self._close(caller)
+
+    def _flight_key(self, key: str) -> Hashable:
+        return (id(self._node.journal), self._node.thread_id, key)
+
+    def _begin(self, caller: Hashable, key: str, flight: Flight) -> None:
+        with self._lock:
+            self._open[caller] = (key, flight)
+        if isinstance(caller, asyncio.Task):  # one that is cancelled leaves no flight behind
+            caller.add_done_callback(self._close)
+
+    def _close(self, caller: Hashable, kept: KeptReply | None = None) -> None:
+        with self._lock:
+            key, flight = self._open.pop(caller, (None, None))
+        if key is not None and flight is not None:
+            FLIGHTS.land(self._flight_key(key), flight, kept)
+
+    def _reused(self, key: str, kept: KeptReply, caller: Hashable) -> list[Generation]:
+        try:
+            found = reply_of(kept.reply)
+        except ValueError as error:
+            self._close(caller)
+            thread = self._node.thread_id
+            raise BadJournalError(
+                f"the journal of thread {thread!r} holds something else than a reply under {key!r} ({error}); "
+                f"saver.journal.forget({thread!r}) drops what it holds, and the calls are made anew"
+            ) from None
+        self._meter.reuse(kept.seconds)
+        self._close(caller, kept)
+        return found
+
+
+def _caller() -> Hashable:
+    """Return the task, or else the thread, that makes a call right now; each makes one at a time."""
+    try:
+        return asyncio.current_task() or threading.get_ident()
+    except RuntimeError:
+        return threading.get_ident()
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A model call that somebody makes, for which others may wait."""
+
+    result: Future[Any] = field(default_factory=Future)
+    """The reply, or `None` where none came."""
+    loop: asyncio.AbstractEventLoop | None = field(default_factory=_loop)
+    """Where it is made, when that is an event loop."""
+
+    def wait(self) -> Any:
+        """Return the reply, or `None`; at once where waiting here would keep the call itself from ending."""
+        return None if self.loop is not None and self.loop is _loop() else self.result.result()
+
+    async def await_(self) -> Any:
+        """Return the reply, or `None`; a waiter that is cancelled leaves the call alone."""
+        return await asyncio.shield(asyncio.wrap_future(self.result))
+
+
+class Flights:
+    """The model calls in flight, by their key: of equal ones, one is made."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[Hashable, Flight] = {}
+
+    def board(self, key: Hashable) -> tuple[Flight, bool]:
+        """Return the flight of a call, and whether it begins now: then the caller makes the call and lands it."""
+        with self._lock:
+            known = self._flights.get(key)
+            if known is not None:
+                return known, False
+            self._flights[key] = begun = Flight()
+            return begun, True
+
+    def land(self, key: Hashable, flight: Flight, reply: Any = None) -> None:
+        """End a flight with its reply, or with `None`: then one of those who waited makes the call."""
+        with self._lock:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+        if not flight.result.done():
+            flight.result.set_result(reply)
+
+
+FLIGHTS = Flights()
+
+
+class JournalCache(BaseCache):
+    """The journal as the cache of the models that a node calls; what it does not know, the process's own may.
+
+    Args:
+        call: The call of the node.
+        below: The process's cache.
+    """
+
+    def __init__(self, call: JournaledCall, below: BaseCache | None) -> None:
+        self._call = call
+        self._below = below
+
+    def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
+        return drive(self._found(prompt, llm_string))
+
+    async def alookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
+        return await adrive(self._found(prompt, llm_string))
+
+    def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
+        drive(self._kept(prompt, llm_string, return_val))
+
+    async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
+        await adrive(self._kept(prompt, llm_string, return_val))
+
+    def clear(self, **kwargs: Any) -> None:
+        """Clear the cache below; the journal goes with its threads."""
+        if self._below is not None:
+            self._below.clear(**kwargs)
+
+    def _found(self, prompt: str, model: str) -> Generator[Do, Any, Sequence[Generation] | None]:
+        found: Sequence[Generation] | None = yield from self._call.find(prompt, model)
+        if found is None and self._below is not None:
+            found = yield Do(self._below.lookup, self._below.alookup, (prompt, model))
+        return found
+
+    def _kept(self, prompt: str, model: str, reply: Sequence[Generation]) -> Generator[Do, Any, None]:
+        yield from self._call.keep(reply)
+        if self._below is not None:
+            yield Do(self._below.update, self._below.aupdate, (prompt, model, reply))
+
+
+JOURNALED_CALL: ContextVar[JournaledCall | None] = ContextVar("redraft_journaled_call", default=None)
+"""Set where, and for as long as, a node with a journal waits for a call."""
+
+
+def _cache_in_force() -> BaseCache | None:
+    """Return the cache that a chat model looks into: the process's own, with the journal before it below a node."""
+    own, call = get_llm_cache(), JOURNALED_CALL.get()
+    return own if call is None else JournalCache(call, own)
+
+
+def _install() -> None:
+    """Let chat models find their cache through `_cache_in_force`, from the first journal on and for good.
+
+    They look up `get_llm_cache` in their own module, so that only they go this way. The cache that is set for the
+    process, and what `langchain_core.globals` says of it, is never touched.
+
+    Raises:
+        RuntimeError: They find their cache in another way: without a journal, calls would be paid twice unnoticed.
+    """
+    from langchain_core.language_models import chat_models
+
+    if getattr(chat_models, "get_llm_cache", None) not in (get_llm_cache, _cache_in_force):
+        raise RuntimeError("chat models of this langchain-core find their cache in an unknown way; pass journal=False")
+    chat_models.get_llm_cache = _cache_in_force  # type: ignore[attr-defined]
+
+
+@contextmanager
+def journaled(node: NodeJournal | None, meter: Meter, states: Sequence[Any]) -> Iterator[None]:
+    """Look up the model calls within the block in the journal of a node; without one, in no journal around it either.
+
+    Args:
+        node: The journal.
+        meter: Of the call.
+        states: Where it may be known how far the record is.
+    """
+    call = None if node is None else JournaledCall(node, place_in(*states), meter)
+    before = JOURNALED_CALL.set(call)
+    try:
+        yield
+    finally:
+        JOURNALED_CALL.reset(before)
+        if call is not None:
+            call.end()

@@ -1,4 +1,4 @@
-"""Counting what a call costs, whatever it calls: every LangChain model below it reports here."""
+"""Usage metering of a node's calls: every LangChain model below one reports its tokens here."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from .asking import ASKING
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
@@ -27,7 +25,7 @@ __all__ = ["METER", "BudgetSpentError", "Meter", "Prices", "spent_in"]
 
 
 class Prices(Protocol):
-    """What a price table can do; `redraft.models.PriceTable` is one."""
+    """Price table; `redraft.models.PriceTable` is one."""
 
     def cost_usd(
         self,
@@ -71,8 +69,10 @@ class Meter(BaseCallbackHandler):
         self.run_inline = guard is None
         """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph.
         One that may refuse can't be in line: LangChain would leave what it wants to tell other handlers unawaited."""
-        self._start = perf_counter()
+        self.on_failure: Callable[[BaseException], None] | None = None
+        """Called with what a model raises."""
         self.model = ""
+        self._start = perf_counter()
         self._lock = threading.Lock()
         self._input = self._output = self._total = self._calls = self._uncounted = self._reused = 0
         self._earlier = 0.0
@@ -100,7 +100,11 @@ class Meter(BaseCallbackHandler):
             self._providers[run_id] = address or provider
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **_: Any) -> None:
-        """Refuse the call of a model that is no chat model, once a budget of the run is spent."""
+        """Refuse the call of a model that is no chat model, once a budget of the run is spent.
+
+        Raises:
+            BudgetSpentError: A budget of the run is spent.
+        """
         self._check_budget()
 
     def _check_budget(self) -> None:
@@ -150,8 +154,8 @@ class Meter(BaseCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
-        if (asking := ASKING.get()) is not None:
-            asking.failed(error)
+        if self.on_failure is not None:
+            self.on_failure(error)
         completion = getattr(error, "completion", None)
         if completion is None:
             with self._lock:
@@ -189,12 +193,12 @@ class Meter(BaseCallbackHandler):
         return message if isinstance(message, AIMessage) else None
 
 
-def _told_elsewhere(record: logging.LogRecord) -> bool:
-    """Leave out LangChain's warning that a callback raised: a refused call is in the record of the run."""
+def _no_refused_call(record: logging.LogRecord) -> bool:
+    """Return whether a warning of LangChain's is about something else than a refused call, which the record shows."""
     return BudgetSpentError.__name__ not in record.getMessage()
 
 
-logging.getLogger("langchain_core.callbacks.manager").addFilter(_told_elsewhere)
+logging.getLogger("langchain_core.callbacks.manager").addFilter(_no_refused_call)
 
 METER: ContextVar[Meter | None] = ContextVar("redraft_meter", default=None)
 register_configure_hook(METER, inheritable=True)

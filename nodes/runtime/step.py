@@ -1,7 +1,7 @@
-"""One node, written once and run in both worlds.
+"""Graph nodes and routers that serve sync and async runs alike, and the calls that a node makes.
 
-A node's logic is a generator that yields the calls it wants made and is sent their outcomes, so that it neither blocks
-nor awaits itself. `Step` drives it: `invoke` makes each call in place, `ainvoke` awaits it.
+A node's logic is a generator that yields the calls it wants made (see `redraft.nodes.runtime.dual`); `Step` makes them
+with their tokens counted, their budgets looked at, and the journal asked first.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 import inspect
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from contextvars import Context, copy_context
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,20 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp
 
-from ...state.events import frozen
+from ...state.events import frozen, record
 from ...state.masking import mask_error
 from ...state.stopping import spent_budget
 from ...state.storage.journal import UnkeptReplyError
-from .answering import answering
-from .asking import ASKING, Asking
-from .journal import Forget, NodeJournal, node_journal, place_in
+from .dual import Do, adrive, drive
+from .journal import NodeJournal, journaled, node_journal
 from .meter import METER, Meter, Prices
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...state.usage import Usage
 
-__all__ = ["Call", "Logic", "Outcome", "Step", "ask", "emit", "emitter"]
+__all__ = ["Call", "Logic", "Outcome", "Router", "Step", "Steps", "call", "emit", "emitter", "extra_update"]
 
 Update = dict[str, Any]
 
@@ -45,7 +46,7 @@ class Call:
     config: RunnableConfig
     meter: Meter
     states: tuple[Any, ...] = ()
-    """Where it may be known how far the record is, which a journal asks; see `redraft.nodes.runtime`."""
+    """Where the journal may read how far the record is; see `redraft.nodes.runtime`."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,18 @@ class Outcome:
     """Name of the last model that answered; empty when none did."""
 
 
-Steps = Generator[Call, Any, Update]
+Steps = Generator[Call | Do, Any, Update]
 Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]
 
 
-def ask(
+def call(
     target: Any,
     *args: Any,
     config: RunnableConfig,
     prices: Prices | None,
     state: Mapping[str, Any] | None = None,
 ) -> Generator[Call, Any, Outcome]:
-    """Make one call and return its outcome; `result = yield from ask(…)` in a node's logic.
+    """Make one call and return its outcome; `outcome = yield from call(…)` in a node's logic.
 
     Args:
         target: A Runnable or callable.
@@ -91,13 +92,13 @@ def ask(
     except (GraphBubbleUp, UnkeptReplyError):
         raise
     except Exception as error:
-        mask_error(error)  # LangGraph stores what it says, if it is raised
+        mask_error(error)  # LangGraph stores its message, if it is raised
         failure = error
     return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model)
 
 
 def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | None:
-    """Return what says whether a budget of the run is spent, or `None` where it has none."""
+    """Return a function from what was used to the budget that is spent, or `None` where the run has no budget."""
     limits = (state or {}).get("limits") or {}
     if state is None or all(limits.get(name) is None for name in BUDGETS):
         return None
@@ -106,6 +107,105 @@ def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | N
 
 
 BUDGETS = ("max_tokens", "max_cost_usd", "max_seconds")
+
+
+class Step(Runnable[Any, Update]):
+    """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
+
+    def __init__(self, name: str, logic: Logic) -> None:
+        self.name = name
+        self.logic = logic
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+        """Run the node, making its calls in this thread."""
+        steps, journal = self._begun(input, config or {})
+        return drive(steps, lambda wanted: _make(wanted, journal))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
+        """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
+        steps, journal = self._begun(input, config or {})
+        return await adrive(steps, lambda wanted: _amake(wanted, journal))
+
+    def _begun(self, state: Any, config: RunnableConfig) -> tuple[Steps, NodeJournal | None]:
+        steps, journal = self.logic(state, config), node_journal(config)
+        return (steps if journal is None else journal.guarded(steps)), journal
+
+
+def _make(wanted: Call | Do, journal: NodeJournal | None) -> Any:
+    if isinstance(wanted, Do):
+        return wanted.make()
+    with _metered(wanted, journal):
+        if isinstance(wanted.target, Runnable):
+            return wanted.target.invoke(wanted.args[0], wanted.config)
+        result = _called(wanted.target, *wanted.args)
+        return _finish(result) if inspect.isawaitable(result) else result
+
+
+async def _amake(wanted: Call | Do, journal: NodeJournal | None) -> Any:
+    if isinstance(wanted, Do):
+        return await wanted.amake()
+    with _metered(wanted, journal):
+        if isinstance(wanted.target, Runnable):
+            return await wanted.target.ainvoke(wanted.args[0], wanted.config)
+        target = getattr(wanted.target, "acall", wanted.target)
+        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
+            return await target(*wanted.args)
+        context = copy_context()
+        result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *wanted.args)
+        return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+
+
+@contextmanager
+def _metered(wanted: Call, journal: NodeJournal | None) -> Iterator[None]:
+    """Count what models within the block use, and let them look into the journal first."""
+    before = METER.set(wanted.meter)
+    try:
+        with journaled(journal, wanted.meter, wanted.states):
+            yield
+    finally:
+        METER.reset(before)
+
+
+def _called(target: Any, *args: Any) -> Any:
+    """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
+    try:
+        return target(*args)
+    except StopIteration as error:
+        raise RuntimeError(f"StopIteration: {error}") from error
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _finish(result: Any) -> Any:
+    """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_awaited(result))
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
+
+
+class Router(Runnable[Any, str]):
+    """A function of the state that names the node to go to, called in place.
+
+    LangGraph hands a plain function to a thread in an async run, which costs more than a router does.
+
+    Args:
+        function: Takes the state and returns the name of a node.
+    """
+
+    def __init__(self, function: Callable[[Any], str]) -> None:
+        self.name = function.__name__
+        self.function = function
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        return self.function(input)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        return self.function(input)
 
 
 def emit(**progress: Any) -> None:
@@ -136,126 +236,26 @@ ROLES: Mapping[str, str] = {
 """By the node, or else by the kind of the event."""
 
 
-class Step(Runnable[Any, Update]):
-    """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
+def extra_update(state: Mapping[str, Any], result: Any, *, by: str) -> Update:
+    """Return the update that a callable in a node's place wants beside its result: its own keys and events, sealed.
 
-    def __init__(self, name: str, logic: Logic) -> None:
-        self.name = name
-        self.logic = logic
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
-        """Run the node, making its calls in this thread."""
-        steps, journal = self._begun(input, config or {})
-        with answering() if journal else nullcontext():
-            try:
-                call = next(steps)
-                while True:
-                    try:
-                        result = _call(call, journal)
-                    except Exception as error:
-                        call = steps.throw(error)
-                    else:
-                        call = steps.send(result)
-            except StopIteration as end:
-                update: Update = end.value
-                return update
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
-        """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
-        steps, journal = self._begun(input, config or {})
-        with answering() if journal else nullcontext():
-            try:
-                call = next(steps)
-                while True:
-                    try:
-                        result = await _acall(call, journal)
-                    except Exception as error:
-                        call = steps.throw(error)
-                    else:
-                        call = steps.send(result)
-            except StopIteration as end:
-                update: Update = end.value
-                return update
-
-    def _begun(self, state: Any, config: RunnableConfig) -> tuple[Steps, NodeJournal | None]:
-        steps, journal = self.logic(state, config), node_journal(config)
-        return (steps if journal is None else _forgetting(steps, journal, config)), journal
+    Args:
+        state: The state that the events are appended to.
+        result: What it returned; anything but a mapping has nothing beside.
+        by: Who it is, for events that don't say.
+    """
+    if not isinstance(result, Mapping):
+        return {}
+    extra = {key: value for key, value in result.items() if key not in OWNED | RESULT_KEYS}
+    news = [
+        {"by": by, "round": 0, **{key: value for key, value in event.items() if key != "prev"}}
+        for event in result.get("events", [])
+    ]
+    return {**extra, **record(state, *news)}
 
 
-def _forgetting(steps: Steps, journal: NodeJournal, config: RunnableConfig) -> Steps:
-    """Make the calls of a node; what the journal holds of them is dropped where the node failed on it."""
-    try:
-        update = yield from steps
-    except Exception as error:
-        if calls := journal.to_forget(error, None):
-            yield Call(Forget(journal, calls), (), config, Meter(None))
-        raise
-    if calls := journal.to_forget(None, update):
-        yield Call(Forget(journal, calls), (), config, Meter(None))
-    return update
-
-
-def _call(call: Call, journal: NodeJournal | None) -> Any:
-    context, asking = _prepared(call, journal)
-    try:
-        if isinstance(call.target, Runnable):
-            return context.run(call.target.invoke, call.args[0], call.config)
-        result = context.run(_called, call.target, *call.args)
-        return context.run(_finish, result) if inspect.isawaitable(result) else result
-    finally:
-        if asking is not None:
-            asking.end()
-
-
-async def _acall(call: Call, journal: NodeJournal | None) -> Any:
-    asking = _asking(call, journal)
-    # This task is the node's own, and makes one call at a time.
-    metered, asked = METER.set(call.meter), ASKING.set(asking)
-    try:
-        if isinstance(call.target, Runnable):
-            return await call.target.ainvoke(call.args[0], call.config)
-        target = getattr(call.target, "acall", call.target)
-        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
-            return await target(*call.args)
-        context = copy_context()
-        result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *call.args)
-        return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
-    finally:
-        METER.reset(metered)
-        ASKING.reset(asked)
-        if asking is not None:
-            asking.end()
-
-
-def _called(target: Any, *args: Any) -> Any:
-    """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
-    try:
-        return target(*args)
-    except StopIteration as error:
-        raise RuntimeError(f"StopIteration: {error}") from error
-
-
-def _prepared(call: Call, journal: NodeJournal | None) -> tuple[Context, Asking | None]:
-    """Return where a call is made: what models do there is counted, and looked up in the journal first."""
-    context, asking = copy_context(), _asking(call, journal)
-    context.run(METER.set, call.meter)
-    context.run(ASKING.set, asking)  # where this node has no journal, one around it must not answer
-    return context, asking
-
-
-def _asking(call: Call, journal: NodeJournal | None) -> Asking | None:
-    return None if journal is None else Asking(journal, place_in(*call.states), call.meter)
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
-
-
-def _finish(result: Any) -> Any:
-    """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_awaited(result))
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
+OWNED = frozenset(
+    ["events", "head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage", "remaining_steps"]
+)
+"""State keys that the loop's own nodes write."""
+RESULT_KEYS = frozenset(["draft", "text", "messages"])

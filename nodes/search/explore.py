@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...state.events import failure
 from ...state.usage import NO_USAGE, add_usage
+from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
-from ..runtime.saver_in_force import SAVER, saver_of
 from ..runtime.step import Call, Step, Steps, emit
 from .own_threads import OwnThread
 from .path_run import LostDraft

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.usage import NO_USAGE
 from ..prepare import prepare
+from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
-from ..runtime.saver_in_force import SAVER, saver_of
 from ..runtime.step import Call, Step, Steps
 from .paths import drafts
 

@@ -13,8 +13,8 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.rules import before_check, last_writer
+from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
-from ..runtime.saver_in_force import SAVER, saver_of
 from ..runtime.step import emitter
 from .own_threads import PATH_RECIPE, SEARCH, OwnThread
 from .path_control import check_stop, control_of, running_path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.stopping import spent_budget
 from ...state.usage import Usage, add_usage
-from ..runtime.step import ask, emit
+from ..runtime.step import call, emit
 from ..writing.replies import same_text
 from .paths import order, outranks
 
@@ -76,7 +76,7 @@ class Ranking:
         emit(kind="start", node="select", round=level, by=self.judge.name, branches=list(names.values()))
         so_far = {"events": [{"kind": "task", "usage": self.spent}], "limits": limits}
         drafts = (self.state["task"], leader["answer"], path["answer"])
-        outcome = yield from ask(self.judge, *drafts, config=self.config, prices=self.prices, state=so_far)
+        outcome = yield from call(self.judge, *drafts, config=self.config, prices=self.prices, state=so_far)
         self.judging = add_usage([self.judging, outcome.usage])
         said: dict[str, Any] = {"level": level, "judge": outcome.model or self.judge.name, **names, "winner": None}
         if outcome.error is None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..critics.critics import HumanCritic
 from ..generate import GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
-from ..writing.given_model import require_model
 from ..writing.prompts import PromptedModel
-from ..writing.sampling import sampled
+from ..writing.sampling import require_model, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

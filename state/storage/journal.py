@@ -49,7 +49,7 @@ class KeptReply:
     """The reply of one finished call."""
 
     reply: str
-    """JSON, as `redraft.nodes.runtime.single_flight` writes it."""
+    """JSON, as `redraft.nodes.runtime.journal` writes it."""
     seconds: float
     """How long the node had been at work on this when the reply was there."""
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import get_llm_cache, set_llm_cache
+from langchain_core.language_models import chat_models
+from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
@@ -300,6 +302,100 @@ def test_a_cache_of_the_users_own_stays_in_place(own_cache: InMemoryCache) -> No
         assert graph.invoke({"task": "Write."}, {"configurable": {"thread_id": "other"}})["answer"] == "a lamp"
     assert len(model.calls) == 1
     assert get_llm_cache() is own_cache
+
+
+def test_other_code_of_the_process_does_not_see_the_journal(own_cache: InMemoryCache, is_async: bool) -> None:
+    """While a node's call is made, LangChain's cache is the user's, in other threads and in the node itself."""
+    outside = ScriptedModel(["paid for once"])
+    outside.invoke("Who?")
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.append(
+            (get_llm_cache() is own_cache, chat_models.get_llm_cache() is own_cache, outside.invoke("Who?").text)
+        )
+
+    def meanwhile(messages: Any) -> str:
+        seen.append(get_llm_cache() is own_cache)
+        other = threading.Thread(target=look)
+        other.start()
+        other.join(60)
+        return "a lamp"
+
+    model = ScriptedModel([meanwhile])
+    with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 0})
+        assert invoke(graph, {"task": "Write."}, LAMP, is_async=is_async)["answer"] == "a lamp"
+        assert len(saver.journal.calls("lamp")) == 1
+    assert seen == [True, (True, "paid for once")]
+    assert (len(model.calls), len(outside.calls)) == (1, 1)
+
+
+async def test_other_tasks_of_the_loop_do_not_see_the_journal(own_cache: InMemoryCache) -> None:
+    """A task beside a graph finds the user's cache while the graph waits for its model, and keeps using it."""
+    outside, began, go_on = ScriptedModel(["paid for once"]), asyncio.Event(), asyncio.Event()
+
+    async def slow(state: Any) -> str:
+        began.set()
+        await go_on.wait()
+        return (await ScriptedModel(["a lamp"]).ainvoke("Write.")).text
+
+    async with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(
+            generate=slow, refine=slow, critics=[reject], checkpointer=saver, limits={"max_rounds": 0}
+        )
+        running = asyncio.create_task(graph.ainvoke({"task": "Write."}, LAMP))
+        await began.wait()
+        said = [(await outside.ainvoke("Who?")).text for _ in "ab"]
+        assert get_llm_cache() is chat_models.get_llm_cache() is own_cache
+        go_on.set()
+        assert (await running)["answer"] == "a lamp"
+        assert len(saver.journal.calls("lamp")) == 1
+    assert (said, len(outside.calls)) == (["paid for once"] * 2, 1)
+
+
+def test_models_with_a_cache_of_their_own_or_none_take_no_part() -> None:
+    """A model built with `cache=False`, or with a cache of its own, is asked as it is anywhere else."""
+    unkept, own = ScriptedModel(["a lamp", "a lamp"]), ScriptedModel(["no issues"])
+    unkept.cache, own.cache = False, InMemoryCache()
+    with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(unkept, critics=[model_critic(own)], checkpointer=saver)
+        graph.invoke(TASK, LAMP)
+        graph.invoke(None, first_checkpoint(graph, LAMP))
+        assert saver.journal.calls("lamp") == []
+    assert (len(unkept.calls), len(own.calls)) == (2, 1)
+
+
+def test_chains_inside_a_node_take_part(saver: Any, is_async: bool) -> None:
+    """Models in a chain, side by side, and in a critic of the user's own are found in the journal as well."""
+    model, judge = ScriptedModel(["a lamp", "a lamp"]), ScriptedModel(["good"])
+    writer = RunnableParallel(one=model, other=model) | RunnableLambda(lambda replies: replies["one"])
+
+    async def critic(task: str, draft: str, history: Any, /) -> Critique:
+        said = await (RunnableLambda(str.strip) | judge).ainvoke(draft)
+        return Critique("", accepted=said.text == "good")
+
+    graph = build_refine_graph(
+        generate=RunnableLambda(lambda values: values["task"]) | writer,
+        refine=model,
+        critics=[critic],
+        checkpointer=saver,
+    )
+    invoke(graph, TASK, LAMP, is_async=is_async)
+    again = invoke(graph, None, first_checkpoint(graph, LAMP), is_async=is_async)
+    assert (again["stop_reason"], again["usage"]["reused_calls"]) == ("accepted", 3)
+    assert (len(model.calls), len(judge.calls)) == (2, 1)
+
+
+def test_a_langchain_without_a_place_for_the_journal_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where chat models find their cache in another way no run pays twice unnoticed: it says so before a call."""
+    monkeypatch.delattr(chat_models, "get_llm_cache")
+    model = ScriptedModel(["a lamp"])
+    with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(model, critics=[reject], checkpointer=saver)
+        with pytest.raises(RuntimeError, match="pass journal=False"):
+            graph.invoke(TASK, LAMP)
+    assert model.calls == []
 
 
 def test_a_journal_can_be_left_out_or_insisted_on() -> None:

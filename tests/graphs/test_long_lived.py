@@ -13,7 +13,7 @@ import pytest
 from langchain_core.globals import get_llm_cache
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.runtime.asking import FLIGHTS
+from redraft.nodes.runtime.journal import FLIGHTS
 from redraft.state import Thread, open_checkpointer
 
 if TYPE_CHECKING:
