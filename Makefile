@@ -21,8 +21,8 @@ help: ## List the targets
 demo: $(DEMO) ## Refine six bundled tasks on the embedded model; no key, no compiler
 	@.venv/bin/redraft demo
 
-test: $(DEV) ## Run the tests; ARGS="-k loop" passes arguments to pytest
-	@.venv/bin/python -m pytest $(ARGS)
+test: $(DEV) ## Run the tests on every core; ARGS="-k loop" passes arguments to pytest
+	@.venv/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
 
 lint: $(DEV) ## Check style, formatting and who imports whom
 	@.venv/bin/python -m ruff check .

@@ -25,7 +25,11 @@ def objects(task: str, draft: str, history: Any, /) -> Critique:
     return Critique("Not good enough.", accepted=False, score=0.2)
 
 
-@pytest.mark.parametrize("critic", [uses_words("river"), lambda task, draft: Critique(""), "strict"], ids=repr)
+@pytest.mark.parametrize(
+    "critic",
+    [uses_words("river"), lambda task, draft: Critique(""), "strict"],
+    ids=["a verifier", "a lambda", "a word"],
+)
 def test_what_is_no_critic_is_refused_at_build(critic: Any) -> None:
     """Whoever forgets `verifier_critic(…)` reads so before a model is paid."""
     with pytest.raises(TypeError, match=r"verifier_critic\(…\)"):
