@@ -258,17 +258,18 @@ def postgres_server(url: str | None) -> Iterator[str | None]:
     if url:
         yield url
         return
-    spec = importlib.util.spec_from_file_location("conftest", Path(__file__).parents[1] / "tests" / "conftest.py")
+    path = Path(__file__).parents[1] / "tests" / "postgres_server.py"
+    spec = importlib.util.spec_from_file_location("postgres_server", path)
     if spec is None or spec.loader is None:
         yield None
         return
-    conftest = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conftest)
-    if conftest._missing_for_postgres():
+    servers = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(servers)
+    if servers.missing():
         yield None
         return
-    with conftest._throwaway_postgres() as started:
-        yield started
+    with servers.started() as server:
+        yield server.url
 
 
 def printed_versions() -> str:

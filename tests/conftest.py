@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -59,8 +55,8 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """URL of a PostgreSQL server where databases can be made: REDRAFT_TEST_POSTGRES, or one started for this session.
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a PostgreSQL server where databases can be made: REDRAFT_TEST_POSTGRES, or one that all workers share.
 
     Without PostgreSQL the test is skipped; with REDRAFT_REQUIRE_POSTGRES=1, as in CI, it fails instead.
     """
@@ -68,29 +64,23 @@ def postgres_server() -> Iterator[str]:
     if given:
         yield given
         return
-    missing = _missing_for_postgres()
-    if missing:
-        if os.environ.get("REDRAFT_REQUIRE_POSTGRES") == "1":
-            pytest.fail(f"REDRAFT_REQUIRE_POSTGRES=1, but {missing}", pytrace=False)
-        pytest.skip(f"{missing}; install it or set REDRAFT_TEST_POSTGRES to a server's URL")
-    with _throwaway_postgres() as url:
-        yield url
+    _require_postgres()
+    folder = tmp_path_factory.getbasetemp()
+    with _postgres().joined(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as server:
+        yield server.url
 
 
 @pytest.fixture
 def own_postgres() -> Iterator[tuple[str, Callable[[], None]]]:
     """URL of a server of one test's own, which keeps what it committed, and what switches it off and on again."""
-    if missing := _missing_for_postgres():
-        if os.environ.get("REDRAFT_REQUIRE_POSTGRES") == "1":
-            pytest.fail(f"REDRAFT_REQUIRE_POSTGRES=1, but {missing}", pytrace=False)
-        pytest.skip(missing)
-    with _restartable_postgres(keeps="on") as server:
-        yield server
+    _require_postgres()
+    with _postgres().started(durable=True) as server:
+        yield server.url, server.restart
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """URL of an empty database, dropped after the test."""
+@pytest.fixture(scope="session")
+def _postgres_database(postgres_server: str) -> Iterator[str]:
+    """URL of this worker's database."""
     import psycopg
 
     name = f"redraft_{uuid.uuid4().hex}"
@@ -99,6 +89,20 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
     yield urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
     with psycopg.connect(postgres_server, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def postgres_url(_postgres_database: str) -> Iterator[str]:
+    """URL of an empty database, emptied again after the test, whoever is still connected to it."""
+    import psycopg
+
+    yield _postgres_database
+    with psycopg.connect(_postgres_database, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        admin.execute("SET client_min_messages = warning; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 
 
 @pytest.fixture(params=BACKENDS, ids=BACKENDS)
@@ -129,89 +133,15 @@ def sandbox() -> Sandbox:
         pytest.skip(str(error))
 
 
-def _binaries() -> Path | None:
-    """Where Debian keeps the newest server's programs, or where PATH finds them."""
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda found: int(found.parts[-3]))
-    found = str(debian[-1]) if debian else shutil.which("initdb")
-    return Path(found).resolve().parent if found else None
+def _postgres() -> Any:
+    return _module_of(Path(__file__).with_name("postgres_server.py"))
 
 
-def _missing_for_postgres() -> str | None:
-    try:
-        import langgraph.checkpoint.postgres  # noqa: F401
-    except ImportError as error:
-        return f"the postgres extra is not installed ({error})"
-    return None if _binaries() else "PostgreSQL is not installed (no initdb found)"
-
-
-@contextmanager
-def _throwaway_postgres() -> Iterator[str]:
-    """Starts a server on loopback that writes nothing durably, and stops it."""
-    with _restartable_postgres(keeps="off") as (url, _):
-        yield url
-
-
-@contextmanager
-def _restartable_postgres(*, keeps: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Starts a server on loopback, gives its URL and what restarts it, and stops it by its own data directory.
-
-    Args:
-        keeps: Its `synchronous_commit`: `"on"` where a restart must find what was committed.
-    """
-    binaries = _binaries()
-    assert binaries is not None
-    home = Path(tempfile.mkdtemp(prefix="redraft-pg-"))
-    data = home / "data"
-    user = _unprivileged_user()
-    if user:
-        shutil.chown(home, user)
-
-    def run(program: str, *arguments: str) -> None:
-        as_user: dict[str, Any] = {"user": user, "group": _group_of(user), "extra_groups": []} if user else {}
-        command = [str(binaries / program), *arguments]
-        # into a file: the server keeps what it is started with open, and a pipe would never end
-        with (home / "commands.log").open("a+") as log:
-            done = subprocess.run(
-                command, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, **as_user
-            )
-            if done.returncode:
-                log.seek(0)
-                details = log.read() + "".join(path.read_text() for path in home.glob("server.log"))
-                raise RuntimeError(f"{program} failed with {done.returncode}:\n{details}")
-
-    try:
-        run("initdb", "-D", str(data), "-U", "redraft", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        options = (
-            f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={home} "
-            f"-c fsync=off -c full_page_writes=off -c synchronous_commit={keeps} -c max_connections=100"
-        )
-        run("pg_ctl", "-D", str(data), "-o", options, "-l", str(home / "server.log"), "-w", "start")
-        try:
-            again = ("-D", str(data), "-m", "immediate", "-o", options, "-l", str(home / "again.log"), "-w", "restart")
-            yield f"postgresql://redraft@127.0.0.1:{port}/postgres", lambda: run("pg_ctl", *again)
-        finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def _unprivileged_user() -> str | None:
-    """Whom to start the server as when we are root, which PostgreSQL refuses."""
-    if os.name == "nt" or os.geteuid() != 0:
-        return None
-    import pwd
-
-    names = {entry.pw_name for entry in pwd.getpwall()}
-    return "postgres" if "postgres" in names else "nobody"
-
-
-def _group_of(user: str) -> int:
-    import pwd
-
-    return pwd.getpwnam(user).pw_gid
+def _require_postgres() -> None:
+    if missing := _postgres().missing():
+        if os.environ.get("REDRAFT_REQUIRE_POSTGRES") == "1":
+            pytest.fail(f"REDRAFT_REQUIRE_POSTGRES=1, but {missing}", pytrace=False)
+        pytest.skip(f"{missing}; install it or set REDRAFT_TEST_POSTGRES to a server's URL")
 
 
 def _module_of(path: Path) -> Any:

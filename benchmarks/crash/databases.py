@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -50,12 +48,12 @@ class Postgres:
 
     Args:
         url: Of the database.
-        conftest: What started the server.
+        server: What `tests/postgres_server.py` started.
     """
 
-    def __init__(self, url: str, conftest: Any) -> None:
+    def __init__(self, url: str, server: Any) -> None:
         self.url = url
-        self._conftest = conftest
+        self.restart = server.restart
 
     def kept(self) -> set[str]:
         """Return which replies are committed."""
@@ -66,43 +64,24 @@ class Postgres:
                 return set()
             return ids(connection.execute(REPLIES))  # type: ignore[arg-type]
 
-    def restart(self) -> None:
-        """Restart the server as a crash does: no session is ended in order, and it recovers from its log."""
-        import psycopg
-
-        with psycopg.connect(self.url) as connection:
-            found = connection.execute("SHOW data_directory").fetchone()
-        data = Path(found[0] if found else "")
-        user = self._conftest._unprivileged_user()
-        as_user = {"user": user, "group": self._conftest._group_of(user), "extra_groups": []} if user else {}
-        command = [self._conftest._binaries() / "pg_ctl", "-D", data, "-m", "immediate", "-w", "restart"]
-        with Path(os.devnull).open("w") as nowhere:
-            subprocess.run(
-                [*command, "-l", data.parent / "server.log"],
-                cwd=data.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=nowhere,
-                stderr=nowhere,
-                check=True,
-                **as_user,
-            )
-
 
 @contextmanager
-def opened_postgres(conftest: Any, *names: str) -> Iterator[list[Postgres]]:
+def opened_postgres(servers: Any, *names: str) -> Iterator[list[Postgres]]:
     """Gives these databases on a server that is started for them.
+
+    Args:
+        servers: The module `tests/postgres_server.py`.
+        names: Of the databases.
 
     Raises:
         LookupError: PostgreSQL is not installed.
     """
-    if missing := conftest._missing_for_postgres():
+    if missing := servers.missing():
         raise LookupError(missing)
     import psycopg
 
-    with conftest._throwaway_postgres() as url:
-        with psycopg.connect(url, autocommit=True) as admin:
+    with servers.started(durable=True) as server:
+        with psycopg.connect(server.url, autocommit=True) as admin:
             for name in names:
                 admin.execute(f'CREATE DATABASE "{name}"')
-                # The tests' server acknowledges what a restart may lose. This one is asked to keep its word.
-                admin.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = on')
-        yield [Postgres(f"{url.rpartition('/')[0]}/{name}", conftest) for name in names]
+        yield [Postgres(f"{server.url.rpartition('/')[0]}/{name}", server) for name in names]

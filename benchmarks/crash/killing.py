@@ -232,7 +232,8 @@ def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
             yield resumed_by_two(server, Sqlite(place("two") / "runs.sqlite"))
         if "postgres" in given.databases:
             try:
-                with opened_postgres(loaded(HERE.parents[1] / "tests" / "conftest.py"), "a", "b", "c") as opened:
+                servers = loaded(HERE.parents[1] / "tests" / "postgres_server.py")
+                with opened_postgres(servers, "a", "b", "c") as opened:
                     yield from beside("killed, PostgreSQL", opened[0], stop=at_random(server, given))
                     stop = restarting(server, opened[1], given)
                     name = f"PostgreSQL restarted {RESTARTS} times"
