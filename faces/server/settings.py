@@ -1,4 +1,4 @@
-"""What a server is told when it starts: where it listens, what it keeps, and what no caller can raise."""
+"""Server settings: address, storage, and the limits that no caller can raise."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TRACES_PATH = "/v1/traces"
 
 
 class Tracing:
-    """What `instrument` began. As a context manager, or with `close`, it sends what is left and traces no longer."""
+    """The tracing that `instrument` began. `close`, or leaving its `with` block, flushes spans and stops tracing."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider

@@ -1,1 +1,1 @@
-"""What runs and reports look like: displays of graphs and threads, and the pages that hold them."""
+"""Views of graphs, threads and reports, and the pages that hold them."""

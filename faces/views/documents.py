@@ -1,4 +1,4 @@
-"""How HTML is made here: every text escaped, every control character visible, nothing fetched from anywhere."""
+"""HTML documents: every text escaped, every control character visible, nothing fetched from anywhere."""
 
 from __future__ import annotations
 

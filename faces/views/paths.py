@@ -16,7 +16,7 @@ __all__ = ["Taken", "path_taken"]
 
 @dataclass
 class Taken:
-    """What the last run of a thread visited, and how often."""
+    """The nodes that the last run of a thread visited, and how often."""
 
     nodes: Counter[str] = field(default_factory=Counter)
     edges: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What the terminal's views print, as text."""
+"""Plain-text printing for the terminal's views."""
 
 from __future__ import annotations
 

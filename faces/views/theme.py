@@ -1,4 +1,4 @@
-"""How the figures of a report look, in light and in dark."""
+"""The light and dark theme of a report's figures."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ INTERRUPT = "__interrupt__"
 
 
 class Watch:
-    """What a stream has told so far.
+    """The content of a stream so far.
 
     Args:
         title: Of the view.
@@ -116,7 +116,7 @@ def watching(title: str, *, ours: bool) -> Iterator[Watch]:
 
 
 def in_notebook() -> bool:
-    """Whether this process is a notebook's kernel. IPython is not imported for it."""
+    """Return True if this process is a notebook's kernel. IPython is not imported for it."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")

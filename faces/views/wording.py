@@ -1,4 +1,4 @@
-"""How numbers, verdicts and stop reasons are put into words, the same in every view."""
+"""Wording of numbers, verdicts and stop reasons, the same in every view."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ConversationInput(TypedDict, total=False):
-    """What a caller gives: a task, or a conversation. Limits stay with the thread until they are given again."""
+    """The input of a run: a task, or a conversation. Limits stay with the thread until they are given again."""
 
     task: str
     messages: Any

@@ -31,7 +31,7 @@ class AgentUnfinishedError(RuntimeError):
 
 @dataclass(frozen=True)
 class AgentRun:
-    """What an agent came to.
+    """The outcome of an agent's run.
 
     Args:
         text: The text of its last message.

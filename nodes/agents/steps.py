@@ -1,4 +1,4 @@
-"""What an agent does, as it does it: each model message, tool call and tool result, for the stream and the record."""
+"""Agent steps: model messages, tool calls and tool results, recorded and streamed as they come."""
 
 from __future__ import annotations
 

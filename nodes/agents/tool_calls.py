@@ -25,7 +25,7 @@ class ToolsUnfinishedError(RuntimeError):
 
 
 class ToolUsingModel(Runnable[Any, AIMessage]):
-    """From messages to the answer of a model that may call tools on the way.
+    """A chat model that may call tools before it answers.
 
     A tool that raises, or that does not exist, is answered with the error, so that the model can do something else.
 

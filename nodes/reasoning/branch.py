@@ -73,7 +73,7 @@ class Branch:
 
     @property
     def topic(self) -> str:
-        """What the branch is about; empty before `with_topic`."""
+        """The topic of the branch; empty before `with_topic`."""
         run = current_run(self.events)
         return run[0]["text"] if run and run[0]["kind"] == "task" else ""
 

@@ -43,7 +43,7 @@ class PipelineError(ValueError):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a step takes and does."""
+    """The argument and the purpose of a step."""
 
     argument: str = ""
     """What its one argument is called; empty: it takes none."""
@@ -117,7 +117,7 @@ class PipelineStep:
 
     @property
     def counts(self) -> bool:
-        """Whether its argument is a number."""
+        """True if its argument is a number."""
         return SIGNATURES[self.name].kind == "count"
 
     @property
@@ -175,14 +175,14 @@ class Pipeline:
 
     @property
     def sets_topic(self) -> bool:
-        """Whether it sets a topic before the first step that writes."""
+        """True if it sets a topic before the first step that writes."""
         names = [step.name for step in self.steps]
         first = next((number for number, name in enumerate(names) if name in WRITING), len(names))
         return "SetTopic" in names[:first]
 
     @property
     def longest(self) -> int:
-        """How many steps of a graph it takes at most."""
+        """The most steps of a graph that it takes."""
         return sum(2 * int(step.value) + 2 if step.counts else 1 for step in self.steps)
 
     def labelled(self) -> list[tuple[str, PipelineStep]]:

@@ -44,7 +44,7 @@ __all__ = [
 
 
 class PipelineInput(TypedDict):
-    """What a caller gives: nothing, where the pipeline sets its topic."""
+    """The input of a pipeline: nothing, if the pipeline sets its topic."""
 
     task: NotRequired[Annotated[str, EphemeralValue]]
     """The topic, for a pipeline that sets none. Work on it begins anew, also where the thread had the same one."""
@@ -52,7 +52,7 @@ class PipelineInput(TypedDict):
 
 
 class PipelineState(RefineState, total=False):
-    """What a pipeline knows beside the record."""
+    """The state of a pipeline, beside the record."""
 
     task: Annotated[str, EphemeralValue]  # type: ignore[misc]  # for one step, so that `begin` sees whether it was given
     at: str
@@ -267,7 +267,7 @@ def keeps_task(step: Step) -> Step:
 
 
 def _broke_off(update: Mapping[str, Any]) -> bool:
-    """Whether a step wrote something, but not what it is there for: it failed, or a budget was spent on the way."""
+    """Return True if a step wrote something other than its result: it failed, or a budget was spent on the way."""
     news: Sequence[Event] = update.get("events") or []
     return any(event["kind"] == "failure" or event.get("incomplete") for event in news) or (
         bool(news) and all(event["kind"] == "retrieval" for event in news)
@@ -275,7 +275,7 @@ def _broke_off(update: Mapping[str, Any]) -> bool:
 
 
 def out_of_room(state: Mapping[str, Any]) -> bool:
-    """Whether a step failed, a budget is spent, or the caller's `recursion_limit` leaves room for the end only."""
+    """Return True if a step failed, a budget is spent, or `recursion_limit` leaves room for the end only."""
     events = _events(state)
     failed = any(event["kind"] == "failure" for event in since_verdict(events))
     spent = spent_budget(events, state.get("limits") or {}) is not None
@@ -284,7 +284,7 @@ def out_of_room(state: Mapping[str, Any]) -> bool:
 
 
 def repeated(state: Mapping[str, Any]) -> bool:
-    """Whether the last improvement repeats an earlier text, so that another one would too."""
+    """Return True if the last improvement repeats an earlier text, so that another one would too."""
     news = [event for event in _events(state) if event["kind"] == "revision"]
     return bool(news) and news[-1].get("rejected") == "repeat"
 

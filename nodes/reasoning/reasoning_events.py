@@ -26,7 +26,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Critique:
-    """What was said about the draft or final before it."""
+    """A critique of the draft or final before it."""
 
     text: str
     kind: Literal["critique"] = "critique"
@@ -61,7 +61,7 @@ def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
 
 @dataclass(frozen=True)
 class SelfCritique:
-    """What criticising itself made of a text."""
+    """The result of a self-critique loop: the text before and after."""
 
     draft: str
     """The first text."""

@@ -1,4 +1,4 @@
-"""What a step gives that may go wrong: a success with its value, or a failure with a message, instead of an error."""
+"""Result values: a success with its value, or a failure with a message, in place of an exception."""
 
 from __future__ import annotations
 

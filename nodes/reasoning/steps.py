@@ -44,7 +44,7 @@ STEP_NAMES: tuple[StepName, ...] = ("draft", "critique", "improve")
 
 @dataclass(frozen=True)
 class ReasoningSteps:
-    """How each step asks: the models, the prompts, and whether a critique gives a score.
+    """The models, prompts and scoring of the three reasoning steps.
 
     Args:
         model: Writes drafts and improves them.

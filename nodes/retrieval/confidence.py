@@ -1,4 +1,4 @@
-"""Whether what was found is close enough to what was asked."""
+"""Retrieval confidence: is what was found close enough to the query?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a folder of text files to passages that can be searched."""
+"""Document loading: a folder of text files, split into passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has found so far: folds over the `retrieval` events of the current task."""
+"""Findings: folds over the `retrieval` events of the current task."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FEW_DOCUMENTS = 3
 
 @dataclass(frozen=True)
 class Situation:
-    """What the rules look at."""
+    """The input of the follow-up rules."""
 
     queries: Sequence[str]
     """The plan's."""
@@ -65,7 +65,7 @@ def new_queries(proposed: Iterable[Query], *, run: Iterable[str]) -> list[Query]
 
 
 def _feedback(situation: Situation) -> list[str]:
-    """What is said to be missing, alone and together with what was asked."""
+    """Return queries for what is said to be missing, alone and together with what was asked."""
     asked = key_terms(situation.queries[0])[:4]
     proposals = []
     for said in situation.feedback:

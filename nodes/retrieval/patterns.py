@@ -1,4 +1,4 @@
-"""What helped before: follow-up queries that raised the confidence, and the rules that made them, kept in a store."""
+"""Query patterns: follow-up queries that raised the confidence before, with their rules, kept in a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a query to a plan: how complex it is, which sub-queries it becomes, and in what order they run."""
+"""Query planning: complexity, sub-queries, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_SAID = 6
 
 
 class QueryPlan(BaseModel):
-    """How a query is searched for."""
+    """The plan of a query: its complexity, sub-queries and their order."""
 
     complexity: Literal["simple", "moderate", "complex"] = Field(
         description="simple: one fact; moderate: several facts on one matter; complex: a comparison or several matters."

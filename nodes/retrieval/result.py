@@ -1,4 +1,4 @@
-"""What a search came to, read off its record."""
+"""The result of a search, computed from its record."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ __all__ = ["RetrievalInput", "RetrievalState"]
 
 
 class RetrievalInput(RefineInput):
-    """What a caller gives. `conversation` stays with the thread until it is given again."""
+    """The input of a search. `conversation` stays with the thread until it is given again."""
 
     conversation: NotRequired[list[Any]]
     """What was said before the query, oldest first: texts, or mappings with `content`."""
 
 
 class RetrievalState(RefineState, total=False):
-    """What a search knows."""
+    """The state of a search."""
 
     conversation: list[Any]
     plan: dict[str, Any]

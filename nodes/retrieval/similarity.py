@@ -1,4 +1,4 @@
-"""How close passages are to what was asked: cosine similarity, 0–1, whatever found them."""
+"""Cosine similarity of passages and queries, 0–1, for any retriever."""
 
 from __future__ import annotations
 

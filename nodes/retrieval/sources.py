@@ -1,4 +1,4 @@
-"""From what a user has, a folder, documents, a vector store, a retriever, to one retriever over all of it."""
+"""Retrieval sources: a folder, documents, a vector store or a retriever, joined into one retriever."""
 
 from __future__ import annotations
 

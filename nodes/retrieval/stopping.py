@@ -1,4 +1,4 @@
-"""When a search ends: as any run, and a query that is searched for once after its first search."""
+"""The stop logic of a search: as any run; a query that is searched for once stops after its first search."""
 
 from __future__ import annotations
 

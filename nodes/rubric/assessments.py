@@ -1,4 +1,4 @@
-"""What the record of a run says about quality: assessments, and the metadata of its refinement. Folds, no calls."""
+"""Quality assessments and refinement metadata, computed from the record of a run."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class RubricCritic:
 
     @property
     def oracle(self) -> bool:
-        """Whether a judge knows the gold answer."""
+        """True if a judge knows the gold answer."""
         return any(judge.oracle for judge, _ in self.judges)
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:

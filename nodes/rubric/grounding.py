@@ -1,4 +1,4 @@
-"""What is known before anyone writes: facts and preferences, found once, recorded, and shown to writers and judges."""
+"""Grounding: facts and preferences that are looked up once, recorded, and shown to writers and judges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Ground", "GroundedModel", "Grounding", "ground_event", "grounded_tas
 
 
 class Ground(Protocol):
-    """Where facts come from: passages, each with `id`, `text` and `source`; `afind` is asked in async runs."""
+    """A source of facts: passages, each with `id`, `text` and `source`. Async runs call `afind`."""
 
     name: str
 

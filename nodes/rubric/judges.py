@@ -1,4 +1,4 @@
-"""Who judges the dimensions of a rubric: a model, or a plain function."""
+"""Judges of a rubric's dimensions: a model, or a plain function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What refining was worth and cost over many runs: a pure function of their outputs."""
+"""Refinement metrics: gain and cost over many runs, computed from their outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people liked before: kept in a LangGraph store when they score a draft, and told to later runs."""
+"""Preferences: what people liked, kept in a LangGraph store when they score a draft, and shown to later runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a draft is judged on: weighted dimensions, and the assessment that their scores add up to."""
+"""Rubrics: weighted dimensions, and the assessment that their scores add up to."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Rubric(_Plain):
 
 
 class Judgement(_Plain):
-    """What one judge says about one dimension of one draft."""
+    """One judge's score and reasons for one dimension of one draft."""
 
     score: float | None = Field(default=None, ge=0, le=1)
     """0–1, or `None` when the judgement could not be read."""
@@ -77,7 +77,7 @@ class Judgement(_Plain):
 
 
 class QualityAssessment(_Plain):
-    """How good a draft is, dimension by dimension."""
+    """The quality of a draft, dimension by dimension."""
 
     overall_score: float | None = Field(ge=0, le=1)
     """The weighted mean of the scores that could be read, 0–1; `None` when none could."""

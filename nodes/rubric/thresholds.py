@@ -1,4 +1,4 @@
-"""How good is good enough for this task: a threshold that follows the task's complexity."""
+"""Quality thresholds that follow the complexity of a task."""
 
 from __future__ import annotations
 

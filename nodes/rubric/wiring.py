@@ -1,4 +1,4 @@
-"""What graphs with a rubric share: who is asked, what is known beforehand, and how refining is switched off."""
+"""Shared wiring of graphs with a rubric: judges, grounding, and the switch that turns refining off."""
 
 from __future__ import annotations
 

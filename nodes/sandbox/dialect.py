@@ -1,4 +1,4 @@
-"""What has to be said in Monty's Python: the bridge for values, and telling its gaps from failures of the code."""
+"""Monty's dialect: the bridge for values, and telling gaps of the interpreter from failures of the code."""
 
 from __future__ import annotations
 

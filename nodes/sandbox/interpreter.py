@@ -1,4 +1,4 @@
-"""Which files a bare Python interpreter is made of, so that a sandbox can show these and nothing else."""
+"""The files of a bare Python interpreter, so that a sandbox can show these and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a child is started in each native layer, and whether this machine can."""
+"""Launching the child of each native layer, and probing whether this machine can."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
 
 
 def rlimits(limits: Limits) -> dict[str, int]:
-    """What the kernel grants a child at most; none of it does without the wall clock, which `Worker.ask` watches."""
+    """Return a child's resource limits. None of them replaces the wall clock, which `Worker.ask` watches."""
     return {
         "RLIMIT_CORE": 0,
         "RLIMIT_FSIZE": 0,

@@ -1,4 +1,4 @@
-"""What one execution may use."""
+"""Resource limits of one execution."""
 
 from __future__ import annotations
 

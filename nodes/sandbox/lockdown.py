@@ -1,4 +1,4 @@
-"""What a child process does to itself before it hears the first word of model-written code.
+"""Lockdown of a child process, done before it reads the first word of model-written code.
 
 Runs in the child only, on a bare interpreter; `main` in `child.py` calls it first.
 """

@@ -90,7 +90,7 @@ def unpack(tree: Any) -> Any:
 
 
 def jsonable(tree: Any, depth: int = 0) -> Any:
-    """What `tree` says as JSON data, without hashing anything but text.
+    """Return the data in `tree` as JSON data, without hashing anything but text.
 
     Raises:
         ValueError: `tree` is not a tagged tree.

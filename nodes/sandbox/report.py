@@ -1,4 +1,4 @@
-"""What an exception says to someone who sees only the code: its type, its message, and the lines that led to it."""
+"""Exception reports for someone who sees only the code: type, message, and the lines that led to it."""
 
 from __future__ import annotations
 

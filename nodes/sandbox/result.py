@@ -1,4 +1,4 @@
-"""What an execution came to."""
+"""The result of one execution."""
 
 from __future__ import annotations
 

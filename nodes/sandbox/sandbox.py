@@ -97,7 +97,7 @@ class Sandbox:
         return tuple(layer.name for layer in (self._monty, self._native) if layer is not None)
 
     def run(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
-        """What became of `code`, run as a script with `inputs` as its global variables.
+        """Run `code` as a script with `inputs` as its global variables, and return the result.
 
         Args:
             code: Python; not trusted.
@@ -113,7 +113,7 @@ class Sandbox:
         return self._decide(lambda layer: layer.run(code, given))
 
     def check(self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = "") -> SandboxResult:
-        """Whether `code` passes `tests`: `ok` only if these ran to their end and called it at least once.
+        """Check `code` with `tests`; `ok` only if these ran to their end and called it at least once.
 
         Tests and code run in two processes. The tests see a stand-in that sends plain data (None, bool, numbers, text,
         bytes, lists, tuples, sets, dicts, `Decimal`, `Fraction`) and gets plain data back, made anew; lists, dicts and

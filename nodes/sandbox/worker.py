@@ -63,7 +63,7 @@ def _sources() -> list[tuple[str, Any]]:
 
 
 def payload(config: dict[str, Any]) -> bytes:
-    """What a child reads first: its program and `config`."""
+    """Return the first input of a child: its program and `config`."""
     data = marshal.dumps((_sources(), config))
     return len(data).to_bytes(4, "big") + data
 
@@ -125,7 +125,7 @@ class Worker:
 
     @property
     def stdout(self) -> str:
-        """What the code printed so far, at most `max_output` characters."""
+        """The code's output so far, at most `max_output` characters."""
         return self._printed.decode("utf-8", "replace")[: self._max_output]
 
     def wait_locked(self) -> None:

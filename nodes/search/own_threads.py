@@ -1,4 +1,4 @@
-"""Which thread is a path's own: a search resumes only what it began, and takes a free name else."""
+"""Thread names of paths: a search resumes only paths that it began, and takes a free name for new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two drafts is better: a judge that is asked in both orders, and must say the same in both."""
+"""Pairwise comparison: a judge is asked in both orders, and must prefer the same draft in both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Preference(BaseModel):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a judge said of two drafts."""
+    """A judge's comparison of two drafts."""
 
     winner: Literal["first", "second"] | None
     """`None` is a tie: the judge can't tell, its two answers contradict each other, or one can't be read."""

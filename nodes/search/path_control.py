@@ -1,4 +1,4 @@
-"""Who runs a path's thread, and who may stop it: a path belongs to its search, so one stops with the other."""
+"""Control of a path's run: a path belongs to its search, so one stops with the other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PathControl(StopControl):
 
     @property
     def drain_requested(self) -> bool:
-        """Whether the path ends before its next step."""
+        """True if the path ends before its next step."""
         if self._outer is not None and self._outer.drain_requested:
             self.request_drain(self._outer.drain_reason or "shutdown")
         elif super().drain_requested and self._outer is not None:

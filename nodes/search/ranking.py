@@ -48,7 +48,7 @@ class Ranking:
 
     @property
     def spent(self) -> Usage:
-        """What the search has cost so far."""
+        """The cost of the search so far."""
         return add_usage([self.explored, self.judging])
 
     def top(self, paths: Sequence[Path], most: int) -> Generator[Call, Any, list[Path]]:

@@ -22,7 +22,7 @@ def append_paths(paths: Sequence[Path], writes: Sequence[Sequence[Path]]) -> lis
 
 
 class BranchingState(RefineState, total=False):
-    """What a search knows."""
+    """The state of a search."""
 
     paths: Annotated[list[Path], CheckedDelta(append_paths, snapshot_frequency=NEVER)]
     """Every path that was explored, with where its thread stands. Those of an earlier task have another `search`."""
@@ -43,7 +43,7 @@ class BranchingState(RefineState, total=False):
 
 
 class BranchingOutput(RefineOutput):
-    """What comes back: the output of the best path, and what became of all of them."""
+    """The output of a search: that of the best path, and the outcome of every path."""
 
     branches: list[dict[str, Any]]
     """Every path in the order of its name: `name`, `thread_id` and `parent` (a thread id; both `None` where nothing is

@@ -121,7 +121,7 @@ def select(
 
 @dataclass(frozen=True)
 class _Level:
-    """Where a search stands after a level."""
+    """The standing of a search after one level."""
 
     number: int
     all: list[Path]

@@ -1,4 +1,4 @@
-"""What the paths of one level share while they run: the budget, and the news that one was accepted."""
+"""The budget that the paths of one level share, and the news that one was accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many paths run at once: whoever comes later waits for a turn, in a thread or in an event loop."""
+"""A bound on paths that run at once: later ones wait for a turn, in a thread or in an event loop."""
 
 from __future__ import annotations
 

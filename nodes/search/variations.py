@@ -1,4 +1,4 @@
-"""What differs between siblings: model, temperature, prompts, critics."""
+"""Variations between siblings: model, temperature, prompts, critics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Variation", "check_critics", "names_of", "varied_options"]
 
 @dataclass(frozen=True)
 class Variation:
-    """How one sibling is written and judged; what is left out is as for all.
+    """The settings of one sibling; those left out are as for all.
 
     Args:
         name: How `branches` and progress call it; default: its number.

@@ -1,4 +1,4 @@
-"""What a trip planner needs to know and can check without a model: dates, budgets, distances, and who travels."""
+"""Travel planning without a model: dates, budgets, distances and travellers, looked up and checked."""
 
 from .cities import City, distance_between_cities, find_cities, find_city, great_circle_km, require_cities
 from .facts import TravelFacts

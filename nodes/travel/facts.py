@@ -1,4 +1,4 @@
-"""What the travel tools know about a task, for models that can't call them."""
+"""Travel facts about a task, for models that can't call tools."""
 
 from __future__ import annotations
 

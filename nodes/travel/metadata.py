@@ -1,4 +1,4 @@
-"""What refining did to a travel plan."""
+"""Refinement metadata of a travel plan."""
 
 from __future__ import annotations
 

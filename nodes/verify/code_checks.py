@@ -138,7 +138,7 @@ def _why(test: VisibleTest, result: SandboxResult, sandbox: Sandbox, code: str) 
 
 
 def _undefined(result: SandboxResult) -> bool:
-    """Whether the code failed before any test called it, and so will for every test."""
+    """Return True if the code failed before any test called it, and so will for every test."""
     return result.status == "failed" and "\nlast call: " not in (result.error or "") and not _called(result)
 
 

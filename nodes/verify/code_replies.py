@@ -107,7 +107,7 @@ def _body(code: str) -> str:
 
 
 def _lost_indent(code: str) -> bool:
-    """Whether the first line of a body stands at the margin only because the reply was stripped."""
+    """Return True if the first line of a body stands at the margin only because the reply was stripped."""
     first, *rest = [line for line in code.splitlines() if line.strip()]
     indents = [len(line) - len(line.lstrip()) for line in rest]
     if not rest or first[0].isspace() or min(indents) < INDENT:

@@ -1,4 +1,4 @@
-"""What a path may answer besides what it is for, as the OpenAPI description of the server tells it."""
+"""Error responses of each path, for the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answers: TypeAlias = dict[int | str, dict[str, Any]]
 
 
 class ProblemDetail(BaseModel):
-    """What is wrong, for programs and for people."""
+    """A problem detail, for programs and for people."""
 
     model_config = ConfigDict(extra="allow")
 

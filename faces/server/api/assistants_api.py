@@ -23,7 +23,7 @@ SINCE = "2026-01-01T00:00:00+00:00"
 
 
 class Search(BaseModel):
-    """What assistants are looked for by."""
+    """The search criteria of assistants."""
 
     graph_id: str | None = None
     name: str | None = None

@@ -1,4 +1,4 @@
-"""What a request's body may be: JSON, so long, so deep, and here in time."""
+"""Request body limits: JSON only, of bounded size and depth, received in bounded time."""
 
 from __future__ import annotations
 

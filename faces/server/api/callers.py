@@ -1,4 +1,4 @@
-"""Who asks: told by a token, compared in constant time. Without tokens, only programs and pages of this machine."""
+"""Authentication: tokens, compared in constant time. Without tokens, only programs and pages of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client of OpenAI's gets back: models, answers, pieces of a stream, and errors, in the shapes it knows."""
+"""Chat completion responses: models, answers, stream chunks and errors in OpenAI's shapes."""
 
 from __future__ import annotations
 

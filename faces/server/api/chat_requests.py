@@ -1,4 +1,4 @@
-"""What a client of OpenAI's asks for, and the input of a graph that it becomes."""
+"""Chat completion requests, and the graph input that they become."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/demo", tags=["demo"])
 
 
 class DemoRequest(BaseModel):
-    """What the demonstration is asked."""
+    """The request body of the demonstration."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What became of runs, as numbers for Prometheus: counted from the record of each run when it has ended."""
+"""Prometheus metrics of runs, counted from the record of each run when it has ended."""
 
 from __future__ import annotations
 

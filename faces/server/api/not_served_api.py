@@ -1,4 +1,4 @@
-"""What LangGraph's clients can ask for and this server doesn't do: said so, in place of a path that isn't there."""
+"""Endpoints of LangGraph's clients that this server does not have, answered with a reason in place of a bare 404."""
 
 from __future__ import annotations
 

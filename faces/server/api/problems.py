@@ -1,4 +1,4 @@
-"""How a server says that something is wrong: one shape of JSON, which LangGraph's and OpenAI's clients both read."""
+"""Error responses: one JSON shape that LangGraph's and OpenAI's clients both read."""
 
 from __future__ import annotations
 

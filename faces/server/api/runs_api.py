@@ -55,7 +55,7 @@ class Ask(BaseModel):
 
 
 class CancelMany(BaseModel):
-    """Which runs are cancelled: those of these ids, or all of a status; of one thread, or of every thread."""
+    """The runs to cancel: those of these ids, or all of a status; of one thread, or of every thread."""
 
     thread_id: str | None = None
     run_ids: Annotated[list[str], Field(max_length=1000)] | None = None

@@ -32,14 +32,14 @@ class Place(BaseModel):
 
 
 class At(BaseModel):
-    """Which state."""
+    """The checkpoint of a state."""
 
     checkpoint: Place = Field(default_factory=Place)
     subgraphs: bool = False
 
 
 class Update(BaseModel):
-    """What to write, and after which node and checkpoint."""
+    """A state update, with the node and checkpoint that it follows."""
 
     values: dict[str, Any] | list[dict[str, Any]] | None = None
     as_node: str | None = None
@@ -48,7 +48,7 @@ class Update(BaseModel):
 
 
 class Past(BaseModel):
-    """Which of the earlier states."""
+    """The selection of earlier states."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
     before: str | Place | None = None

@@ -38,7 +38,7 @@ class Create(BaseModel):
 
 
 class Search(BaseModel):
-    """What threads are looked for by."""
+    """The search criteria of threads."""
 
     metadata: dict[str, Any] | None = None
     values: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""What goes over the wire: plain JSON of what graphs give, snapshots as LangGraph's clients read them, events."""
+"""Wire formats: plain JSON of graph values, snapshots as LangGraph's clients read them, server-sent events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs the graphs: a queue with a bound, the runs under way, and their threads; nothing of HTTP."""
+"""The run engine: a bounded queue, the runs under way, and their threads. It knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -153,12 +153,12 @@ class Engine:
 
     @property
     def queued(self) -> int:
-        """How many runs wait."""
+        """The number of runs that wait."""
         return self._queue.queued
 
     @property
     def running(self) -> int:
-        """How many runs are under way."""
+        """The number of runs under way."""
         return self._queue.running
 
     async def delete_thread(self, caller: Caller, thread_id: str) -> None:

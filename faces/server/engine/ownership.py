@@ -1,4 +1,4 @@
-"""Whose threads are whose: each caller makes, finds and changes their own, and sees no other."""
+"""Ownership of threads: each caller makes, finds and changes their own, and sees no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose thread is whose, and which runs are in flight: two tables beside the checkpoints."""
+"""Records of owners and of runs in flight: two tables beside the checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller may ask of a run or write into a state: checked before anything is kept, and against the limits."""
+"""Validation of run requests and state updates, before anything is kept and against the limits."""
 
 from __future__ import annotations
 

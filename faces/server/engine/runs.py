@@ -21,7 +21,7 @@ BOOT = secrets.token_hex(4)
 
 
 class BadRequestError(ValueError):
-    """What a caller asks for makes no sense or is not allowed; the message may be shown to them."""
+    """A request that makes no sense or is not allowed; the message may be shown to the caller."""
 
 
 class NotThereError(LookupError):
@@ -33,7 +33,7 @@ class TakenError(RuntimeError):
 
 
 class QueueFullError(Exception):
-    """As many runs wait as may."""
+    """The queue of runs is full."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"too many runs are waiting; try again in {retry_after_s} s")
@@ -42,14 +42,14 @@ class QueueFullError(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks. The threads of one caller are invisible to another."""
+    """A caller of the server. The threads of one caller are invisible to another."""
 
     id: str
     """Fingerprint of the token; `local` where the server has no tokens."""
 
 
 class ServerEvent(NamedTuple):
-    """What a run sends: `metadata`, a stream mode with the namespace of a subgraph after `|`, or `error`."""
+    """An event of a run's stream: `metadata`, a stream mode with a subgraph's namespace after `|`, or `error`."""
 
     event: str
     data: Any

@@ -1,4 +1,4 @@
-"""From one process to the next: runs that were in flight when a server ended are taken over by another."""
+"""Takeover of runs: those in flight when a server ended go on in another process."""
 
 from __future__ import annotations
 

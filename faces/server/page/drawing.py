@@ -1,4 +1,4 @@
-"""How the page's fragments are drawn: from templates of its own around those that notebooks and reports share."""
+"""Rendering of the page's fragments, from templates of its own around those that notebooks and reports share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of a thread, read off its record. Blocks while the database is read: for a thread of its own."""
+"""Thread summaries for the page. They block while the database is read, so they run in a worker thread."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ A_PAGE = 20
 
 
 class Fork(BaseModel):
-    """Where a thread is forked, and what is another there."""
+    """The place of a fork, and what changes there."""
 
     at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]
     feedback: str | None = None

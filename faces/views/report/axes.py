@@ -1,4 +1,4 @@
-"""What the figures of a report share: colours, panels, points with intervals, and names."""
+"""Shared axes of a report's figures: colours, panels, points with intervals, and names."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Percent = Literal["share", "relative", "plain"]
 
 
 class Sense(NamedTuple):
-    """How to take what people write in more than one sense."""
+    """A reading of notation that has more than one sense."""
 
     percent: Percent = "share"
     """`20%` as 0.2; as that share of what it is added to or taken from; or as 20."""
