@@ -88,14 +88,14 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
 
 def any_reader(saver: Any, thread_id: str) -> Any:
     """Return a graph that reads a thread whether it is there or not, and whoever built its own graph."""
-    from .recipe import Recipe
+    from .run_config import RunConfig
 
     try:
-        human = Recipe.of_thread(saver, thread_id).human
+        human = bool(RunConfig.of_thread(saver, thread_id).options.get("human"))
     except BadInputError:  # built in Python, or by a version that knows other recipes: it is read all the same
         human = False
     search = any(FIRST_DRAFT_OF_SEARCH.search(child.thread_id) for child in saver.runs.children(thread_id))
-    return Recipe.reader(saver, human=human, search=search)
+    return RunConfig.reader(saver, human=human, search=search)
 
 
 def model_or_default(spec: str | None) -> tuple[str, str | None]:

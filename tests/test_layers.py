@@ -144,6 +144,24 @@ def test_help_stays_light(tmp_path: Path) -> None:
     assert "redraft.faces.commands_" not in printed
 
 
+def test_help_of_a_run_needs_no_graph(tmp_path: Path) -> None:
+    """`redraft run --help` lists the options of every preset, and imports none of their graphs."""
+    code = """
+        import sys
+        from redraft.faces.cli.main import main
+        try:
+            main(["run", "--help"])
+        except SystemExit as end:
+            assert not end.code, end.code
+        print(*sys.modules)
+    """
+    printed = isolated(code, cwd=tmp_path)
+    assert "--threshold" in printed
+    assert not imported(
+        ("pydantic", "langgraph", "langchain_core", "openai", "redraft.nodes", "redraft.graphs.loop"), printed
+    )
+
+
 def imported(names: Sequence[str], printed: str) -> list[str]:
     """Return which of the names are among the modules that were printed last."""
     return sorted({*names} & {*printed.splitlines()[-1].split()})

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from .console import Screen
 
-__all__ = ["ask_person", "can_ask", "how_to_answer", "keep_edit", "show_waiting"]
+__all__ = ["ask_person", "can_ask", "how_to_answer", "keep_edit", "show_waiting", "typed_line"]
 
 CHOICES = {"a": "accept", "e": "edit", "f": "feedback", "s": "stop"}
 NOBODY = "human"
@@ -48,7 +47,7 @@ def ask_person(screen: Screen, question: Mapping[str, Any], *, shown: bool) -> d
     if question.get("error"):
         screen.line((str(question["error"]), "red"), indent=2)
     while True:
-        if (line := _typed(screen, PROMPT)) is None:
+        if (line := typed_line(screen, PROMPT)) is None:
             screen.line("")
             return None
         word = line.strip().casefold()
@@ -59,7 +58,7 @@ def ask_person(screen: Screen, question: Mapping[str, Any], *, shown: bool) -> d
         elif action == "edit":
             reply = _edited(screen, str(question["draft"]))
         elif action == "feedback":
-            text = _typed(screen, "what to change: ")
+            text = typed_line(screen, "what to change: ")
             reply = {"action": "feedback", "text": text} if text and text.strip() else None
             if reply is None:
                 screen.line(("no feedback given", "dim"))
@@ -125,12 +124,13 @@ def _score(question: Mapping[str, Any]) -> str:
     return score_of(question.get("score"))
 
 
-def _typed(screen: Screen, prompt: str) -> str | None:
+def typed_line(screen: Screen, prompt: str) -> str | None:
     """Return a line that was typed; `None` at the end of the input."""
     screen.progress.print(prompt, end="", style="bold", soft_wrap=True)
-    with suppress(EOFError):
+    try:
         return input()
-    return None
+    except EOFError:
+        return None
 
 
 def _edited(screen: Screen, draft: str) -> dict[str, Any] | None:
@@ -174,7 +174,7 @@ def _kept_if_new(path: Path, draft: str) -> str:
 def _typed_lines(screen: Screen) -> str | None:
     screen.line(("type the new draft; a line with nothing but a dot ends it", "dim"))
     lines: list[str] = []
-    while (line := _typed(screen, "> ")) is not None:
+    while (line := typed_line(screen, "> ")) is not None:
         if line.strip() == ".":
             return "\n".join(lines)
         lines.append(line)

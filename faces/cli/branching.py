@@ -45,17 +45,17 @@ def write_fork(
         BadInputError: There is no such thread, round or checkpoint, a text is blank, or the new id is taken.
     """
     from ...state import Thread
-    from ..recipe import Recipe
+    from ..run_config import RunConfig
     from ..sessions import reader_graph
-    from .trusting import trusted_recipe
+    from .running import trusted_recipe
 
     reader = reader_graph(saver, thread_id)
-    parents = Recipe.of_thread(saver, thread_id)
+    parents = RunConfig.of_thread(saver, thread_id)
     if model is not None or parents.of_fork() != parents:
         parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
     recipe = parents.of_fork()
     if model is not None:
-        recipe = Recipe.given(**{**recipe.model_dump(), "model": model})
+        recipe = RunConfig.given(**{**recipe.flat(), "model": model})
         with bad_input():
             recipe.build(None)  # a wrong spec is refused before anything is written
     with bad_input():

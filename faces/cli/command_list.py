@@ -29,6 +29,7 @@ COMMANDS = (
             'redraft run "Write to Ann that we are late." --critic self --human',
             "redraft run - --json --token-budget 5000 < task.txt | jq -r .answer",
         ),
+        of_presets=True,
     ),
     LazyCommand(
         "pipeline",

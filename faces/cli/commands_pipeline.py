@@ -62,7 +62,7 @@ def pipeline(
     UseRefinementLoop('3') · UseSelfCritique('1'), which scores what it made. A step that finds nothing to work on says
     so and changes nothing.
     """
-    from ..recipe import Recipe
+    from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
     from ..views.live import LiveRun
     from .commands_run import finish
@@ -74,7 +74,7 @@ def pipeline(
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
     spec, note = model_or_default(model)
-    recipe = Recipe.given(
+    recipe = RunConfig.given(
         preset="pipeline",
         steps=str(parsed),
         model=spec,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..presets import PRESETS
 from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, command
 from .options import (
     LIMITS,
@@ -40,7 +39,7 @@ __all__ = ["demo", "fork", "resume", "run"]
 
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to write; - reads it from standard input.")],
-    graph: Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {', '.join(PRESETS)}.")] = "refine",
+    graph: str = "refine",
     model: Model = None,
     critic: Annotated[
         list[str] | None,
@@ -59,47 +58,6 @@ def run(
             rich_help_panel=MODELS,
         ),
     ] = None,
-    critics_after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN", help="undecided: verifiers decide alone; always: critics too.", rich_help_panel=MODELS
-        ),
-    ] = None,
-    folder: Annotated[
-        str | None,
-        typer.Option("--dir", metavar="FOLDER", help="Text and Markdown files to look passages up in."),
-    ] = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Of an agent: calculate, run_python, or search (with --dir); may be repeated."
-        ),
-    ] = None,
-    passages: Annotated[
-        int | None, typer.Option(metavar="K", min=1, help="Passages looked up for a query, at most.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(metavar="SCORE", min=0, max=1, help="Score, 0–1, from which reasoning or retrieval is done."),
-    ] = None,
-    paths: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Of branching: drafts, and revisions of one in each level (default: 3)."),
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Of branching: levels of revisions (default: 2).")
-    ] = None,
-    beam: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of branching: paths that go on from a level (default: 1).")
-    ] = None,
-    human: Annotated[
-        bool,
-        typer.Option(
-            "--human",
-            help="Ask you about each draft, after all others: accept, edit, give feedback or stop.",
-            rich_help_panel=MODELS,
-        ),
-    ] = False,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     seed: Annotated[
@@ -116,9 +74,10 @@ def run(
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
+    **options: Any,  # of the presets, as `with_preset_options` gives them
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
-    from ..recipe import Recipe
+    from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
     from .asking import can_ask
     from .console import Screen, say
@@ -136,31 +95,23 @@ def run(
         patience=patience,
     )
     spec, note = model_or_default(model)
-    recipe = Recipe.given(
+    recipe = RunConfig.given(
         preset=graph,
         model=spec,
         critics=tuple(critic or ()),
         verifiers=tuple(verify or ()),
-        critics_after=critics_after,
-        folder=folder,
-        tools=tuple(tool or ()),
-        passages=passages,
-        threshold=threshold,
-        paths=paths,
-        depth=depth,
-        beam=beam,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         seed=seed,
         prices=prices,
-        human=human,
+        **options,
     )
     screen = Screen(as_json=as_json)
-    if human and db == "memory" and not can_ask(screen):
+    if options.get("human") and db == "memory" and not can_ask(screen):
         raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
     if note:
         say(note)
-    if critic and verify and recipe.critics_after != "always":
+    if critic and verify and recipe.options.get("critics_after") != "always":
         say("with --verify the programs decide; --critic is asked only with --critics-after always")
     with bad_input():
         graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind

@@ -173,23 +173,17 @@ def _drawable(saver: Any, thread_id: str) -> Any:
 
     No model is built, so no key is needed.
     """
-    from langchain_core.language_models import FakeListChatModel
-
     from ...state import Thread
     from ..problems import ProblemError
-    from ..recipe import NO_SPECS, Recipe
+    from ..run_config import RunConfig
     from ..sessions import reader_graph
-    from .trusting import reaches
 
     graph = reader_graph(saver, thread_id)
     try:
-        recipe, own = Recipe.kept(saver, thread_id)
-        if not own and reaches(recipe):
+        recipe, own = RunConfig.kept(saver, thread_id)
+        if not own and recipe.reaches():
             return Thread(graph, thread_id)
-        silent = {"model": FakeListChatModel(responses=[]), "temperature": None, "max_output_tokens": None,
-                  "seed": None, "prices": None}  # fmt: skip
-        critics = tuple(spec if spec in NO_SPECS else silent["model"] for spec in recipe.critics)
-        graph = recipe.model_copy(update={**silent, "critics": critics}).build(saver)
+        graph = recipe.silent().build(saver)
     except (ProblemError, ValueError, TypeError, LookupError, OSError, ImportError, RuntimeError):
         pass  # an extra or a file of it is not here, say; the page names the steps that its drawing lacks
     return Thread(graph, thread_id)

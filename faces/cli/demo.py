@@ -146,9 +146,9 @@ def results_data(results: Sequence[DemoResult]) -> dict[str, Any]:
 
 def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: Screen, db: str) -> DemoResult:
     from ...state.limits import Limits
-    from ..recipe import Recipe
+    from ..run_config import RunConfig
 
-    recipe = Recipe.given(
+    recipe = RunConfig.given(
         model=model,
         verifiers=task.verifiers,
         temperature=TEMPERATURE,

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
-from ..recipe import kept_spec
+from ..run_config import kept_spec
 from ..sessions import encryption_key, model_or_default
 from ..views.wording import money, percent, seconds
 

@@ -10,6 +10,8 @@ from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as built
 
+from ..problems import bad_input
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,14 +28,19 @@ class LazyCommand:
     summary: str
     """The first paragraph of the function's docstring."""
     examples: tuple[str, ...]
+    of_presets: bool = False
+    """It has a flag for each option of the presets."""
 
     def load(self) -> Any:
         """Return the command with its options."""
-        from .options import examples
+        from .options import examples, with_preset_options
 
         module, _, function = self.home.partition(":")
         alone = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
         found = getattr(import_module(f".{module}", __package__), function)
+        if self.of_presets:
+            with bad_input():
+                found = with_preset_options(found)
         alone.command(name=self.name, epilog=examples(*self.examples))(found)
         return built(alone)
 

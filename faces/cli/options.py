@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
@@ -10,7 +12,7 @@ from ..problems import DEFAULT_DB, BadInputError
 from ..sessions import OPENAI_DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "AsJson",
@@ -29,6 +31,7 @@ __all__ = [
     "TrustRecipe",
     "examples",
     "given_limits",
+    "with_preset_options",
 ]
 
 LIMITS = "When to stop"
@@ -127,6 +130,49 @@ def given_limits(current: Mapping[str, Any] | None = None, /, **limits: float | 
             message = message.replace(f"{name}=", f"{option} ")
         raise BadInputError(message) from error
     return given
+
+
+def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with a flag for each option of the presets in place of its `**options`.
+
+    They stand behind `--verify` on the help page, each with the graphs that it is for.
+    """
+    from ...graphs.registry import known_options, registered
+
+    presets = [preset for preset in registered() if not preset.own_command]
+    names = ", ".join(preset.name for preset in presets)
+    flags = {"graph": Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {names}.")]}
+    added = []
+    for option in known_options().values():
+        users = [preset.name for preset in presets if option in preset.options]
+        if not option.help:
+            continue
+        many, is_flag = get_origin(option.kind) is tuple, option.kind is bool
+        kind = option.kind if option.kind in (int, float) else list[str] if many else bool if is_flag else str
+        told = typer.Option(
+            option.typed,
+            metavar=option.metavar,
+            min=option.least,
+            max=option.most,
+            help=f"{option.help} For --graph {', '.join(users)}." if users else option.help,
+            rich_help_panel=MODELS if option.judging else None,
+        )
+        flags[option.name] = Annotated[kind if is_flag else kind | None, told]
+        added.append(Parameter(option.name, Parameter.KEYWORD_ONLY, default=False if is_flag else None))
+    found = signature(command, eval_str=True)
+    before = [one for one in found.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    place = [one.name for one in before].index("verify") + 1
+    every = (*before[:place], *added, *before[place:])
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        command(**given)
+
+    parameters = [
+        one.replace(kind=Parameter.KEYWORD_ONLY, annotation=flags.get(one.name, one.annotation)) for one in every
+    ]
+    with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    return with_options
 
 
 def examples(*lines: str) -> str:

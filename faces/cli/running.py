@@ -11,19 +11,19 @@ from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping
 from ..views.live import LiveRun
 from ..views.plain_text import one_line
 from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
-from .asking import ask_person, can_ask, keep_edit
+from .asking import ask_person, can_ask, keep_edit, typed_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...state import Thread
     from ...state.threads.lease import StopControl
-    from ..recipe import Recipe
+    from ..run_config import RunConfig
     from .console import Screen
 
     Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
 
-__all__ = ["go_on", "go_on_with_answer", "outcome_data", "run_asking", "run_graph", "show_outcome"]
+__all__ = ["go_on", "go_on_with_answer", "outcome_data", "run_asking", "run_graph", "show_outcome", "trusted_recipe"]
 
 MODES = ("custom", "values")
 STOPPED_FROM_OUTSIDE = 143
@@ -36,7 +36,7 @@ def run_graph(
     given: Given,
     *,
     thread_id: str,
-    recipe: Recipe,
+    recipe: RunConfig,
     screen: Screen,
     db: str,
     watch: type[LiveRun] = LiveRun,
@@ -73,7 +73,7 @@ def _followed(
     control: StopControl,
     *,
     thread_id: str,
-    recipe: Recipe,
+    recipe: RunConfig,
     screen: Screen,
     db: str,
     watch: type[LiveRun],
@@ -119,7 +119,7 @@ def _followed(
 
 
 def run_asking(
-    graph: Any, given: Given, *, thread_id: str, recipe: Recipe, screen: Screen, db: str
+    graph: Any, given: Given, *, thread_id: str, recipe: RunConfig, screen: Screen, db: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Run a thread, asking who sits at the terminal wherever it waits for a person.
 
@@ -207,13 +207,41 @@ def go_on_with_answer(
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
-def _rebuilt(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> tuple[Thread, Recipe]:
+def _rebuilt(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> tuple[Thread, RunConfig]:
     from ...state import Thread
-    from .trusting import trusted_recipe
 
     recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
     with bad_input():
         return Thread(recipe.build(saver), thread_id), recipe
+
+
+def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> RunConfig:
+    """Return the recipe of a thread, which the user wrote on this machine, reaches nothing, or is agreed to.
+
+    Args:
+        saver: The database.
+        thread_id: The thread.
+        screen: Where the user is asked, if somebody sits at it.
+        trust: The user has agreed already.
+
+    Raises:
+        BadInputError: As `RunConfig.of_thread`; or the user does not agree, or nobody can be asked.
+    """
+    from ..run_config import RunConfig
+
+    recipe, own = RunConfig.kept(saver, thread_id)
+    reached = [] if own or trust else recipe.reaches()
+    if not reached:
+        return recipe
+    why = f"the recipe of thread {thread_id!r} was not written by you on this machine, or was changed since"
+    if not can_ask(screen):
+        raise BadInputError(f"{why}; it would {', '.join(reached)}: if you trust whoever wrote it, add --trust-recipe")
+    screen.line((f"{why}. It would:", "yellow"))
+    for what in reached:
+        screen.line(f"- {what}", indent=2)
+    if (typed_line(screen, "go on? [y/N] ") or "").strip().casefold() in ("y", "yes"):
+        return recipe
+    raise BadInputError("nothing was run")
 
 
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..problems import DEFAULT_DB
-from ..recipe import kept_spec
+from ..run_config import kept_spec
 
 __all__ = ["LOOPBACK", "Settings"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from redraft.faces import studio
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_served_graph_uses_the_model_that_the_environment_names(
@@ -23,8 +24,20 @@ def test_the_served_graph_uses_the_model_that_the_environment_names(
     assert (out["answer"], out["stop_reason"]) == ("a draft", "accepted")
 
 
+def test_langgraph_json_names_every_preset_that_is_served() -> None:
+    """`langgraph dev` in a checkout offers what the registry holds, each under its name."""
+    written = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+    assert written == studio.served_graphs()
+    assert all(target.rpartition(":")[2] in vars(studio) for target in written.values())
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in studio.__all__ if name not in ("agent", "refine_with_a_person", "retrieval")]
+    "name",
+    [
+        name.replace("-", "_")
+        for name in studio.served_graphs()
+        if name not in ("agent", "refine-with-a-person", "retrieval")
+    ],
 )
 def test_every_graph_is_served(name: str, scripted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each preset and baseline can be picked in Studio, and answers there."""

@@ -47,13 +47,13 @@ def shown(assistant: Assistant) -> dict[str, Any]:
         "metadata": {"created_by": "system"},
         "version": 1,
         "name": assistant.id,
-        "description": assistant.description,
+        "description": assistant.served.line,
     }
 
 
 def found(engine: Engine, search: Search) -> list[dict[str, Any]]:
     """Return every assistant that is listed and meant."""
-    every = [shown(one) for one in engine.assistants().values() if one.listed]
+    every = [shown(one) for one in engine.assistants().values() if one.served.listed]
     if search.sort_by is not None:
         key = search.sort_by
         every.sort(key=lambda one: str(one[key]), reverse=search.sort_order == "desc")

@@ -9,13 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ....graphs.preset import Conversation
+
 __all__ = ["ChatMessage", "ChatRequest", "RequestRefusedError", "graph_input", "split_model"]
 
 PREFIX = "redraft-"
-
-READ_BY_PROGRAMS = ("math", "code", "zero-shot", "few-shot", "majority-")
-"""Presets whose programs read the task: examples of earlier turns, or their numbers, would be taken for its own."""
-QUERIES = ("retrieval",)
 
 
 class RequestRefusedError(ValueError):
@@ -135,7 +133,7 @@ def split_model(name: str, presets: Collection[str], upstream: Collection[str]) 
     return preset, model if slash else None
 
 
-def graph_input(messages: list[ChatMessage], preset: str, *, takes_messages: bool) -> dict[str, Any]:
+def graph_input(messages: list[ChatMessage], conversation: Conversation) -> dict[str, Any]:
     """Return what a graph is given for a conversation.
 
     The last user message is the task, and what comes after it is left out. A graph that takes messages gets the
@@ -144,8 +142,7 @@ def graph_input(messages: list[ChatMessage], preset: str, *, takes_messages: boo
 
     Args:
         messages: As the client sent them.
-        preset: Name of the graph.
-        takes_messages: Whether its input has `messages`.
+        conversation: What of it the graph is told, as its preset says.
 
     Raises:
         RequestRefusedError: There is no user message, it is blank, or a message is no text.
@@ -156,11 +153,11 @@ def graph_input(messages: list[ChatMessage], preset: str, *, takes_messages: boo
         raise RequestRefusedError("the last user message is the task, and there is none", param="messages")
     told = [{"role": role, "content": text} for role, text in said[: asked[-1] + 1] if role and text.strip()]
     before, task = told[:-1], told[-1]["content"]
-    if takes_messages:
+    if conversation == "messages":
         return {"messages": told}
-    if preset in QUERIES:
+    if conversation == "none":
         before = []
-    elif preset.startswith(READ_BY_PROGRAMS):
+    elif conversation == "system":
         before = [message for message in before if message["role"] == "system"]
     return {"task": _after(before, task)}
 

@@ -89,7 +89,7 @@ async def chat(body: ChatRequest, request: Request, caller: AnyCaller) -> Respon
     engine: Engine = request.app.state.engine
     body.check_supported()
     preset, upstream = split_model(body.model, _presets(request), request.app.state.settings.models)
-    given = graph_input(body.messages, preset, takes_messages=preset in WITH_MESSAGES)
+    given = graph_input(body.messages, engine.assistants()[preset].preset.conversation)
     if body.limits is not None:
         given["limits"] = body.limits
     run = await engine.submit(caller, preset, input=given, stream_modes=("custom",), model=upstream, keep=True)
@@ -142,7 +142,7 @@ def _problem(run: Run) -> tuple[int, str] | None:
 def _presets(request: Request) -> list[str]:
     """Return the names of the assistants that answer without a person."""
     engine: Engine = request.app.state.engine
-    return [name for name, one in engine.assistants().items() if one.listed and not one.options.get("human")]
+    return [name for name, one in engine.assistants().items() if one.served.listed and not one.options.get("human")]
 
 
 def _first_problem(error: RequestValidationError) -> tuple[str | None, str]:
@@ -161,6 +161,3 @@ def _error(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     return JSONResponse(error_body(message, status=status, param=param, code=code), status, headers=headers)
-
-
-WITH_MESSAGES = ("agent",)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...recipe import Recipe
+from ....graphs.registry import served_presets
+from ...run_config import RunConfig
 from .runs import BadRequestError, NotThereError
 
 if TYPE_CHECKING:
@@ -15,28 +16,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
+    from ....graphs.preset import Preset, Served
     from ..settings import Settings
 
-__all__ = ["Assistant", "Assistants", "served_presets"]
-
-DESCRIPTIONS = {
-    "refine": "Drafts, judges and revises; the model judges itself.",
-    "refine-with-a-person": "The same, and a person is asked about each draft after the model has judged it.",
-    "math": "Word problems: an independently written program must agree.",
-    "code": "Python functions, judged by the examples and asserts in the task.",
-    "writing": "Texts; the model judges itself.",
-    "agent": "An agent that can calculate, whose answer is judged and refined.",
-    "reasoning": "Drafts, criticises and improves three times.",
-    "rubric": "Scores its answers on four weighted dimensions.",
-    "travel": "Plans trips.",
-    "zero-shot": "The baseline of one call.",
-    "few-shot": "The baseline of one call after worked examples.",
-    "majority-5": "The baseline of five samples and a vote.",
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "refine-with-a-person": {"preset": "refine", "critics": ("self",), "human": True},
-    "agent": {"tools": ("calculate",)},
-}
+__all__ = ["Assistant", "Assistants", "assistants_of"]
 
 
 @dataclass(frozen=True)
@@ -44,36 +27,26 @@ class Assistant:
     """A preset as callers know it."""
 
     id: str
-    description: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What its recipe says besides preset and model."""
-    build: Callable[[Any, Any], CompiledStateGraph[Any, Any, Any, Any]] | None = None
-    """`(model, saver) -> graph`, for one that no recipe tells; the shell can't resume its threads."""
-    listed: bool = True
-    """Whether a search finds it; one that is not listed runs all the same."""
+    preset: Preset
+    served: Served
+    options: Mapping[str, Any]
+    """What its recipe says besides the model."""
 
-    def recipe(self, spec: str) -> Recipe | None:
+    def recipe(self, spec: str) -> RunConfig | None:
         """Return what rebuilds its graph; `None` where only Python can."""
-        if self.build is not None:
-            return None
-        return Recipe.given(**{"preset": self.id, "model": spec, **self.options})
+        return RunConfig.given(model=spec, **self.options) if self.served.build is None else None
 
 
-def served_presets(settings: Settings) -> dict[str, Assistant]:
+def assistants_of(settings: Settings) -> dict[str, Assistant]:
     """Return the assistants of a server. A search over files is one only where a folder is named."""
-    found = {name: Assistant(name, told, OPTIONS.get(name, {})) for name, told in DESCRIPTIONS.items()}
-    if settings.documents is not None:
-        told = "Searches the server's documents, refining its queries."
-        found["retrieval"] = Assistant("retrieval", told, {"folder": settings.documents})
-    told = "Plans trips, and judges and revises nothing."
-    found["travel-unrefined"] = Assistant("travel-unrefined", told, build=_unrefined, listed=False)
+    found = {}
+    for name, (preset, served) in served_presets().items():
+        options = {"preset": preset.name, **served.recipe}
+        if served.documents:
+            options[served.documents] = settings.documents
+        if not served.documents or settings.documents is not None:
+            found[name] = Assistant(name, preset, served, options)
     return found
-
-
-def _unrefined(model: Any, saver: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-    from ....graphs.travel import build_travel_graph
-
-    return build_travel_graph(model, enabled=False, checkpointer=saver)
 
 
 class Assistants:
@@ -86,7 +59,7 @@ class Assistants:
     """
 
     def __init__(self, settings: Settings, saver: Any, build_model: Callable[[str], BaseChatModel] | None) -> None:
-        self.known = served_presets(settings)
+        self.known = assistants_of(settings)
         self._settings = settings
         self._saver = saver
         self._build_model = build_model
@@ -139,13 +112,12 @@ class Assistants:
                 self._graphs[name, spec] = self._built(assistant, spec)
             return self._graphs[name, spec]
 
-    def _built(self, assistant: Assistant, spec: str) -> CompiledStateGraph[Any, Any, Any, Any]:
-        recipe = assistant.recipe(spec)
-        if recipe is None:
-            assert assistant.build is not None  # noqa: S101  # what has no recipe has this
-            return assistant.build(self._model(spec), self._saver)
-        needed = recipe.preset != "retrieval"  # a search by rules asks no model
-        return recipe.model_copy(update={"model": self._model(spec)} if needed else {}).build(self._saver)
+    def _built(self, assistant: Assistant, spec: str) -> Any:
+        if assistant.served.build is not None:
+            return assistant.served.build(self._model(spec), self._saver)
+        recipe = RunConfig.given(model=spec, **assistant.options)
+        model = {"model": self._model(spec)} if assistant.preset.needs_model else {}
+        return recipe.model_copy(update=model).build(self._saver)
 
     def _model(self, spec: str) -> BaseChatModel:
         if spec not in self._models:

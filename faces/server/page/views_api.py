@@ -52,7 +52,7 @@ async def home(request: Request, caller: Asker, offset: Offset = 0) -> Response:
     engine: Engine = request.app.state.engine
     facts = {
         **await _threads(engine, caller, offset),
-        "presets": [one for one in engine.assistants().values() if one.listed],
+        "presets": [one for one in engine.assistants().values() if one.served.listed],
         "most_characters": engine.settings.max_task_characters,
         "most_rounds": engine.settings.max_rounds,
     }

@@ -161,7 +161,7 @@ def test_somebody_at_a_terminal_is_asked(
     shell: Any, thread: dict[str, Any], serve: Any, monkeypatch: pytest.MonkeyPatch, *, typed: Any, code: int
 ) -> None:
     """They are shown where it would go, and only a yes goes on."""
-    from redraft.faces.cli import trusting
+    from redraft.faces.cli import running
 
     def answered() -> str:
         if isinstance(typed, EOFError):
@@ -170,7 +170,7 @@ def test_somebody_at_a_terminal_is_asked(
 
     server = serve(lambda _: VERDICT)
     write_recipe({"model": server.spec})
-    monkeypatch.setattr(trusting, "can_ask", lambda screen: True)
+    monkeypatch.setattr(running, "can_ask", lambda screen: True)
     monkeypatch.setattr("builtins.input", answered)
     shown = shell("resume", "t")
     assert shown.code == code

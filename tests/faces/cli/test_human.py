@@ -403,11 +403,11 @@ def test_a_running_thread_is_stopped_from_another_process(serve: Any, shell: Any
 
 def test_a_thread_is_not_resumed_while_it_runs(shell: Any, scripted: Any) -> None:
     """A second `resume` or `answer` beside a run that is under way is told who runs the thread."""
-    from redraft.faces.recipe import Recipe
+    from redraft.faces.run_config import RunConfig
     from redraft.state import Thread
 
     shell("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", "t")
-    with open_checkpointer("runs.sqlite") as saver, Thread(Recipe.reader(saver), "t").stoppable():
+    with open_checkpointer("runs.sqlite") as saver, Thread(RunConfig.reader(saver), "t").stoppable():
         for words in (("resume", "t"), ("answer", "t", "--accept")):
             shown = shell(*words)
             assert shown.code == 2

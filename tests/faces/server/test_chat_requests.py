@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from redraft.faces.server.api.chat_requests import ChatRequest, RequestRefusedError, graph_input, split_model
+from redraft.graphs.registry import find_preset
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 FIRST = {"role": "user", "content": "Write about 7 boats."}
@@ -14,9 +15,9 @@ ANSWER = {"role": "assistant", "content": "Seven boats."}
 LAST = {"role": "user", "content": [{"type": "text", "text": "Make it "}, {"type": "text", "text": "8."}]}
 
 
-def given(preset: str, *messages: Any, takes_messages: bool = False) -> dict[str, Any]:
+def given(preset: str, *messages: Any) -> dict[str, Any]:
     request = ChatRequest(model="redraft-refine", messages=list(messages))
-    return graph_input(request.messages, preset, takes_messages=takes_messages)
+    return graph_input(request.messages, find_preset(preset).conversation)
 
 
 @pytest.mark.parametrize("preset", ["refine", "math", "retrieval", "majority-5"])
@@ -46,7 +47,7 @@ def test_agents_get_the_conversation() -> None:
     """A workflow that takes messages gets them, without what other tools said."""
     called = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     tool = {"role": "tool", "content": "42", "tool_call_id": "1"}
-    messages = given("agent", SYSTEM, FIRST, called, tool, ANSWER, LAST, takes_messages=True)["messages"]
+    messages = given("agent", SYSTEM, FIRST, called, tool, ANSWER, LAST)["messages"]
     assert messages == [SYSTEM, FIRST, ANSWER, {"role": "user", "content": "Make it 8."}]
 
 

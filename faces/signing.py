@@ -1,7 +1,7 @@
-"""A mark by which a recipe in a database is known to be this user's own, made on this machine.
+"""Signatures of run configs: an HMAC by which one in a database is known to be this user's own, made on this machine.
 
-The key is 32 random bytes in a file that only the user can read. A recipe without the mark, or one that was changed,
-came from somebody else, another machine, or a version that made none.
+The key is 32 random bytes in a file that only the user can read. A run config without the signature, or one that was
+changed, came from somebody else, another machine, or a version that made none.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["is_own", "own_mark"]
+__all__ = ["is_own", "signature"]
 
 KEY_FILE = "recipe.key"
 KEY_BYTES = 32
 
 
-def own_mark(content: Mapping[str, Any]) -> str | None:
-    """Return the mark of what this user wrote, 64 hex digits; `None` where no key can be kept."""
+def signature(content: Mapping[str, Any]) -> str | None:
+    """Return the signature of what this user wrote, 64 hex digits; `None` where no key can be kept."""
     key = _key(make=True)
-    return None if key is None else _mark(content, key)
+    return None if key is None else _signature(content, key)
 
 
 def is_own(content: Mapping[str, Any], mark: object) -> bool:
-    """Return whether this user made the mark, of exactly this."""
+    """Return whether a mark is this user's signature of exactly this."""
     key = _key(make=False)
     if key is None or not isinstance(mark, str) or not mark.isascii():
         return False
-    return hmac.compare_digest(_mark(content, key), mark)
+    return hmac.compare_digest(_signature(content, key), mark)
 
 
-def _mark(content: Mapping[str, Any], key: bytes) -> str:
+def _signature(content: Mapping[str, Any], key: bytes) -> str:
     text = json.dumps(content, sort_keys=True)
     return hmac.new(key, b"redraft recipe\0" + text.encode(), hashlib.sha256).hexdigest()
 
@@ -61,7 +61,7 @@ def _key(*, make: bool) -> bytes | None:
 
 
 def _folders() -> Iterator[Path]:
-    """Where the key may be: the user's folder for state, or one for temporary files that is the user's alone."""
+    """Yield where the key may be: the user's folder for state, or one for temporary files that is the user's alone."""
     given = os.environ.get("XDG_STATE_HOME")
     with suppress(RuntimeError):  # a user without a home
         yield (Path(given) if given else Path.home() / ".local" / "state") / "redraft"

@@ -1,36 +1,49 @@
-"""What rebuilds a graph: kept with every run that the shell starts, so that the shell can resume it."""
+"""Run config: a preset, the specs of its models and verifiers, and its options; stored with a run and signed.
+
+It rebuilds the graph of a thread, so that the shell can resume it. To a user, and where it is stored, it is the recipe.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
+from ..graphs.registry import build_preset, critic_names, find_preset, known_options
 from ..nodes.search.own_threads import PATH_RECIPE
-from .presets import build_preset, checked_preset
 from .problems import BadInputError
-from .vouching import is_own, own_mark
+from .signing import is_own, signature
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["Recipe", "kept_spec"]
+__all__ = ["RunConfig", "kept_spec"]
 
-NO_SPECS = ("self", "program")
-"""Critics that are no model specs."""
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
+CHECKED = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Recipe(BaseModel):
-    """A preset, the specs of its models and verifiers, and its options. Holds no secret.
+class RunConfig(BaseModel):
+    """What rebuilds a graph. Holds no secret.
 
     Raises:
         ValueError: A spec carries a credential, the preset is unknown, or an option makes no sense.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = CHECKED
 
     preset: str = "refine"
     model: str
@@ -41,34 +54,31 @@ class Recipe(BaseModel):
     max_output_tokens: int | None = Field(default=None, ge=1)
     seed: int | None = None
     prices: str | None = None
-    generate_prompt: str | None = None
-    refine_prompt: str | None = None
-    critic_prompt: str | None = None
-    keep: Literal["best", "last"] = "best"
-    memory: Literal["all", "last"] = "all"
-    judge_last: bool = True
-    critics_after: Literal["undecided", "always"] = "undecided"
-    steps: str | None = None
-    """The text of a pipeline."""
-    folder: str | None = None
-    """Whose text and Markdown files passages are looked up in."""
-    tools: tuple[str, ...] = ()
-    """Names of the tools of an agent."""
-    passages: int | None = Field(default=None, ge=1)
-    threshold: float | None = Field(default=None, ge=0, le=1)
-    paths: int | None = Field(default=None, ge=1)
-    """How many drafts a search begins with, and how often one is revised in each of its levels."""
-    depth: int | None = Field(default=None, ge=0)
-    """How many levels of revisions a search has."""
-    beam: int | None = Field(default=None, ge=1)
-    """How many paths go on from a level."""
-    human: bool = False
-    """Whether a person is asked about each draft, after all others."""
+    options: dict[str, Any] = {}
+    """Options of presets that say something, by name. Outside of Python they stand beside the other fields."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gathered(cls, given: Any) -> Any:
+        """Return the fields with the presets' options, which stand among them, as one."""
+        if not isinstance(given, dict):
+            return given
+        known = known_options()
+        options = {name: value for name, value in given.items() if name in known}
+        rest = {name: value for name, value in given.items() if name not in known}
+        if "options" in rest:
+            raise ValueError("options: extra inputs are not permitted")
+        try:
+            checked = _options_model()(**options)
+        except ValidationError as error:
+            raise ValueError(_reasons(error)) from None
+        return {**rest, "options": checked.model_dump(exclude_defaults=True)}
 
     @field_validator("preset")
     @classmethod
     def _known(cls, preset: str) -> str:
-        return checked_preset(preset)
+        find_preset(preset)
+        return preset
 
     @field_validator("model")
     @classmethod
@@ -85,13 +95,13 @@ class Recipe(BaseModel):
     def _verifier_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_found_anywhere(spec, ("json_schema:",)) for spec in specs)
 
-    @field_validator("prices", "folder")
+    @field_validator("prices")
     @classmethod
-    def _anywhere(cls, path: str | None) -> str | None:
-        return None if path is None else str(Path(path).expanduser().absolute())
+    def _prices_anywhere(cls, path: str | None) -> str | None:
+        return None if path is None else _anywhere(path)
 
     @classmethod
-    def given(cls, **fields: Any) -> Recipe:
+    def given(cls, **fields: Any) -> RunConfig:
         """Return the recipe of what a user gave, where `None` means not given.
 
         Raises:
@@ -103,7 +113,7 @@ class Recipe(BaseModel):
             raise BadInputError(_reasons(error)) from None
 
     @classmethod
-    def of_thread(cls, saver: Any, thread_id: str) -> Recipe:
+    def of_thread(cls, saver: Any, thread_id: str) -> RunConfig:
         """Return the recipe that a thread was last run with, whoever wrote it: to be read, not to be followed.
 
         Raises:
@@ -112,7 +122,7 @@ class Recipe(BaseModel):
         return cls.kept(saver, thread_id)[0]
 
     @classmethod
-    def kept(cls, saver: Any, thread_id: str) -> tuple[Recipe, bool]:
+    def kept(cls, saver: Any, thread_id: str) -> tuple[RunConfig, bool]:
         """Return the recipe that a thread was last run with, and whether this user wrote it as it is.
 
         What stands in a database that is encrypted with the user's key was written by who has the key; what stands in
@@ -140,25 +150,54 @@ class Recipe(BaseModel):
         vault = getattr(saver, "vault", None)
         return recipe, vault is None or vault.locked or is_own(content, mark)
 
-    def of_fork(self) -> Recipe:
-        """Return the recipe that a fork goes on with: of a pipeline, draft, critique and improvement in turn."""
-        if self.preset != "pipeline":
-            return self
-        return self.model_copy(update={"preset": "reasoning", "steps": None})
-
-    def of_path(self) -> Recipe:
-        """Return the recipe of one path of a search: the plain loop."""
-        return self.model_copy(update={"preset": "refine", "paths": None, "depth": None, "beam": None})
+    def flat(self) -> dict[str, Any]:
+        """Return it as JSON holds it, without what says nothing."""
+        fields = self.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
+        return {**fields, **self.options}
 
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
-        told = {"redraft_preset": self.preset, "redraft_recipe": self._written()}
-        return told | ({PATH_RECIPE: self.of_path()._written()} if self.preset == "branching" else {})
+        told = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
+        path = find_preset(self.preset).paths_as
+        return {**told, PATH_RECIPE: self._on(path)._signed()} if path else told
 
-    def _written(self) -> str:
-        content = self.model_dump(mode="json", exclude_defaults=True)
-        mark = own_mark(content)
+    def _signed(self) -> str:
+        content = self.flat()
+        mark = signature(content)
         return json.dumps(content if mark is None else {**content, "mark": mark}, separators=(",", ":"))
+
+    def of_fork(self) -> RunConfig:
+        """Return what a fork goes on with: of a pipeline, draft, critique and improvement in turn."""
+        return self._on(find_preset(self.preset).forks_as or self.preset)
+
+    def _on(self, preset: str) -> RunConfig:
+        """Return it for another preset, without the options that are another one's."""
+        if preset == self.preset:
+            return self
+        dropped = {option.name for option in find_preset(self.preset).options}
+        dropped -= {option.name for option in find_preset(preset).options}
+        kept = {name: value for name, value in self.options.items() if name not in dropped}
+        return self.model_copy(update={"preset": preset, "options": kept})
+
+    def reaches(self) -> list[str]:
+        """Return what it has done beyond a provider's own address, in words: whom it writes to, which files it reads.
+
+        The address of REDRAFT_MODEL is the user's own.
+        """
+        found = []
+        for spec in dict.fromkeys((self.model, *self.critics)):
+            if spec.startswith(("http:", "https:")) and _address(spec) != _address(os.environ.get("REDRAFT_MODEL", "")):
+                found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
+            elif spec.startswith(FILE_SPECS):
+                found.append(f"open the file of {spec}")
+        found += [f"open the file of {spec}" for spec in self.verifiers if spec.startswith("json_schema:")]
+        if self.prices is not None:
+            found.append(f"open the file {self.prices}")
+        known = known_options()
+        for name, value in self.options.items():
+            if said := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
+                found.append(said.replace("{}", str(value)))
+        return found
 
     def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.
@@ -170,15 +209,16 @@ class Recipe(BaseModel):
         from ..nodes.verify.verifiers import verifier
 
         # A search by rules asks no model, so none is fetched.
-        needed = self.preset != "retrieval" or bool(self.critics)
+        needed = find_preset(self.preset).needs_model or bool(self.critics)
         options: dict[str, Any] = {
             "temperature": self.temperature,
             "max_output_tokens": self.max_output_tokens,
             "seed": self.seed,
         }
         model = chat_model(self.model, **options) if needed else None
+        named = ("self", *critic_names())
         critics = [
-            "self" if spec == self.model else spec if spec in NO_SPECS else chat_model(spec) for spec in self.critics
+            "self" if spec == self.model else spec if spec in named else chat_model(spec) for spec in self.critics
         ]
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
             self.preset,
@@ -187,10 +227,18 @@ class Recipe(BaseModel):
             verifiers=[verifier(spec) for spec in self.verifiers],
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,
-            **self._prompts(),
-            **self._options(),
+            **self.options,
         )
         return graph
+
+    def silent(self) -> RunConfig:
+        """Return it with models that never answer, for a drawing of its graph: neither a key nor a server is needed."""
+        from langchain_core.language_models import FakeListChatModel
+
+        model = FakeListChatModel(responses=[])
+        critics = tuple(spec if spec in ("self", *critic_names()) else model for spec in self.critics)
+        dropped = dict.fromkeys(("temperature", "max_output_tokens", "seed", "prices"))
+        return self.model_copy(update={"model": model, "critics": critics, **dropped})
 
     @staticmethod
     def reader(
@@ -215,19 +263,16 @@ class Recipe(BaseModel):
         people = [human_critic()] if human else []
         return build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)
 
-    def _prompts(self) -> dict[str, str]:
-        given = {
-            "generate_prompt": self.generate_prompt,
-            "refine_prompt": self.refine_prompt,
-            "critic_prompt": self.critic_prompt,
-        }
-        return {name: prompt for name, prompt in given.items() if prompt is not None}
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options that were given: a preset has defaults of its own."""
-        named = {"keep", "memory", "judge_last", "critics_after", "steps", "folder", "tools", "passages", "threshold"}
-        named |= {"paths", "depth", "beam", "human"}
-        return self.model_dump(include=named, exclude_defaults=True)
+@cache
+def _options_model() -> type[BaseModel]:
+    """Return the model that checks the options of all presets."""
+    fields: dict[str, Any] = {}
+    for name, option in known_options().items():
+        kind = Annotated[str, AfterValidator(_anywhere)] if option.kind is Path else option.kind
+        kind = Annotated[kind, Field(ge=option.least, le=option.most)]
+        fields[name] = (kind if option.default is not None else kind | None, option.default)
+    return create_model("Options", __config__=CHECKED, **fields)
 
 
 def kept_spec(spec: str) -> str:
@@ -247,8 +292,17 @@ def _found_anywhere(spec: str, schemes: tuple[str, ...]) -> str:
     for scheme in schemes:
         path = spec.removeprefix(scheme)
         if path and path != spec:
-            return scheme + str(Path(path).expanduser().absolute())
+            return scheme + _anywhere(path)
     return spec
+
+
+def _anywhere(path: str) -> str:
+    """Return a path that is found from any folder."""
+    return str(Path(path).expanduser().absolute())
+
+
+def _address(spec: str) -> str:
+    return spec.strip().partition("#")[0].rstrip("/")
 
 
 def _reasons(error: ValidationError) -> str:

@@ -1,0 +1,96 @@
+"""Preset: the declaration of a graph that the shell, the server and LangGraph's Studio know by name.
+
+It imports no graph, so that a help page can be shown at once: a builder imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Conversation", "Option", "Preset", "Served"]
+
+Conversation: TypeAlias = Literal["all", "system", "none", "messages"]
+"""What a graph is told of a chat client's conversation before its last message, which is the task. `"system"`, where
+programs read the task: examples of earlier turns, or their numbers, would be taken for its own. `"messages"`: it takes
+the messages as they are."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a preset: a flag of `redraft run`, and a key of the recipe that is stored with a run."""
+
+    name: str
+    kind: Any
+    """`int`, `float`, `bool`, `str`, `Path`, a `Literal`, or `tuple[str, ...]` for a flag that may be repeated. A
+    `Path` is stored absolute, so that it is found from any folder."""
+    help: str = ""
+    """A line for the help page. Without one the option has no flag."""
+    flag: str = ""
+    """Default: `--` and the name."""
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    default: Any = None
+    """What is not stored, since it says nothing."""
+    judging: bool = False
+    """It stands on the help page with those that say who judges."""
+    reaches: str = ""
+    """What a recipe of somebody else's would do by it, which the user is asked about; {} stands for its value. Without
+    it a `Path` would have the file or folder opened, and anything else do no harm."""
+
+    @property
+    def typed(self) -> str:
+        """Return the flag."""
+        return self.flag or f"--{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A preset as a server and Studio offer it: a name, and what its recipe says besides preset and model."""
+
+    name: str
+    line: str = ""
+    """What it does, in a sentence; default: the preset's."""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    documents: str = ""
+    """The option that is given the folder of documents; where a server has no such folder it does not offer this."""
+    build: Callable[[Any, Any], Any] | None = None
+    """`(model, checkpointer) -> graph`, for one that no recipe tells; the shell can't resume its threads."""
+    listed: bool = True
+    """Whether a search finds it; one that is not listed runs all the same."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A graph that is built from a name and options."""
+
+    name: str
+    """`NAME-N` stands for `NAME-1` to `NAME-999`, whose builder gets the number as `n=`."""
+    line: str
+    """What it does, in a sentence."""
+    build: Callable[..., Any]
+    """`(model, critics, verifiers, **options) -> graph`. Critics are models, `"self"`, or one of `critic_names`. The
+    options are those given of its own and of those for every preset, `prices` and `checkpointer`."""
+    options: Sequence[Option] = ()
+    critic_names: Sequence[str] = ()
+    """Critics that it knows by name, beside `self`."""
+    one_critic: bool = False
+    no_critics: str = ""
+    """Why `--critic` has no use in it; empty: it has."""
+    no_verifiers: str = ""
+    """Why `--verify` has no use in it; empty: it has."""
+    needs_model: bool = True
+    """Where not, a model is only built if a critic is named."""
+    own_command: str = ""
+    """The command that runs it, where that is not `redraft run`."""
+    forks_as: str = ""
+    """The preset that a fork of its threads goes on with, where that is another one."""
+    paths_as: str = ""
+    """The preset of the threads that its own threads start."""
+    serves: Sequence[Served] | None = None
+    """How a server offers it; default: under its name, with no options."""
+    conversation: Conversation = "all"

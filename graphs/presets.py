@@ -1,0 +1,364 @@
+"""redraft's own presets, as the registry holds them: each with its options, and how its builder is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .preset import Option, Preset, Served
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["COMMON", "PRESETS"]
+
+COMMON = (
+    Option(
+        "critics_after",
+        Literal["undecided", "always"],
+        "undecided: verifiers decide alone; always: critics too.",
+        metavar="WHEN",
+        default="undecided",
+        judging=True,
+    ),
+    Option("generate_prompt", str),
+    Option("refine_prompt", str),
+    Option("critic_prompt", str),
+    Option("keep", Literal["best", "last"], default="best"),
+    Option("memory", Literal["all", "last"], default="all"),
+    Option("judge_last", bool, default=True),
+)
+"""Options that every preset takes."""
+
+FOLDER = Option(
+    "folder",
+    Path,
+    "Text and Markdown files to look passages up in.",
+    flag="--dir",
+    metavar="FOLDER",
+    reaches="show the model files of the folder {}",
+)
+TOOLS = Option(
+    "tools",
+    tuple[str, ...],
+    "A tool: calculate, run_python, or search (with --dir); may be repeated.",
+    flag="--tool",
+    metavar="NAME",
+    default=(),
+)
+PASSAGES = Option("passages", int, "Passages looked up for a query, at most.", metavar="K", least=1)
+THRESHOLD = Option("threshold", float, "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1)
+PATHS = Option("paths", int, "Drafts, and revisions of one in each level (default: 3).", metavar="N", least=1)
+DEPTH = Option("depth", int, "Levels of revisions (default: 2).", metavar="N", least=0)
+BEAM = Option("beam", int, "Paths that go on from a level (default: 1).", metavar="N", least=1)
+HUMAN = Option(
+    "human",
+    bool,
+    "Ask you about each draft, after all others: accept, edit, give feedback or stop.",
+    default=False,
+    judging=True,
+)
+STEPS = Option("steps", str, reaches="show the model files of the folders that its pipeline looks in: {}")
+
+
+def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .loop import build_refine_graph
+
+    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options), *_people(options)]
+    return build_refine_graph(model, critics=every or None, **options)
+
+
+def _branching(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .branching import build_branching_graph
+
+    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options)]
+    options = _renamed(options, paths="branching_factor", beam="beam_width")
+    return build_branching_graph(model, critics=every or None, **options)
+
+
+def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .math_problems import build_math_graph
+
+    return build_math_graph(model, critic=[*(critics or ["program"]), *_people(options)], **options)
+
+
+def _code(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .code_problems import build_code_graph
+
+    return build_code_graph(model, critics=_people(options) or None, **options)
+
+
+def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .writing import build_writing_graph
+
+    every = [*_model_critics(model, critics, options), *_people(options)]
+    return build_writing_graph(model, verifiers=verifiers, critics=every or None, **options)
+
+
+def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .agent import build_agent_graph
+
+    tools = _tools(options.pop("tools", ()), options.pop("folder", None), options.pop("passages", 4))
+    every = [*_verifier_critics(verifiers), *_models(model, critics), *_people(options)]
+    options = _renamed(options, refine_prompt="refiner_prompt")
+    return build_agent_graph(model=model, tools=tools, critic=every or None, **options)
+
+
+def _tools(names: Sequence[str], folder: str | None, passages: int) -> list[Any]:
+    from ..nodes.agents.critic_tools import calculator_tool, python_tool, search_tool
+
+    known = ("calculate", "run_python", "search")
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"there is no tool {unknown[0]!r}; known are {', '.join(known)}")
+    if ("search" in names) != (folder is not None):
+        raise ValueError("--tool search and --dir FOLDER belong together: it searches the folder's files")
+    found = []
+    for name in dict.fromkeys(names):
+        if name == "calculate":
+            found.append(calculator_tool())
+        elif name == "run_python":
+            from ..nodes.sandbox import Sandbox
+
+            found.append(python_tool(Sandbox()))
+        else:
+            from ..nodes.retrieval.index import folder_index
+
+            found.append(search_tool(folder_index(str(folder), top_k=passages)))
+    return found
+
+
+def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from ..nodes.retrieval.index import folder_index
+    from .reasoning import build_reasoning_graph
+
+    k = options.pop("passages", 4)
+    if folder := options.pop("folder", None):
+        options |= {"documents": folder_index(folder, top_k=k), "k": k}
+    return build_reasoning_graph(model, critic=_other_model(critics), **options)
+
+
+def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .retrieval import build_retrieval_graph
+
+    if any(critic != "self" for critic in critics):
+        raise ValueError("in retrieval --critic is self, which lets --model plan and refine the queries")
+    folder = options.pop("folder", None)
+    if folder is None:
+        raise ValueError("retrieval needs a --dir: the folder whose text and Markdown files are searched")
+    if people := _people(options):
+        options["critics"] = people
+    options = _renamed(options, passages="top_k", threshold="confidence_threshold")
+    return build_retrieval_graph(folder, model=model, use_llm=bool(critics), **options)
+
+
+def _rubric(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .rubric import build_rubric_graph
+
+    options = _renamed(options, critic_prompt="judge_prompt")
+    return build_rubric_graph(model, judge=_models(model, critics) or None, critics=_people(options), **options)
+
+
+def _travel(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .travel import build_travel_graph
+
+    options = _renamed(options, critic_prompt="judge_prompt")
+    return build_travel_graph(model, judge=_models(model, critics) or None, critics=_people(options), **options)
+
+
+def _unrefined_travel(model: Any, checkpointer: Any) -> Any:
+    from .travel import build_travel_graph
+
+    return build_travel_graph(model, enabled=False, checkpointer=checkpointer)
+
+
+def _zero_shot(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .math_problems import build_zero_shot_graph
+
+    return build_zero_shot_graph(model, **options)
+
+
+def _few_shot(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .math_problems import build_few_shot_graph
+
+    return build_few_shot_graph(model, **options)
+
+
+def _majority(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], *, n: int, **options: Any) -> Any:
+    from .math_problems import build_majority_graph
+
+    return build_majority_graph(model, samples=n, **options)
+
+
+def _pipeline(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .pipeline import build_pipeline_graph
+
+    if "steps" not in options:
+        raise ValueError("a pipeline is run with `redraft pipeline`, which takes its steps")
+    options = _renamed(options, passages="k")
+    return build_pipeline_graph(options.pop("steps"), model, critic=_other_model(critics), **options)
+
+
+def _verifier_critics(verifiers: Sequence[Any]) -> list[Any]:
+    from ..nodes.critics.critics import verifier_critic
+
+    return [verifier_critic(check) for check in verifiers]
+
+
+def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    """Return the models that judge as critics; a prompt of theirs is taken out of the options."""
+    from ..nodes.critics.critics import model_critic
+
+    prompt = options.pop("critic_prompt", None) if critics else None
+    return [model_critic(one, prompt=prompt) for one in _models(model, critics)]
+
+
+def _models(model: Any, critics: Sequence[Any]) -> list[Any]:
+    return [model if critic == "self" else critic for critic in critics]
+
+
+def _other_model(critics: Sequence[Any]) -> Any:
+    """Return the one model that criticises; `None` where it is the writer."""
+    return None if not critics or critics[0] == "self" else critics[0]
+
+
+def _people(options: dict[str, Any]) -> list[Any]:
+    """Return the person who is asked after all others, where one is wanted."""
+    from ..nodes.critics.critics import human_critic
+
+    return [human_critic()] if options.pop("human", False) else []
+
+
+def _renamed(options: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {names.get(option, option): value for option, value in options.items()}
+
+
+UNJUDGED = "nobody judges a baseline"
+
+PRESETS = (
+    Preset(
+        "refine",
+        "Drafts, judges and revises; the model judges itself.",
+        _refine,
+        options=(HUMAN,),
+        serves=(
+            Served("refine"),
+            Served(
+                "refine-with-a-person",
+                "The same, and a person is asked about each draft after the model has judged it.",
+                {"critics": ("self",), "human": True},
+            ),
+        ),
+    ),
+    Preset(
+        "branching",
+        "Searches over drafts and revisions side by side, of which the best go on.",
+        _branching,
+        options=(PATHS, DEPTH, BEAM),
+        paths_as="refine",
+        serves=(),
+    ),
+    Preset(
+        "math",
+        "Word problems: an independently written program must agree.",
+        _math,
+        options=(HUMAN,),
+        critic_names=("program",),
+        no_verifiers="its solutions are judged by --critic program, self or a model",
+        conversation="system",
+    ),
+    Preset(
+        "code",
+        "Python functions, judged by the examples and asserts in the task.",
+        _code,
+        options=(HUMAN,),
+        no_critics="its tests decide, and where a task has none the writer itself",
+        no_verifiers="write the tests into the task, as `>>> f(1)` examples or as asserts",
+        conversation="system",
+    ),
+    Preset("writing", "Texts; the model judges itself.", _writing, options=(HUMAN,)),
+    Preset(
+        "agent",
+        "An agent that can calculate, whose answer is judged and refined.",
+        _agent,
+        options=(FOLDER, TOOLS, PASSAGES, HUMAN),
+        serves=(Served("agent", recipe={"tools": ("calculate",)}),),
+        conversation="messages",
+    ),
+    Preset(
+        "reasoning",
+        "Drafts, criticises and improves three times.",
+        _reasoning,
+        options=(FOLDER, PASSAGES, THRESHOLD),
+        one_critic=True,
+        no_verifiers="nothing is accepted there but by a --threshold",
+    ),
+    Preset(
+        "retrieval",
+        "Searches a folder's files, refining its queries.",
+        _retrieval,
+        options=(FOLDER, PASSAGES, THRESHOLD, HUMAN),
+        no_verifiers="the similarity of what was found decides",
+        needs_model=False,
+        serves=(Served("retrieval", "Searches the server's documents, refining its queries.", documents="folder"),),
+        conversation="none",
+    ),
+    Preset(
+        "rubric",
+        "Scores its answers on four weighted dimensions.",
+        _rubric,
+        options=(THRESHOLD, HUMAN),
+        no_verifiers="its overall score decides",
+    ),
+    Preset(
+        "travel",
+        "Plans trips.",
+        _travel,
+        options=(THRESHOLD, HUMAN),
+        no_verifiers="its overall score decides",
+        serves=(
+            Served("travel"),
+            Served(
+                "travel-unrefined",
+                "Plans trips, and judges and revises nothing.",
+                build=_unrefined_travel,
+                listed=False,
+            ),
+        ),
+    ),
+    Preset(
+        "zero-shot",
+        "The baseline of one call.",
+        _zero_shot,
+        no_critics=UNJUDGED,
+        no_verifiers=UNJUDGED,
+        conversation="system",
+    ),
+    Preset(
+        "few-shot",
+        "The baseline of one call after worked examples.",
+        _few_shot,
+        no_critics=UNJUDGED,
+        no_verifiers=UNJUDGED,
+        conversation="system",
+    ),
+    Preset(
+        "majority-N",
+        "The baseline of N samples and a vote.",
+        _majority,
+        no_critics=UNJUDGED,
+        no_verifiers=UNJUDGED,
+        serves=(Served("majority-5", "The baseline of five samples and a vote.", {"preset": "majority-5"}),),
+        conversation="system",
+    ),
+    Preset(
+        "pipeline",
+        "Drafts, criticises and improves in the steps that one writes down.",
+        _pipeline,
+        options=(PASSAGES, THRESHOLD, STEPS),
+        one_critic=True,
+        no_verifiers="nothing is accepted there but by a --threshold",
+        own_command="pipeline",
+        forks_as="reasoning",
+        serves=(),
+    ),
+)

@@ -1,0 +1,138 @@
+"""Registry of presets: redraft's own, and those of other packages.
+
+The shell's flags, stored recipes, the server's assistants, `langgraph.json` and the table in docs/presets.md are read
+off it. A package adds a preset with an entry point, and it is on all of these:
+
+    [project.entry-points."redraft.presets"]
+    haiku = "my_package.haiku:PRESET"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from .preset import Option, Preset, Served
+from .presets import COMMON, PRESETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "ENTRY_POINTS",
+    "build_preset",
+    "critic_names",
+    "find_preset",
+    "known_options",
+    "registered",
+    "served_presets",
+]
+
+ENTRY_POINTS = "redraft.presets"
+"""The group of entry points, each a `Preset`."""
+
+
+def registered() -> Sequence[Preset]:
+    """Return every preset, redraft's own first.
+
+    Raises:
+        ValueError: One of another package can't be loaded, or its name or an option's is taken.
+    """
+    return [*PRESETS, *_of_packages()]
+
+
+def find_preset(name: str) -> Preset:
+    """Return the preset of this name, `majority-5` say.
+
+    Raises:
+        ValueError: There is none.
+    """
+    for preset in registered():
+        pattern = re.escape(preset.name.removesuffix("N")) + "([1-9][0-9]{0,2})"
+        if preset.name.endswith("-N") and (found := re.fullmatch(pattern, name)):
+            return replace(preset, name=name, build=partial(preset.build, n=int(found[1])))
+        if preset.name == name and not name.endswith("-N"):
+            return preset
+    known = [preset.name for preset in registered() if not preset.own_command]
+    raise ValueError(f"there is no graph {name!r}; known are {', '.join(known)}")
+
+
+def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    """Return the graph of a preset.
+
+    Args:
+        name: Of the preset.
+        model: Writes.
+        critics: Models that judge, `"self"` for the writer, or names that the preset knows.
+        verifiers: Programs that judge.
+        options: As `Preset.build` takes them.
+
+    Raises:
+        ValueError: There is no such preset, it has no use for a critic, verifier or option that was given, or as its
+            builder.
+    """
+    preset = find_preset(name)
+    for option in options:
+        users = [one.name for one in registered() if option in {own.name for own in one.options}]
+        if users and option not in {own.name for own in preset.options}:
+            raise ValueError(f"{known_options()[option].typed} is for --graph {', '.join(users)}")
+    if critics and preset.no_critics:
+        raise ValueError(f"--critic has no use in {name}: {preset.no_critics}")
+    if verifiers and preset.no_verifiers:
+        raise ValueError(f"--verify has no use in {name}: {preset.no_verifiers}")
+    named = [critic for critic in critics if isinstance(critic, str) and critic != "self"]
+    if preset.one_critic and (len(critics) > 1 or named):
+        raise ValueError(f"in {name} one model criticises: give --critic once, a model or self")
+    if unknown := [one for one in named if one not in preset.critic_names]:
+        users = [one.name for one in registered() if unknown[0] in one.critic_names]
+        raise ValueError(f"--critic {unknown[0]} is for --graph {', '.join(users)}")
+    return preset.build(model, critics, verifiers, **options)
+
+
+def known_options() -> dict[str, Option]:
+    """Return the options of all presets by their names; those that every preset takes come first."""
+    return {option.name: option for option in (*COMMON, *(one for preset in registered() for one in preset.options))}
+
+
+def critic_names() -> list[str]:
+    """Return the critics that a preset knows by name, beside `self`."""
+    return [name for preset in registered() for name in preset.critic_names]
+
+
+def served_presets() -> dict[str, tuple[Preset, Served]]:
+    """Return what a server and Studio offer, by name."""
+    found = {}
+    for preset in registered():
+        for served in (Served(preset.name),) if preset.serves is None else preset.serves:
+            found[served.name] = (preset, replace(served, line=served.line or preset.line))
+    return found
+
+
+@cache
+def _of_packages() -> Sequence[Preset]:
+    from importlib.metadata import entry_points
+
+    found: list[Preset] = []
+    taken = {preset.name for preset in PRESETS}
+    options = {option.name: option for option in (*COMMON, *(one for preset in PRESETS for one in preset.options))}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            preset = point.load()
+        except Exception as error:
+            raise ValueError(f"the preset {point.name!r} ({point.value}) can't be loaded: {error}") from error
+        if not isinstance(preset, Preset) or preset.name in taken:
+            raise ValueError(f"the preset {point.name!r} ({point.value}) is no Preset, or its name is taken")
+        for option in preset.options:
+            if option.name in RECIPE_KEYS or options.setdefault(option.name, option) != option:
+                raise ValueError(f"the option {option.name!r} of the preset {preset.name!r} is another preset's")
+        taken.add(preset.name)
+        found.append(preset)
+    return found
+
+
+RECIPE_KEYS = (
+    "preset", "model", "critics", "verifiers", "temperature", "max_output_tokens", "seed", "prices", "options", "mark",
+)  # fmt: skip
+"""Keys of a recipe that no option can have."""
