@@ -157,9 +157,7 @@ def test_help_of_a_run_needs_no_graph(tmp_path: Path) -> None:
     """
     printed = isolated(code, cwd=tmp_path)
     assert "--threshold" in printed
-    assert not imported(
-        ("pydantic", "langgraph", "langchain_core", "openai", "redraft.nodes", "redraft.graphs.loop"), printed
-    )
+    assert not imported(("langgraph", "langchain_core", "openai", "redraft.nodes", "redraft.graphs.loop"), printed)
 
 
 def imported(names: Sequence[str], printed: str) -> list[str]:
