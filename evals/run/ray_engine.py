@@ -1,171 +1,391 @@
-"""The same run past one machine: workers on Ray, checkpoints and results in PostgreSQL, scores and files here."""
+"""Evaluations on Ray: the driver hands each problem to a free worker; checkpoints lie in PostgreSQL, results here.
+
+The driver is the command that the user started. It alone knows the gold answers, scores and writes results. A worker is
+an actor of Ray's that runs the problems it is handed and returns what became of them. Nothing else is shared: a problem
+whose worker died is handed to another one, and one whose driver died is handed out again by the next command. Either
+goes on from its checkpoint, so that at most the call under way is paid again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from typing import TYPE_CHECKING
+import contextlib
+import os
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
-from .outcomes import scored
-from .ray_actors import Actors, check_connected
-from .result_table import ResultTable
-from .running import MOST_FAILURES, GivenUpError, Progress
+from ...state.masking import masked
+from ...state.storage.database_urls import kind_and_place, without_secrets
+from .methods import build_method, check_methods
+from .outcomes import run_problem, scored
+from .rate_limits import RATE_LIMITS, RateLimits
+from .running import few_collections, run_all, thread_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable, Mapping
 
-    from ..datasets.problems import Dataset
+    from ..datasets.problems import Dataset, Problem
+    from .methods import Kind, Method
     from .outcomes import Outcome
     from .records import ResultRecord
     from .result_files import ResultFile
-    from .shared_work import SharedJob
+    from .running import Progress
 
-__all__ = ["run_on_ray"]
+__all__ = ["RayJob", "run_on_ray"]
+
+
+@dataclass(frozen=True)
+class RayJob:
+    """A run as its workers know it: plain data that can travel, without gold answers and without a model's key.
+
+    Args:
+        run_id: Names the run; the threads of its problems begin with it.
+        method: A name of `METHODS`.
+        kind: Of the problems.
+        model: Spec of the model that writes. Keys come from each worker's own environment.
+        db: `postgresql://…`, for checkpoints; `repr` hides it.
+        encryption_key: Encrypts the checkpoints, as `open_checkpointer` takes it; `repr` hides it.
+        critic: Spec of the model that judges; `None` or `self`: the writer.
+        model_options: `temperature`, `max_output_tokens` and `seed` of the writer.
+        limits: Budgets for each problem.
+        prices: Dollars by model name, as a price file holds them.
+        rpm: Requests a minute of all workers together; each takes an equal share.
+        tpm: Tokens a minute, likewise.
+
+    Raises:
+        ValueError: At build: the method is unknown, makes no sense for these problems or needs the gold answers, which
+            no worker has; or `db` is not PostgreSQL.
+    """
+
+    run_id: str
+    method: str
+    kind: Kind
+    model: str
+    db: str = field(repr=False)
+    encryption_key: str | None = field(default=None, repr=False)
+    critic: str | None = None
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, Any] | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_methods([self.method], self.kind)
+        if self.method.startswith("oracle-"):
+            raise ValueError(
+                f"{self.method} needs the gold answers while it runs, and they do not leave this machine: "
+                "run it without --engine ray"
+            )
+        if kind_and_place(self.db)[0] != "postgres":
+            raise ValueError(
+                f"{without_secrets(self.db)!r} is not a PostgreSQL URL, and workers on several machines share one "
+                "database: use postgresql://user:password@host:port/database"
+            )
+
+
+class Worker:
+    """Runs the problems that it is handed, in a process of Ray's. The job comes with each call: Ray logs what an actor
+    is made with, and the job holds the database's password.
+
+    Args:
+        workers: How many there are: each takes an equal share of the rates.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._building = asyncio.Lock()
+        self._method: Method | None = None
+        self._rates: RateLimits | None = None
+        self._running: dict[str, asyncio.Task[Outcome]] = {}
+        self._open = AsyncExitStack()
+
+    async def ready(self, job: RayJob) -> None:
+        """Build the models and open the database.
+
+        Raises:
+            ValueError: A spec is wrong, or its key is missing here.
+            ImportError: Something that the run needs is not installed here.
+            ConnectionError: The database can't be reached from here.
+        """
+        await self._built(job)
+
+    async def solve(self, job: RayJob, thread_id: str, task: str) -> Outcome:
+        """Return what became of a problem. One that runs already, for the call came twice, is waited for.
+
+        Raises:
+            ConnectionError: The database was lost, and could not be reached again for about half a minute.
+        """
+        if thread_id not in self._running:
+            self._running[thread_id] = asyncio.create_task(self._solve(job, thread_id, task))
+        try:
+            return await self._running[thread_id]
+        finally:
+            self._running.pop(thread_id, None)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._open.aclose()
+
+    async def _solve(self, job: RayJob, thread_id: str, task: str) -> Outcome:
+        pauses = iter(PAUSES_S)
+        while True:
+            try:
+                method = await self._built(job)
+                RATE_LIMITS.set(self._rates)
+                limits = {**job.limits, "max_rounds": method.rounds}
+                return await run_problem(method, task, limits=limits, thread_id=thread_id)
+            except ConnectionError:
+                if (pause := next(pauses, None)) is None:
+                    raise
+                await asyncio.sleep(pause)
+
+    async def _built(self, job: RayJob) -> Method:
+        from ...models import PriceTable, chat_model
+        from ...state import open_checkpointer
+
+        async with self._building:
+            if self._method is None:
+                saver = await self._open.enter_async_context(
+                    open_checkpointer(_watched(job.db), key=job.encryption_key)
+                )
+                writer = chat_model(job.model, **job.model_options)
+                judge = None if job.critic is None or job.critic == "self" else chat_model(job.critic)
+                prices = None if job.prices is None else PriceTable(job.prices)
+                if job.rpm or job.tpm:
+                    rpm, tpm = (None if rate is None else rate / self._workers for rate in (job.rpm, job.tpm))
+                    self._rates = RateLimits(rpm=rpm, tpm=tpm)
+                self._method = build_method(
+                    job.method, job.kind, writer, critic=judge, prices=prices, checkpointer=saver
+                )
+                self._open.enter_context(few_collections())
+            return self._method
 
 
 async def run_on_ray(
-    job: SharedJob,
+    job: RayJob,
     dataset: Dataset,
     results: ResultFile,
     *,
     workers: int = 2,
     concurrency: int = 4,
-    retry_failed: bool = False,
     on_progress: Callable[[Progress, ResultRecord | None], None] = lambda *_: None,
 ) -> Progress:
     """Run every problem that has no result yet on the Ray cluster that this process is connected to.
 
-    Each worker is an async actor that Ray starts again when it dies. It takes problems one by one out of what is left,
-    so that the others finish what a dead one had begun, from its checkpoint. What the database knows already, for the
-    command that asked for it was killed, is written first and not run again. When this is cancelled the workers are
-    stopped; what was under way stays in its thread.
+    When this is cancelled the workers are stopped; what was under way stays in its thread.
 
     Args:
-        job: What the workers are told. Its problems are those of `dataset`.
-        dataset: Scores what comes back. The gold answers stay here.
+        job: What the workers are told.
+        dataset: The problems; it scores what comes back. The gold answers stay here.
         results: Open; holds what was finished before.
         workers: Processes, each with a CPU of the cluster to itself.
         concurrency: How many problems each of them works on at once.
-        retry_failed: Run again what failed, unless `results` has it.
         on_progress: Called with the progress after each problem, and once at the beginning.
 
     Raises:
         ValueError: `workers` or `concurrency` is below 1, or a worker can't build a model.
         ImportError: The extra `ray` or `postgres` is not installed, here or where a worker runs.
-        ConnectionError: The database can't be reached, from here or from a worker.
-        RuntimeError: Ray is not connected, another command is at work on this run, no worker started within five
-            minutes, or Ray lost them all.
+        ConnectionError: The database can't be reached from a worker.
+        RuntimeError: Ray is not connected, no worker started within five minutes, or one after the other died without
+            finishing a problem.
         GivenUpError: The first problems all failed.
     """
     for name, count in (("workers", workers), ("concurrency", concurrency)):
         if count < 1:
             raise ValueError(f"{name} must be 1 or more, not {count!r}")
-    check_connected()
-    async with ResultTable(job.db) as table:
-        await _taken_over(table, job.run_id)
-        run = _Run(job, dataset, results, table, on_progress)
-        await run.begin(retry_failed=retry_failed)
-        if left := [(problem.id, problem.task) for problem in dataset.problems if problem.id not in results.records]:
-            actors = Actors(dataclasses.replace(job, problems=left), min(workers, len(left)), concurrency)
-            try:
-                await _until_done(run, actors)
-            finally:
-                actors.kill()
-        return run.progress
+    left = sum(problem.id not in results.records for problem in dataset.problems)
+    pool = _WorkerPool(job, min(workers, max(left, 1)), concurrency)
 
+    async def solve(problem: Problem) -> ResultRecord:
+        outcome = await pool.solve(thread_of(job.run_id, problem), problem.task)
+        return await asyncio.to_thread(scored, outcome, dataset, problem)
 
-async def _taken_over(table: ResultTable, run: str) -> None:
-    """Return when no other command is at work on the run. One that was just killed may need a moment to be gone.
-
-    Raises:
-        RuntimeError: One is.
-    """
-    for _ in range(int(TAKE_OVER_S / POLL_S)):
-        if await table.take(f"command {run}"):
-            return
-        await asyncio.sleep(POLL_S)
-    raise RuntimeError(f"another command is at work on the run {run!r}; wait for its end or stop it")
-
-
-async def _until_done(run: _Run, actors: Actors) -> None:
-    """Write down results as they come, until there are all. An error of a worker ends it."""
-    working = asyncio.create_task(actors.work())
     try:
-        while run.progress.done < run.progress.total:
-            await asyncio.wait({working}, timeout=POLL_S)
-            ended = working.done()
-            if ended:
-                working.result()
-            await run.collect()
-            if ended and run.progress.done < run.progress.total:
-                raise RuntimeError(f"results of the run {run.job.run_id!r} were taken out of the database meanwhile")
+        if left:
+            await pool.start()
+        progress = await run_all(dataset, results, solve, at_once=workers * concurrency, on_progress=on_progress)
+        await pool.close()
     finally:
-        working.cancel()
-        await asyncio.wait({working})
-    await actors.close()
+        pool.kill()
+    return progress
 
 
-class _Run:
-    """What is known of a run, in the file and in the database."""
+class _WorkerPool:
+    """Actors of Ray's, spread over the cluster. One that died is replaced, and its problems are handed to another.
 
-    def __init__(
-        self,
-        job: SharedJob,
-        dataset: Dataset,
-        results: ResultFile,
-        table: ResultTable,
-        on_progress: Callable[[Progress, ResultRecord | None], None],
-    ) -> None:
-        self.progress = Progress(len(dataset.problems))
-        self.job, self._dataset, self._results, self._table = job, dataset, results, table
-        self._on_progress = on_progress
-        self._problems = {problem.id: problem for problem in dataset.problems}
-        self._fresh: list[ResultRecord] = []
+    Unlike `ray.util.ActorPool`, several calls a worker are under way at once, a new worker joins when it is ready, and
+    a worker's death is not the caller's error.
 
-    async def begin(self, *, retry_failed: bool) -> None:
-        for name in self._problems:
-            if name in self._results.records:
-                self.progress.add(self._results.records[name], known=True)
-        again = []
-        async for record in self._new():
-            if retry_failed and record.error is not None:
-                again.append(record.question_id)
-            elif self._results.add(record):
-                self.progress.add(record, known=True)
-        await self._table.forget(self.job.run_id, again)
-        self._on_progress(self.progress, None)
+    Args:
+        job: What they are told.
+        workers: How many.
+        concurrency: How many problems each works on at once.
+    """
 
-    async def collect(self) -> None:
-        """Score and write what is new.
+    def __init__(self, job: RayJob, workers: int, concurrency: int) -> None:
+        self._ray = ray = _connected()
+        self._workers, self._concurrency = workers, concurrency
+        # `max_restarts` stays 0: were Ray to start a dead actor again, the error of its calls would not tell that the
+        # process is gone from that the network hiccups, and a problem could be handed out while it still runs.
+        self._actor = ray.remote(
+            num_cpus=1,
+            max_concurrency=max(concurrency, 2),
+            scheduling_strategy="SPREAD",
+            # No secret: what is given here lands in Ray's logs.
+            runtime_env={"env_vars": {"LANGGRAPH_STRICT_MSGPACK": "true"}},
+        )(Worker)
+        self._job = ray.put(job)
+        self._alive: set[Any] = set()
+        self._free: asyncio.Queue[Any] = asyncio.Queue()
+        """A worker as often as it has room for a problem, or an exception that ends the run."""
+        self._joining: set[asyncio.Task[None]] = set()
+        self._deaths = 0
+        """Since the last problem that was finished."""
+
+    async def start(self) -> None:
+        """Start the workers, and return when one is ready; the others join it as the cluster has room.
 
         Raises:
-            GivenUpError: The first problems all failed.
+            Exception: What a worker raised, as it raised it.
+            RuntimeError: None could be started.
         """
-        async for record in self._new():
-            if not self._results.add(record):
+        for _ in range(self._workers):
+            self._add()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                first = await self._free.get()
+        except TimeoutError:
+            free = self._ray.available_resources().get("CPU", 0)
+            raise RuntimeError(
+                f"no worker started within {START_TIMEOUT_S:.0f} s: each takes a CPU, and the cluster has {free:g} free"
+            ) from None
+        if isinstance(first, Exception):
+            raise first
+        self._free.put_nowait(first)
+
+    async def solve(self, thread_id: str, task: str) -> Outcome:
+        """Return what became of a problem, run by the next worker that has room.
+
+        Raises:
+            Exception: What a worker raised, as it raised it.
+            RuntimeError: One worker after the other died.
+        """
+        errors = self._ray.exceptions
+        while True:
+            worker = await self._free.get()
+            if isinstance(worker, Exception):
+                raise worker
+            if worker not in self._alive:
                 continue
-            self.progress.add(record)
-            self._on_progress(self.progress, record)
-            self._fresh = [*self._fresh, record][: MOST_FAILURES + 1]
-            if len(self._fresh) == MOST_FAILURES and all(one.error for one in self._fresh):
-                raise GivenUpError(f"the first {MOST_FAILURES} problems all failed; the last one: {record.error}")
+            try:
+                while True:
+                    try:
+                        outcome: Outcome = await worker.solve.remote(self._job, thread_id, task)
+                        break
+                    except errors.ActorUnavailableError:  # it may be at work still: ask the same one again
+                        await asyncio.sleep(POLL_S)
+            except errors.ActorDiedError as error:
+                self._replace(worker, error)
+                continue
+            except errors.RayTaskError as error:
+                raise _cause(error) from None
+            self._deaths = 0
+            self._free.put_nowait(worker)
+            return outcome
 
-    async def _new(self) -> AsyncIterator[ResultRecord]:
-        """Give the records of what the database knows and the file does not."""
-        known = await self._table.finished(self.job.run_id)
-        missing = [name for name in self._problems if name in known and name not in self._results.records]
-        for start in range(0, len(missing), AT_ONCE):
-            found = await self._table.read(self.job.run_id, missing[start : start + AT_ONCE])
-            scoring = [asyncio.to_thread(self._scored, name, outcome) for name, outcome in found.items()]
-            for record in await asyncio.gather(*scoring):
-                yield record
+    async def close(self) -> None:
+        """Let the workers close their connections, as far as they can at once."""
+        if self._alive:
+            await asyncio.wait([asyncio.ensure_future(_closed(one)) for one in self._alive], timeout=CLOSE_TIMEOUT_S)
 
-    def _scored(self, name: str, outcome: Outcome) -> ResultRecord:
-        return scored(outcome, self._dataset, self._problems[name])
+    def kill(self) -> None:
+        """End them all."""
+        for task in self._joining:
+            task.cancel()
+        for worker in self._alive:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.kill(worker, no_restart=True)
+        self._alive.clear()
+
+    def _add(self) -> None:
+        worker = self._actor.remote(self._workers)
+        self._alive.add(worker)
+        task = asyncio.create_task(self._join(worker))
+        self._joining.add(task)
+        task.add_done_callback(self._joining.discard)
+
+    async def _join(self, worker: Any) -> None:
+        errors = self._ray.exceptions
+        try:
+            await worker.ready.remote(self._job)
+        except errors.ActorDiedError as error:
+            self._replace(worker, error)
+        except errors.RayTaskError as error:
+            self._free.put_nowait(_cause(error))
+        else:
+            for _ in range(self._concurrency):
+                self._free.put_nowait(worker)
+
+    def _replace(self, worker: Any, error: Exception) -> None:
+        """Start a worker in the place of one that died; each call that it had under way comes here."""
+        if worker not in self._alive:
+            return
+        self._alive.discard(worker)
+        self._deaths += 1
+        if self._deaths >= MOST_DEATHS:  # a problem that kills who works on it would go on for ever
+            said = " ".join(masked(str(error)).split())[:LONGEST_SAID] or type(error).__name__
+            died = RuntimeError(f"{self._deaths} workers died and no problem was finished between; the last: {said}")
+            self._free.put_nowait(died)
+        else:
+            self._add()
 
 
+async def _closed(worker: Any) -> None:
+    with contextlib.suppress(Exception):  # one that died has no connections left to close
+        await worker.close.remote()
+
+
+def _cause(error: Any) -> Exception:
+    """Return what a worker raised, without the traceback that Ray writes into its message."""
+    return error.cause if isinstance(error.cause, Exception) else RuntimeError(str(error.cause))
+
+
+def _connected() -> Any:
+    """Return Ray, connected.
+
+    Raises:
+        ImportError: The extra `ray` is not installed.
+        RuntimeError: It is not connected to a cluster.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(f'--engine ray needs an extra: pip install "redraft[ray]" ({error})') from None
+    if not ray.is_initialized():
+        raise RuntimeError("Ray is not connected: call ray.init() before")
+    return ray
+
+
+def _watched(url: str) -> str:
+    """Return the URL of a database such that a lost connection is noticed within 40 s; by default it takes two hours.
+
+    Who looks at `pg_stat_activity` sees which process it is.
+    """
+    name = f"redraft eval {os.getpid()} {socket.gethostname()}"[:63]
+    place, _, options = url.partition("?")
+    ours = urlencode({**NETWORK, "application_name": name}, quote_via=quote)  # libpq reads no + as a space
+    return f"{place}?{ours}{options and '&'}{options}"  # of two that differ, libpq takes the later one: the user's
+
+
+NETWORK = {"keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 40_000}
+PAUSES_S = (0.5, 1, 2, 4, 8, 16)
+"""Before each new try to reach a database that was lost."""
 POLL_S = 0.3
-"""How often the database is asked for new results."""
-TAKE_OVER_S = 3.0
-AT_ONCE = 200
-"""Results that are read from the database at a time."""
+START_TIMEOUT_S = 300.0
+CLOSE_TIMEOUT_S = 3.0
+MOST_DEATHS = 5
+LONGEST_SAID = 500

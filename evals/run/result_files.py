@@ -31,27 +31,34 @@ class ResultFile:
     """Appends records, each as one write of one line that is on the disk when it returns.
 
     A line that a killed process left torn is cut off when the file is opened. A record that is there already is not
-    written again.
+    written again. While it is open, no other process can open it (on Windows it can).
 
     Args:
         path: The file; it is made where there is none.
 
     Raises:
         ValueError: A line in the middle of the file can't be read; the message gives its number.
+        RuntimeError: Another command is at work on this run.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: int | None = None
         self._file: FileIO | None = None
         self.records: dict[str, ResultRecord] = {}
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        kept = _whole_lines(self.path)
-        self.records = read_results(self.path, upto=kept)
-        self._file = self.path.open("ab", buffering=0)
-        if kept < self.path.stat().st_size:
-            self._file.truncate(kept)
+        self._lock = _locked(self.path.parent)
+        try:
+            kept = _whole_lines(self.path)
+            self.records = read_results(self.path, upto=kept)
+            self._file = self.path.open("ab", buffering=0)
+            if kept < self.path.stat().st_size:
+                self._file.truncate(kept)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -59,6 +66,9 @@ class ResultFile:
     ) -> None:
         if self._file is not None:
             self._file.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def add(self, record: ResultRecord) -> bool:
         """Write a record; `False` where one with this id is there already.
@@ -168,3 +178,25 @@ def _whole_lines(path: Path) -> int:
         return 0
     data = path.read_bytes()
     return data.rfind(b"\n") + 1
+
+
+def _locked(folder: Path) -> int | None:
+    """Return a descriptor that holds the lock of a folder until it is closed, or its process ends.
+
+    Raises:
+        RuntimeError: Another holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    # The folder and not the file: `drop` puts another file in its place.
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise RuntimeError(f"another command is at work on the run in {folder}; wait for its end or stop it") from None
+    except OSError:  # a file system without locks
+        pass
+    return lock

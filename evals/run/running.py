@@ -13,7 +13,7 @@ from .outcomes import run_problem, scored
 from .rate_limits import RATE_LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from ..datasets.problems import Dataset, Problem
     from .methods import Method
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .records import ResultRecord
     from .result_files import ResultFile
 
-__all__ = ["GivenUpError", "Progress", "run_method", "solve", "thread_of"]
+__all__ = ["GivenUpError", "Progress", "few_collections", "run_all", "run_method", "thread_of"]
 
 MOST_FAILURES = 5
 """So many problems in a row that failed before any succeeded end a run: the model is not there, say."""
@@ -104,45 +104,56 @@ async def run_method(
     """
     if concurrency < 1:
         raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
+    given = {**(limits or {}), "max_rounds": method.rounds}
+
+    async def solve(problem: Problem) -> ResultRecord:
+        RATE_LIMITS.set(rate_limits)
+        outcome = await run_problem(method, problem.task, limits=given, thread_id=thread_of(run_id, problem))
+        return await asyncio.to_thread(scored, outcome, dataset, problem, oracle=method.oracle)
+
+    with few_collections():
+        return await run_all(dataset, results, solve, at_once=concurrency, on_progress=on_progress)
+
+
+async def run_all(
+    dataset: Dataset,
+    results: ResultFile,
+    solve: Callable[[Problem], Awaitable[ResultRecord]],
+    *,
+    at_once: int,
+    on_progress: Callable[[Progress, ResultRecord | None], None],
+) -> Progress:
+    """Solve every problem that has no result yet, so many at once, and write each result as it comes.
+
+    Raises:
+        GivenUpError: The first problems all failed.
+    """
     progress = Progress(len(dataset.problems))
     for problem in dataset.problems:
         if problem.id in results.records:
             progress.add(results.records[problem.id], known=True)
     on_progress(progress, None)
     waiting = iter([problem for problem in dataset.problems if problem.id not in results.records])
-    given = {**(limits or {}), "max_rounds": method.rounds}
-    in_a_row: list[str] = []
+    fresh = failed = 0
 
     async def work() -> None:
-        RATE_LIMITS.set(rate_limits)
+        nonlocal fresh, failed
         for problem in waiting:
-            record = await solve(method, dataset, problem, limits=given, thread_id=thread_of(run_id, problem))
+            record = await solve(problem)
             results.add(record)
             progress.add(record)
             on_progress(progress, record)
-            in_a_row.append(record.error or "")
-            if len(in_a_row) >= MOST_FAILURES and all(in_a_row):
-                raise GivenUpError(f"the first {len(in_a_row)} problems all failed; the last one: {record.error}")
+            fresh, failed = fresh + 1, failed + bool(record.error)
+            if fresh == failed >= MOST_FAILURES:
+                raise GivenUpError(f"the first {fresh} problems all failed; the last one: {record.error}")
 
-    with few_collections():
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(concurrency, max(progress.total - progress.done, 1))):
-                    group.create_task(work())
-        except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(at_once, progress.total - progress.done)):
+                group.create_task(work())
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
     return progress
-
-
-async def solve(
-    method: Method, dataset: Dataset, problem: Problem, *, limits: Mapping[str, Any], thread_id: str
-) -> ResultRecord:
-    """Return the result of one problem. The gold answer is looked at here, after the run, and nowhere before.
-
-    A problem that fails, for its first draft could not be had, say, has a result that says so and is wrong.
-    """
-    outcome = await run_problem(method, problem.task, limits=limits, thread_id=thread_id)
-    return await asyncio.to_thread(scored, outcome, dataset, problem, oracle=method.oracle)
 
 
 def thread_of(run_id: str, problem: Problem) -> str:

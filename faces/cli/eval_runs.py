@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from ...evals.datasets.problems import Dataset
     from ...evals.run.methods import Method
+    from ...evals.run.ray_engine import RayJob
     from ...evals.run.records import ResultRecord
     from ...evals.run.running import Progress
-    from ...evals.run.shared_work import SharedJob
     from .console import Screen
 
 __all__ = ["EvalPlan", "run_plan", "show_results"]
@@ -129,11 +129,11 @@ class EvalPlan:
             raise ValueError(f"there is no engine {self.engine!r}; known are {', '.join(ENGINES)}")
         if self.engine == "ray":
             for method in self.methods:
-                self.shared_job(method, run_id="")
+                self.ray_job(method, run_id="")
         elif self.ray_address:
             raise ValueError("--ray-address is for --engine ray")
 
-    def shared_job(self, method: Method, *, run_id: str) -> SharedJob:
+    def ray_job(self, method: Method, *, run_id: str) -> RayJob:
         """Return what Ray's workers are told about the run of one method.
 
         Raises:
@@ -142,15 +142,14 @@ class EvalPlan:
         import json
         from pathlib import Path
 
-        from ...evals.run.shared_work import SharedJob
+        from ...evals.run.ray_engine import RayJob
 
         if not self.db:
             raise ValueError("--engine ray keeps checkpoints and results in PostgreSQL: give --db postgresql://…")
-        return SharedJob(
+        return RayJob(
             run_id=run_id,
             method=method.name,
             kind=self.data.kind,
-            problems=[(problem.id, problem.task) for problem in self.data.problems],
             model=self.model,
             db=self.db,
             encryption_key=encryption_key(),
@@ -255,12 +254,11 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                 from ...evals.run.ray_engine import run_on_ray
 
                 await run_on_ray(
-                    plan.shared_job(method, run_id=before["run_id"]),
+                    plan.ray_job(method, run_id=before["run_id"]),
                     plan.data,
                     results,
                     workers=plan.workers,
                     concurrency=plan.concurrency,
-                    retry_failed=plan.retry_failed,
                     on_progress=show,
                 )
                 return

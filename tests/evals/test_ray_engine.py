@@ -18,11 +18,9 @@ pytest.importorskip("ray")
 pytest.importorskip("psycopg")
 
 from redraft.evals.datasets.problems import Dataset, Problem
-from redraft.evals.run.ray_engine import run_on_ray
+from redraft.evals.run.ray_engine import RayJob, run_on_ray
 from redraft.evals.run.result_files import ResultFile, read_results
-from redraft.evals.run.result_table import ResultTable
 from redraft.evals.run.running import GivenUpError
-from redraft.evals.run.shared_work import SharedJob
 from redraft.faces.cli.ray_cluster import ray_cluster
 
 if TYPE_CHECKING:
@@ -41,10 +39,8 @@ def sums(count: int) -> Dataset:
     return Dataset("sums", "exact", "0" * 64, problems)
 
 
-def job(data: Dataset, url: str, model: str, **options: Any) -> SharedJob:
-    named = tuple((problem.id, problem.task) for problem in data.problems)
-    given = {"run_id": "run", "method": "zero-shot", "kind": "exact", "problems": named, "model": model, "db": url}
-    return SharedJob(**{**given, **options})
+def job(url: str, model: str, **options: Any) -> RayJob:
+    return RayJob(**{"run_id": "run", "method": "zero-shot", "kind": "exact", "model": model, "db": url, **options})
 
 
 def asked(server: Any, data: Dataset) -> Counter[str]:
@@ -54,11 +50,19 @@ def asked(server: Any, data: Dataset) -> Counter[str]:
 
 
 def pids(url: str) -> set[int]:
-    """The processes that hold locks, other than this one."""
+    """The workers' processes."""
     import psycopg
 
     with psycopg.connect(url) as admin:
-        return {int(name.split()[2]) for (name,) in admin.execute(WORKERS)} - {os.getpid()}
+        return {int(name.split()[2]) for (name,) in admin.execute(WORKERS)}
+
+
+def finished(url: str) -> set[str]:
+    """The problems whose thread is finished in the database."""
+    from redraft.state import open_checkpointer
+
+    with open_checkpointer(url) as saver:
+        return {row.thread_id.partition("/")[2] for row in saver.runs.list(limit=100) if row.stop_reason}
 
 
 def everything(url: str) -> list[bytes]:
@@ -118,7 +122,7 @@ async def test_a_killed_workers_problems_are_finished_once(
             before.append(asked(server, data))
 
     progress = await run_on_ray(
-        job(data, postgres_url, server.spec), data, file, workers=2, concurrency=4, on_progress=on_progress
+        job(postgres_url, server.spec), data, file, workers=2, concurrency=4, on_progress=on_progress
     )
     assert (progress.done, progress.right, progress.failed) == (200, 100, 0)
     records = read_results(file.path)
@@ -141,15 +145,14 @@ DRIVER = """
     sys.path.insert(0, {folder!r})
     from pathlib import Path
     from importlib.util import spec_from_file_location, module_from_spec
-    from redraft.evals.run.ray_engine import run_on_ray
+    from redraft.evals.run.ray_engine import RayJob, run_on_ray
     from redraft.evals.datasets.problems import Dataset, Problem
     from redraft.evals.run.result_files import ResultFile
-    from redraft.evals.run.shared_work import SharedJob
     from redraft.faces.cli.ray_cluster import ray_cluster
 
     problems = tuple(Problem(f"p-{{n}}", f"What is sum {{n}}?", {gold!r} if n % 2 else "4") for n in range({count}))
     data = Dataset("sums", "exact", "0" * 64, problems)
-    job = SharedJob("run", {method!r}, "exact", [(one.id, one.task) for one in problems], {model!r}, {url!r})
+    job = RayJob("run", {method!r}, "exact", {model!r}, {url!r})
     with ray_cluster(None, workers=1), ResultFile(Path({path!r})) as file:
         show = lambda progress, record: print(progress.done, flush=True)
         asyncio.run(run_on_ray(job, data, file, workers=1, concurrency=8, on_progress=show))
@@ -173,11 +176,10 @@ async def test_a_killed_commands_problems_are_finished_by_running_it_again(
             break
     command.kill()
     await command.wait()
-    async with ResultTable(postgres_url) as table:
-        stored = await table.finished("run")
+    stored = finished(postgres_url)
     with ResultFile(path) as file:
         assert 20 <= len(file.records) <= len(stored) < 60
-        given_job = job(data, postgres_url, server.spec, method="blind-2")
+        given_job = job(postgres_url, server.spec, method="blind-2")
         progress = await run_on_ray(given_job, data, file, workers=1, concurrency=8)
     assert (progress.done, progress.right) == (60, 30)
     assert progress.known >= 20
@@ -201,15 +203,15 @@ async def test_what_failed_is_run_again_when_that_is_asked_for(
         return {"status": 400} if broken and "sum 3?" in request["messages"][-1]["content"] else ANSWER
 
     server = serve(reply)
-    given = job(data, postgres_url, server.spec)
+    given = job(postgres_url, server.spec)
     progress = await run_on_ray(given, data, file, workers=1)
     assert (progress.done, progress.failed) == (8, 1)
     assert file.records["p-3"].error
     broken.clear()
-    for retry_failed in (False, True):
+    for failed in (1, 0):
+        progress = await run_on_ray(given, data, file, workers=1)
+        assert (progress.done, progress.failed) == (8, failed)
         file.drop(lambda record: record.error is not None)
-        progress = await run_on_ray(given, data, file, workers=1, retry_failed=retry_failed)
-        assert (progress.done, progress.failed) == (8, int(not retry_failed))
     assert asked(server, data) == {problem.id: 2 if problem.id == "p-3" else 1 for problem in data.problems}
 
 
@@ -221,7 +223,7 @@ async def test_a_model_that_is_not_there_ends_the_run_soon(
     data = sums(100)
     server = serve(lambda request: {"status": 400}, delay_s=0.1)
     with pytest.raises(GivenUpError, match=r"the first 5 problems all failed; .*scripted error 400"):
-        await run_on_ray(job(data, postgres_url, server.spec), data, file, workers=1, concurrency=2)
+        await run_on_ray(job(postgres_url, server.spec), data, file, workers=1, concurrency=2)
     assert 5 <= len(file.records) < 50
     assert len(server.requests) < 50
 
@@ -244,7 +246,7 @@ async def test_what_a_worker_can_not_build_is_said_as_here(
 ) -> None:
     """A user reads the same message as from the asyncio engine, without a traceback of Ray's in it."""
     data = sums(3)
-    given = job(data, postgres_url, **{"model": "http://127.0.0.1:1/v1#none", **change})
+    given = job(postgres_url, **{"model": "http://127.0.0.1:1/v1#none", **change})
     with pytest.raises(kind, match=said) as raised:
         await run_on_ray(given, data, file, workers=1)
     assert "\n" not in str(raised.value)
@@ -252,16 +254,25 @@ async def test_what_a_worker_can_not_build_is_said_as_here(
 
 
 @pytest.mark.usefixtures("cluster")
-async def test_one_command_at_a_time_writes_a_run(
-    postgres_url: str, serve: Callable[..., Any], file: ResultFile
+async def test_a_problem_that_kills_its_workers_ends_the_run(
+    postgres_url: str, serve: Callable[..., Any], file: ResultFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same command typed twice: the second says so, and disturbs nothing."""
-    data = sums(3)
-    given = job(data, postgres_url, serve([]).spec)
-    async with ResultTable(postgres_url) as other:
-        assert await other.take("command run")
-        with pytest.raises(RuntimeError, match="another command is at work on the run 'run'"):
-            await run_on_ray(given, data, file)
+    """The others are finished, and a user reads why it ended; it does not go on to start workers and pay for ever."""
+    monkeypatch.setattr("redraft.evals.run.ray_engine.MOST_DEATHS", 2)
+    data = sums(6)
+
+    def deadly(request: dict[str, Any]) -> str:
+        if "sum 5?" in request["messages"][-1]["content"]:
+            for pid in pids(postgres_url):
+                os.kill(pid, signal.SIGKILL)
+        return ANSWER
+
+    server = serve(deadly)
+    with pytest.raises(RuntimeError, match=r"^2 workers died and no problem was finished between") as raised:
+        await run_on_ray(job(postgres_url, server.spec), data, file, workers=1, concurrency=1)
+    assert "\n" not in str(raised.value)
+    assert read_results(file.path).keys() == {f"p-{n}" for n in range(5)}
+    assert asked(server, data) == {**dict.fromkeys(file.records, 1), "p-5": 2}
 
 
 @pytest.mark.usefixtures("cluster")
@@ -271,7 +282,7 @@ async def test_an_interrupted_run_stops_its_workers(
     """After Ctrl-C no worker goes on to spend, and what is done is kept."""
     data = sums(100)
     server = serve(lambda request: ANSWER, delay_s=0.1)
-    given = job(data, postgres_url, server.spec)
+    given = job(postgres_url, server.spec)
     running = asyncio.create_task(run_on_ray(given, data, file, workers=1, concurrency=4))
     async with asyncio.timeout(120):
         while len(file.records) < 5:  # noqa: ASYNC110  # it is the file that is watched
@@ -291,7 +302,7 @@ async def test_an_interrupted_run_stops_its_workers(
 async def test_a_count_below_one_is_refused(file: ResultFile, name: str) -> None:
     """A user reads what would be right before anything is started."""
     data = sums(1)
-    given = job(data, "postgresql://host/db", "local")
+    given = job("postgresql://host/db", "local")
     with pytest.raises(ValueError, match=f"{name} must be 1 or more, not 0"):
         await run_on_ray(given, data, file, **{name: 0})
 
@@ -299,7 +310,7 @@ async def test_a_count_below_one_is_refused(file: ResultFile, name: str) -> None
 async def test_a_missing_extra_is_named(file: ResultFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Ray a user reads what to install."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    given = job(sums(1), "postgresql://host/db", "local")
+    given = job("postgresql://host/db", "local")
     with pytest.raises(ImportError, match=r'pip install "redraft\[ray\]"'):
         await run_on_ray(given, sums(1), file)
     with pytest.raises(ImportError, match=r'pip install "redraft\[ray\]"'), ray_cluster(None, workers=1):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +187,30 @@ def test_a_spoilt_line_in_the_middle_is_named(sums: Dataset, right: Any, tmp_pat
     path.write_text("".join([lines[0], line, *lines[1:]]))
     with pytest.raises(ValueError, match=says):
         run(sums, ScriptedModel([]), tmp_path)
+
+
+def test_one_command_at_a_time_writes_a_run(sums: Dataset, right: Any, tmp_path: Path) -> None:
+    """The same command typed twice: the second says so and pays nothing; a killed one is in nobody's way."""
+    code = f"""if True:
+        from pathlib import Path
+        from redraft.evals.run.result_files import ResultFile
+        with ResultFile(Path({str(tmp_path)!r}) / "results.jsonl") as results:
+            results.drop(lambda record: True)
+            print("open", flush=True)
+            input()
+    """
+    run(sums, ScriptedModel([right] * 6), tmp_path)
+    idle = ScriptedModel([])
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(RuntimeError, match=r"another command is at work on the run in .*wait for its end or stop"):
+            run(sums, idle, tmp_path)
+        other.kill()
+    assert not idle.calls
+    assert len(run(sums, idle, tmp_path)) == 6  # from the checkpoints
 
 
 def test_a_run_is_resumed_only_as_it_began(tmp_path: Path) -> None:

@@ -72,16 +72,14 @@ def test_a_cluster_that_is_there_is_used_and_stays(
 
     import ray
     from redraft.evals.datasets.problems import Dataset, Problem
-    from redraft.evals.run.ray_engine import run_on_ray
+    from redraft.evals.run.ray_engine import RayJob, run_on_ray
     from redraft.evals.run.result_files import ResultFile
-    from redraft.evals.run.shared_work import SharedJob
 
     assert someones.stdin is not None
     assert someones.stdout is not None
     data = Dataset("sums", "exact", "0" * 64, tuple(Problem(f"p-{n}", f"What is {n}?", str(n)) for n in range(4)))
-    named = [(problem.id, problem.task) for problem in data.problems]
     server = serve(lambda request: "#### 3")
-    job = SharedJob("run", "zero-shot", "exact", named, server.spec, postgres_url)
+    job = RayJob("run", "zero-shot", "exact", server.spec, postgres_url)
     with ray_cluster(someones.stdout.readline().strip(), workers=1), ResultFile(tmp_path / "results.jsonl") as file:
         progress = asyncio.run(run_on_ray(job, data, file, workers=1))
     assert (progress.done, progress.right) == (4, 1)
