@@ -1,1 +1,1 @@
-"""One step each: the nodes of the loop, and the critics and verifiers that judge a draft."""
+"""Nodes of the loop, one step a file, and the critics, verifiers and writers that they call."""

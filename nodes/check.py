@@ -1,4 +1,4 @@
-"""Decide: keep the best draft, and stop or go on. Pure: it asks nobody."""
+"""Node `check`: keep the best draft, and stop or go on. Pure: it calls no model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXPLANATIONS: Mapping[StopReason | None, str] = {
 }
 
 
-UNTOLD = "No critic could tell anything about the draft, so it stands as it is."
+NO_OPINION = "No critic could tell anything about the draft, so it stands as it is."
 
 
 def check(
@@ -49,7 +49,7 @@ def check(
             raises, that is logged and the run ends as `failed`, with the best draft so far.
         keep: Whether the answer is the best or the latest draft.
         steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
-        explained: What the verdict says for a reason, where it is not what it usually says.
+        explained: Texts of the verdict by stop reason, where they are not the usual ones.
 
     Reads: events, limits, remaining_steps. Writes: events, and of all that comes back what changed.
 
@@ -81,7 +81,7 @@ def check(
             "kind": "verdict",
             "round": number,
             "by": "check",
-            "text": UNTOLD
+            "text": NO_OPINION
             if reason == "no_progress" and could_not_be_judged(events)
             else _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps),
             "accepted": latest.accepted if latest else False,

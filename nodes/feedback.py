@@ -1,4 +1,4 @@
-"""Ask the critics about the current draft, cheapest first."""
+"""Node `feedback`: call the critics on the current draft, cheapest first."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def feedback(
 
 
 def _answered_by_a_person(attempt: Attempt) -> bool:
-    """Whether a person has judged the draft already, after the other critics or, in a fork, in their place."""
+    """Return whether a person has judged the draft already, after the other critics or, in a fork, instead of them."""
     return any(critique["kind"] == "human" for critique in attempt.critiques)
 
 
 def _edit_in(result: Any) -> PersonalCritique | None:
-    """Return what a person said who wrote the draft anew, or `None`."""
+    """Return the critique of a person who wrote the draft anew, or `None`."""
     return result if isinstance(result, PersonalCritique) and result.draft else None
 
 
@@ -124,8 +124,7 @@ def _edited(
         outcome = yield from call(check.call, *question, config=config, prices=None)
         found, failed = _news(check, number, outcome, node="human")
         if failed:
-            said = f"{found[0]['error']}: {found[0]['text']}"
-            unread = Critique(said, accepted=None, usage=outcome.usage)
+            unread = Critique(f"{found[0]['error']}: {found[0]['text']}", accepted=None, usage=outcome.usage)
             found = [_event(unread, check, number, outcome.usage)]
         news += found
     return [*news, _event(replace(edit, text="", accepted=True), person, number, NO_USAGE)]

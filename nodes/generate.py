@@ -1,4 +1,4 @@
-"""Write the first draft."""
+"""Node `generate`: write the first draft."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
 
 
 def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the update of a writing node: the new event, and what a plain callable wants written beside it."""
+    """Return the update of a writing node: the new event, and what a plain callable adds beside it."""
     extra = {} if isinstance(writer, Runnable) else extra_update(state, result, by=_name(writer))
     added = extra.pop("events", [])
     update = record({**state, **extra}, event)
@@ -81,8 +81,8 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
 
 def _agent_update(state: Mapping[str, Any], run: AgentRun, outcome: Outcome, *, by: str) -> dict[str, Any]:
     """Return the update of an agent's run. Without a text there is no draft, but what it did and cost is kept."""
-    told = {"kind": "draft", "round": 0, "by": by, "text": run.text, "usage": outcome.usage}
-    draft: dict[str, Any] = {**told, "steps": list(run.steps)}
+    draft: dict[str, Any] = {"kind": "draft", "round": 0, "by": by, "text": run.text, "usage": outcome.usage}
+    draft["steps"] = list(run.steps)
     news = [draft]
     if before := before_task(state.get("conversation") or []):
         draft["conversation"] = before

@@ -1,4 +1,4 @@
-"""A person as critic: the run pauses until someone accepts the draft, edits it, says what to change, or stops."""
+"""Human critic: the run pauses until a person accepts the draft, edits it, says what to change, or stops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["HumanCritic", "PersonalCritique", "edited_draft", "human_critic"]
 
 @dataclass(frozen=True)
 class PersonalCritique(Critique):
-    """What a person said about a draft; see `Critique`.
+    """Critique by a person; see `Critique`.
 
     Args:
         draft: The text that the person put in its place; empty where the draft stays as it is.

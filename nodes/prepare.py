@@ -1,4 +1,4 @@
-"""The first step of every run: a clean slate for the task that was given."""
+"""Node `prepare`: validate the task and its limits, and open the record of the run."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def prepare(
             given = outcome.result if isinstance(outcome.result, Mapping) else {}
             task = _checked(given.get("task", None if left_out else task))
             # What it cost stands on its own events, or else on the task.
-            told = any(event.get("usage") for event in given.get("events", []))
-            usage = {} if told else {"usage": outcome.usage}
+            counted = any(event.get("usage") for event in given.get("events", []))
+            usage = {} if counted else {"usage": outcome.usage}
             opening = _opening(state, task, merged_limits(valid, given.get("limits")), options, **usage)
             added = extra_update({**fresh, **opening}, given, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}

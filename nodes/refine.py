@@ -1,4 +1,4 @@
-"""Write the next revision."""
+"""Node `refine`: write the next revision."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             update = record(state, failure("refine", number, error, usage=outcome.usage, **spent_in(error)))
             emit(**update["events"][0])
             return update
-        told = condensed(text)
-        alike = [attempt.text for attempt in attempts(events) if attempt.condensed == told]
+        key = condensed(text)
+        alike = [attempt.text for attempt in attempts(events) if attempt.condensed == key]
         reason = rejection(text, earlier=alike, result=outcome.result)
         event = {
             "kind": "revision",

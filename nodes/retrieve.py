@@ -1,4 +1,4 @@
-"""Look up passages for the query, and keep them in the record, from which the prompts take them."""
+"""Node `retrieve`: look up passages for the query and keep them in the record, from which prompts take them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Search", "as_search", "retrieve"]
 
 Search = Runnable[str, Any] | Callable[[str], Any]
-"""From a query to documents, best first."""
+"""Function of a query that returns documents, best first."""
 
 SCORES = ("score", "similarity", "relevance_score")
 
@@ -67,8 +67,7 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
         emit(kind="start", node="retrieve", round=0)
         outcome = yield from call(search, wanted, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            told = failure("retrieve", 0, outcome.error, usage=outcome.usage, **spent_in(outcome.error))
-            return record(state, told)
+            return record(state, failure("retrieve", 0, outcome.error, usage=outcome.usage, **spent_in(outcome.error)))
         if outcome.error is not None:
             raise outcome.error
         event = {
@@ -87,7 +86,7 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
 
 
 def as_search(documents: Any, *, k: int) -> Search:
-    """Return what looks a query up.
+    """Return the retriever, vector store or callable as a function of a query.
 
     Raises:
         TypeError: It is no vector store, retriever or callable.

@@ -1,1 +1,1 @@
-"""Critics: who judges a draft, and in what order."""
+"""Critics of a draft: models, programs, verifiers and people."""

@@ -1,4 +1,4 @@
-"""Critics: who judges a draft, and in what order."""
+"""Critics as the loop asks them: named, ranked, cheapest first."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
 
 @dataclass(frozen=True)
 class NamedCritic:
-    """A critic with what the loop needs to know about it."""
+    """A critic with its name and rank in the loop."""
 
     name: str
     call: Any
@@ -125,7 +125,7 @@ class NamedCritic:
 
     @property
     def yields(self) -> bool:
-        """Whether it is asked only where no verifier decided."""
+        """True where it is asked only if no verifier decided."""
         return self.rank in {CALLABLE, OTHER_MODEL, SELF}
 
     @property
@@ -163,7 +163,7 @@ def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list
 
 
 def read_critiques(result: Any, *, by: str) -> list[Critique]:
-    """Return what a critic returned as critiques.
+    """Return the result of a critic as critiques.
 
     Raises:
         TypeError: It is neither a Critique, a mapping with its fields, nor a list of these.

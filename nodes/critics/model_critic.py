@@ -1,4 +1,4 @@
-"""A model as judge: what it is asked, and how its reply is read."""
+"""Model critic: an LLM as judge, its prompts, and the verdict that is read from its reply."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from ...state.critique import Critique
 from ...state.summary import latest_draft, rounds
+from ..runtime.dual import Do, DualCritic
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, names_a_key_twice, structured_model, unreadable_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -36,7 +37,7 @@ class Verdict(BaseModel):
     accepted: StrictBool = Field(description="True only if the draft does the task fully and has no issue.")
 
 
-class ModelCritic:
+class ModelCritic(DualCritic):
     """A critic that asks a model; see `redraft.nodes.critics.critics.model_critic`."""
 
     def __init__(
@@ -60,29 +61,21 @@ class ModelCritic:
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
         self.templates = chat_prompt(default if prompt is None else prompt, what="prompt")
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
         """Judge the draft."""
-        messages = self.messages(task, draft, history)
+        judge = self._judge or self.model
         try:
-            return self.read((self._judge or self.model).invoke(messages))
-        except unreadable_errors() as error:
-            return _no_verdict(str(error))
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Judge the draft without blocking."""
-        messages = self.messages(task, draft, history)
-        try:
-            return self.read(await (self._judge or self.model).ainvoke(messages))
+            return self.read((yield Do(judge.invoke, judge.ainvoke, (self.messages(task, draft, history),))))
         except unreadable_errors() as error:
             return _no_verdict(str(error))
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
-        """Return what the judge is asked."""
+        """Return the messages to the judge."""
         values = prompt_values(task, history, latest_draft(history), memory=self.memory) | {"draft": draft}
         return fenced_messages(self.templates[min(rounds(history), len(self.templates) - 1)], values)
 
     def read(self, reply: Any) -> Critique:
-        """Return the verdict in a reply. One that can't be read has `accepted=None`; it is never asked again."""
+        """Return the verdict in a reply; `accepted=None` where it can't be read, since it is never asked for again."""
         if refusal := marked_refusal(reply if self._judge is None else reply.get("raw")):
             return _no_verdict(refusal)
         if self._judge is None:

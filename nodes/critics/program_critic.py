@@ -1,4 +1,4 @@
-"""A critic that solves the problem its own way: a model writes a program, a sandbox runs it, the answers must agree.
+"""Program critic: a model writes a program that solves the problem, a sandbox runs it, and the answers must agree.
 
 A model that is asked whether its own solution is right says yes nearly always. A program that it writes without seeing
 the solution goes wrong in other places than prose does, so where the two agree both are probably right.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
 from ...state.summary import attempts
+from ..runtime.dual import Do, DualCritic
 from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, chat_prompt
 from ..writing.replies import read_text
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "read_program"]
 
 
-class ProgramCritic:
+class ProgramCritic(DualCritic):
     """A critic that compares a draft's answer with those of programs; see `program_critic`."""
 
     def __init__(
@@ -55,37 +56,8 @@ class ProgramCritic:
         self._model = model
         self._later = sampled(model, temperature)
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
         """Write and run programs until they decide, and compare."""
-        judging = self._judging(task, draft, history)
-        computed: Computed | None = None
-        while True:
-            try:
-                asked = judging.send(computed)
-            except StopIteration as done:
-                return cast("Critique", done.value)
-            program = read_program(read_text(self._writer(asked).invoke(self.messages(task, asked))))
-            computed = Computed.of(program, self.sandbox.run(program) if program else None)
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Write and run programs until they decide, and compare, without blocking."""
-        judging = self._judging(task, draft, history)
-        computed: Computed | None = None
-        while True:
-            try:
-                asked = judging.send(computed)
-            except StopIteration as done:
-                return cast("Critique", done.value)
-            program = read_program(read_text(await self._writer(asked).ainvoke(self.messages(task, asked))))
-            computed = Computed.of(program, await self.sandbox.arun(program) if program else None)
-
-    def messages(self, task: str, asked: int) -> list[BaseMessage]:
-        """Return what the model is asked after `asked` programs; it never sees the draft."""
-        template = self.templates[asked % len(self.templates)]
-        return template.format_messages(task=task, draft="", feedback="", history="", round=asked, context="")
-
-    def _judging(self, task: str, draft: str, history: Sequence[Event]) -> Generator[int, Computed | None, Critique]:
-        """Yield the number of each program that is wanted, take it, and return the critique."""
         prose = extract_number(draft)
         known = self._known(history)
         written: list[Computed] = []
@@ -94,10 +66,16 @@ class ProgramCritic:
         for number in range(len(known), most):
             if _accepts(prose, known, written) or _rejects(prose, [*known, *written]):
                 break
-            computed = yield number
-            assert computed is not None  # noqa: S101  # the drivers send one for each number
-            written.append(computed)
+            writer = self._model if number < len(self.templates) else self._later
+            program = read_program(read_text((yield Do(writer.invoke, writer.ainvoke, (self.messages(task, number),)))))
+            ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
+            written.append(Computed.of(program, ran))
         return self._compared(task, draft, history, known, written)
+
+    def messages(self, task: str, number: int) -> list[BaseMessage]:
+        """Return the messages that ask for the program of this number, from 0; the model never sees the draft."""
+        template = self.templates[number % len(self.templates)]
+        return template.format_messages(task=task, draft="", feedback="", history="", round=number, context="")
 
     def _compared(
         self,
@@ -135,11 +113,8 @@ class ProgramCritic:
             return f"The solution says {prose}, and no program could confirm it ({trouble}). Check every step."
         against = max(reversed(ran), key=lambda one: _agreeing(one.number, ran) * (not same_number(one.number, prose)))
         count = _agreeing(against.number, ran)
-        told = SEVERAL_DISAGREE if count > 1 else DISAGREEMENT
-        return told.format(prose=prose, computed=against.number, program=against.program, count=count)
-
-    def _writer(self, asked: int) -> Any:
-        return self._model if asked < len(self.templates) else self._later
+        objection = SEVERAL_DISAGREE if count > 1 else DISAGREEMENT
+        return objection.format(prose=prose, computed=against.number, program=against.program, count=count)
 
     def _known(self, history: Sequence[Event]) -> list[Computed]:
         """Return the programs that earlier critiques rest on."""
@@ -191,7 +166,7 @@ def program_critic(
 
 @dataclass(frozen=True)
 class Computed:
-    """A program, the number that it printed last, and why there is none."""
+    """A program, the number that it printed last, and the reason where there is none."""
 
     program: str
     number: Decimal | None
@@ -199,12 +174,12 @@ class Computed:
 
     @property
     def shown(self) -> str | None:
-        """The number as text, or `None`."""
+        """Number as text, or `None`."""
         return None if self.number is None else str(self.number)
 
     @classmethod
     def of(cls, program: str, ran: SandboxResult | None) -> Computed:
-        """Return what became of a program; `ran` is `None` where the reply held none."""
+        """Return the result of a program; `ran` is `None` where the reply held none."""
         if ran is None:
             return cls(program, None, "the reply held no program")
         lines = [line for line in ran.stdout.splitlines() if line.strip()]

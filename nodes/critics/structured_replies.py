@@ -1,4 +1,4 @@
-"""Replies in a given form: asked for as structured output where the model has it, as JSON in the text elsewhere."""
+"""Structured replies: asked for as structured output where the model has it, as JSON in the text elsewhere."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ValidationError
 
+from ..runtime.dual import Do, adrive, drive
 from ..writing.replies import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -39,7 +40,7 @@ class StructuredModel(Generic[Form]):
     Args:
         model: Any chat model. Without structured output of its own it is shown the JSON schema, and its whole reply
             must be one JSON object, bare or in one code fence: one that it quotes is none of its own.
-        form: What a reply is read as.
+        form: The class of the replies.
 
     Raises:
         UnreadableReplyError: At run: the reply can't be read as `form`.
@@ -52,21 +53,21 @@ class StructuredModel(Generic[Form]):
 
     def invoke(self, messages: Sequence[BaseMessage]) -> Form:
         """Return the reply to the messages."""
-        try:
-            reply = (self._native or self.model).invoke(self._asked(messages))
-        except unreadable_errors() as error:
-            raise UnreadableReplyError(str(error)) from error
-        return self._read(reply)
+        return drive(self._replied(messages))
 
     async def ainvoke(self, messages: Sequence[BaseMessage]) -> Form:
         """Return the reply to the messages, without blocking."""
+        return await adrive(self._replied(messages))
+
+    def _replied(self, messages: Sequence[BaseMessage]) -> Generator[Do, Any, Form]:
+        model = self._native or self.model
         try:
-            reply = await (self._native or self.model).ainvoke(self._asked(messages))
+            reply = yield Do(model.invoke, model.ainvoke, (self._with_schema(messages),))
         except unreadable_errors() as error:
             raise UnreadableReplyError(str(error)) from error
         return self._read(reply)
 
-    def _asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _with_schema(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         if self._native is not None:
             return list(messages)
         from langchain_core.messages import HumanMessage

@@ -7,15 +7,20 @@ awaits them; beside these two no node, critic or cache needs a second version of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
+
+from ...state.critique import Critique
+from ...state.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-__all__ = ["Do", "DualCallable", "adrive", "drive", "tolerated"]
+__all__ = ["Do", "DualCallable", "DualCritic", "DualRunnable", "adrive", "drive", "tolerated"]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
@@ -93,6 +98,24 @@ class DualCallable(ABC, Generic[Given, Result]):
     async def acall(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         """Run the logic without blocking."""
         return await adrive(self.logic(*args, **kwargs))
+
+
+DualCritic = DualCallable[[str, str, Sequence[Event]], Critique]
+"""A critic that asks models or runs programs: `(task, draft, history) -> Critique`."""
+
+
+class DualRunnable(Runnable[Wanted, Result]):
+    """A Runnable whose `invoke` and `ainvoke` run one `logic`."""
+
+    @abstractmethod
+    def logic(self, input: Wanted, config: RunnableConfig | None) -> Generator[Do, Any, Result]:  # noqa: A002
+        """Yield calls, and return the output."""
+
+    def invoke(self, input: Wanted, config: RunnableConfig | None = None, **_: Any) -> Result:  # noqa: A002
+        return drive(self.logic(input, config))
+
+    async def ainvoke(self, input: Wanted, config: RunnableConfig | None = None, **_: Any) -> Result:  # noqa: A002
+        return await adrive(self.logic(input, config))
 
 
 def tolerated(

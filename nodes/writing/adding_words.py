@@ -1,4 +1,4 @@
-"""A reviser that adds a clause with words that a draft misses, where rewriting is not enough.
+"""Writer of revisions that adds a clause with the words that a draft misses, where rewriting is not enough.
 
 Asked to write a sentence of 30 given words anew, a small model loses as many of them as it adds. Asked for one clause
 with a few that are missing, it uses them, and what stands already can't be lost.
@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...state.summary import current_run
+from ..runtime.dual import Do
 from .prompt_injection import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
 from .replies import read_text, rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
     from ...state.summary import Attempt
@@ -60,20 +61,12 @@ class WordAddingWriter(PromptedModel):
         self.at_once = at_once
         self.clause = chat_prompt(clause_prompt, what="clause_prompt", known=("words", "draft"))[0]
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         draft, words = self._missing(input)
         if not words:
-            return super().invoke(input, config)
-        return _joined(draft, self.model.invoke(self._asked(draft, words), config))
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
-        draft, words = self._missing(input)
-        if not words:
-            return await super().ainvoke(input, config)
-        return _joined(draft, await self.model.ainvoke(self._asked(draft, words), config))
-
-    def _asked(self, draft: str, words: list[str]) -> list[BaseMessage]:
-        return fenced_messages(self.clause, {"words": ", ".join(words[: self.at_once]), "draft": draft})
+            return (yield from super().logic(input, config))
+        messages = fenced_messages(self.clause, {"words": ", ".join(words[: self.at_once]), "draft": draft})
+        return _joined(draft, (yield Do(self.model.invoke, self.model.ainvoke, (messages, config))))
 
     def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Return the draft at hand, and the words that a clause is to bring."""

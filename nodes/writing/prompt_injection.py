@@ -1,4 +1,4 @@
-"""Texts of others in a prompt: one that could pass for a part of the prompt stands in a fence that it can't forge.
+"""Prompt-injection quoting: a text that could pass for a part of the prompt stands in a fence that it can't forge.
 
 A prompt marks its parts by lines of its own (`Draft:`, `Feedback on it:`). A draft or a passage that holds such a line
 could pose as another part: as a better draft, say, or as what a critic said. Such a text is put between two lines
@@ -58,7 +58,7 @@ def opens_part(text: str, parts: Iterable[str] = (), *, pattern: re.Pattern[str]
 
 
 def _opens(text: str, known: AbstractSet[str], pattern: re.Pattern[str] | None = None) -> bool:
-    """The same, with the lines as they are compared."""
+    """Return whether a line opens a part; `known` are the lines as they are compared."""
     for line in unicodedata.normalize("NFKC", text).splitlines():
         plain = _plain(line)
         opening = _plain(line.partition(":")[0] + ":") if ":" in line else plain
@@ -85,7 +85,7 @@ def fence(text: str, *, besides: Iterable[str] = ()) -> str:
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a template each prompt made with it shares."""
+    """Lines of a template that texts in it must not hold; read off it once."""
 
     messages: tuple[object, ...]
     """Those that it was read from: a template that was given others since is read anew."""

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig
 
 from ...state.retrievals import passages
 from ...state.summary import Attempt, attempts, best_draft, latest_draft, rounds
+from ..runtime.dual import Do, DualRunnable
 from .prompt_injection import fence, fenced_messages, opens_part
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.runnables import Runnable, RunnableConfig
 
     from ...state.events import Event
 
@@ -111,7 +114,7 @@ FEEDBACK = "Feedback on it:"
 ATTEMPT = re.compile("attempt[0-9]+$")
 
 
-class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
+class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     """A model asked with a prompt made from the state: the default writer of `generate` and `refine`."""
 
     def __init__(
@@ -141,8 +144,6 @@ class PromptedModel(Runnable[Mapping[str, Any], "AIMessage"]):
         """Return the templates, one a round, to ask with about a draft."""
         return self.templates
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
-        return self.model.invoke(self.messages(input), config)
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
-        return await self.model.ainvoke(self.messages(input), config)
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
+        reply: AIMessage = yield Do(self.model.invoke, self.model.ainvoke, (self.messages(input), config))
+        return reply

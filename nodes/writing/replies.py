@@ -1,4 +1,4 @@
-"""Reading what a model replied: the text, whether it is the stop phrase, and whether it is a draft at all."""
+"""Replies of models as text: read, compared with a stop phrase, and rejected where they are no draft."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def refused(text: str, result: Any = None) -> bool:
 
 
 def marked_refusal(result: Any) -> str:
-    """Return what a provider says where it marks a refusal, and an empty string where it marks none."""
+    """Return the provider's words where it marks a refusal, and an empty string where it marks none."""
     if not isinstance(result, AIMessage):
         return ""
     if result.response_metadata.get("finish_reason") == "content_filter":
@@ -89,7 +89,7 @@ def same_text(one: str, other: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """Lower case, without Markdown, quotes, surplus whitespace or final punctuation."""
+    """Return a text in lower case, without Markdown, quotes, surplus whitespace or final punctuation."""
     plain = re.sub(r"[*_`#>~\"“”]+", " ", text.replace("’", "'"))
     return re.sub(r"[\s.!:;,…]+$", "", " ".join(plain.split())).casefold()
 

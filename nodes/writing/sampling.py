@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from ..runtime.dual import Do, DualRunnable
 from .prompts import PromptedModel, Prompts
 from .replies import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
@@ -28,7 +31,7 @@ def sampled(model: BaseChatModel, temperature: float = 0.7) -> Runnable[Any, AIM
     return model.bind(temperature=temperature) if own is not None and own < temperature else model
 
 
-class MajorityWriter(Runnable[Mapping[str, Any], str]):
+class MajorityWriter(DualRunnable[Mapping[str, Any], str]):
     """Asks a model `samples` times concurrently and returns the first reply whose answer most replies share.
 
     Args:
@@ -59,14 +62,9 @@ class MajorityWriter(Runnable[Mapping[str, Any], str]):
         self._prompted = PromptedModel(model, prompts, what="prompts")
         self._sampler = sampled(model, temperature)
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, str]:  # noqa: A002
         messages = self._prompted.messages(input)
-        replies = self._sampler.batch([messages] * self.samples, config)
-        return majority_text([read_text(reply) for reply in replies], self.answer)
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
-        messages = self._prompted.messages(input)
-        replies = await self._sampler.abatch([messages] * self.samples, config)
+        replies = yield Do(self._sampler.batch, self._sampler.abatch, ([messages] * self.samples, config))
         return majority_text([read_text(reply) for reply in replies], self.answer)
 
 

@@ -1,14 +1,18 @@
-"""Who writes drafts: a model with a prompt, a chain, an agent, a graph, or any callable over the state."""
+"""Writers of drafts made from a chain, an agent, a graph, or any callable over the state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 
+from ..runtime.dual import Do, DualRunnable
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 __all__ = ["AdaptedRunnable", "InputKind", "Writer", "as_writer", "from_runnable", "input_kind"]
 
@@ -18,7 +22,7 @@ Writer = Runnable[Any, Any] | Callable[[Mapping[str, Any]], Any]
 InputKind = Literal["auto", "values", "messages", "state"]
 
 
-class AdaptedRunnable(Runnable[Mapping[str, Any], Any]):
+class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
     """A writer that runs someone's Runnable on what it takes; see `from_runnable`."""
 
     def __init__(self, runnable: Runnable[Any, Any], given: InputKind, keep: Keep, memory: Memory) -> None:
@@ -29,7 +33,7 @@ class AdaptedRunnable(Runnable[Mapping[str, Any], Any]):
         self.memory: Memory = memory
 
     def translated(self, state: Mapping[str, Any]) -> Any:
-        """Return what the Runnable is invoked with."""
+        """Return the input of the Runnable."""
         events = state.get("events", [])
         values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
         messages: list[Any] = list(state.get("conversation") or [("user", state["task"])])
@@ -41,11 +45,8 @@ class AdaptedRunnable(Runnable[Mapping[str, Any], Any]):
             messages += [("assistant", values["draft"]), ("user", values["feedback"] or "Improve your answer.")]
         return {"messages": messages}
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        return self.runnable.invoke(self.translated(input), config)
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        return await self.runnable.ainvoke(self.translated(input), config)
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Any]:  # noqa: A002
+        return (yield Do(self.runnable.invoke, self.runnable.ainvoke, (self.translated(input), config)))
 
 
 def from_runnable(
@@ -69,7 +70,7 @@ def from_runnable(
 
 
 def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
-    """Return what was given as a node, adapted where it is a Runnable."""
+    """Return the writer, adapted where it is a Runnable of somebody else's."""
     if isinstance(writer, Runnable) and not isinstance(writer, AdaptedRunnable | PromptedModel):
         return from_runnable(writer, keep=keep, memory=memory)
     return writer
@@ -84,7 +85,7 @@ def _input_keys(graph: Any) -> set[str]:
 
 
 def input_kind(runnable: Runnable[Any, Any]) -> InputKind:
-    """Return what a Runnable takes: `values` for a chain, for a compiled graph what its input schema has.
+    """Return the kind of input that a Runnable takes: `values` for a chain, for a graph what its schema has.
 
     Raises:
         ValueError: A graph takes neither `messages` nor `task`.

@@ -327,7 +327,7 @@ def test_other_code_of_the_process_does_not_see_the_journal(own_cache: InMemoryC
         graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 0})
         assert invoke(graph, {"task": "Write."}, LAMP, is_async=is_async)["answer"] == "a lamp"
         assert len(saver.journal.calls("lamp")) == 1
-    assert seen == [True, (True, "paid for once")]
+    assert seen == [True, (True, True, "paid for once")]
     assert (len(model.calls), len(outside.calls)) == (1, 1)
 
 
