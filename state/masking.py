@@ -1,4 +1,4 @@
-"""What an error may say: nothing that looks like a key, a token or a password."""
+"""Masking of credentials in error messages: keys, tokens and passwords."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATTERNS = (
 
 
 def masked(text: str) -> str:
-    """`text` without what looks like a credential: by its name, its place in an address, or how keys begin."""
+    """Return `text` without what looks like a credential: by its name, its place in an address, or how keys begin."""
     for pattern, replacement in PATTERNS:
         text = pattern.sub(replacement, text)
     return text

@@ -90,6 +90,14 @@ def test_patience_stops_when_rounds_bring_nothing_better(run: Any) -> None:
     assert (output["stop_reason"], output["rounds"], output["answer"]) == ("no_progress", 3, "a river")
 
 
+def test_patience_does_not_take_an_equal_score_for_progress(run: Any) -> None:
+    """A revision that scores as high as the best draft, and no higher, brings nothing: patience runs out."""
+    model = ScriptedModel(["a river", "the river", "one river", "never asked"])
+    output = run(build_refine_graph(model, critics=[WORDS]), {"task": TASK, "limits": {"max_rounds": 9, "patience": 2}})
+
+    assert (output["stop_reason"], output["rounds"], output["score"]) == ("no_progress", 2, 0.5)
+
+
 def test_repeating_an_earlier_draft_stops_the_run(run: Any) -> None:
     """A revision that repeats a draft, after whitespace, ends the run: asking again would bring the same."""
     model = ScriptedModel(["a river", "a sea", "  a   river\n"])

@@ -1,0 +1,62 @@
+"""Masking of credentials in what errors say."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from redraft.faces.server.app import mask_logs
+from redraft.state.masking import mask_error, masked
+
+SECRETS = {
+    "a password in an address": ("can't reach postgresql://me:hunter2@db.example/runs", "hunter2"),
+    "a key by its name": ("GET /v1?api_key=abcdef12345&n=1 failed", "abcdef12345"),
+    "a password in JSON": ('{"password": "open sesame"}', "open"),
+    "a header": ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    "a bearer token": ("sent Bearer eyJhbGciOi.123", "eyJhbGciOi"),
+    "a key that says whose it is": ("Incorrect API key provided: sk-proj-1234567890abcdef", "1234567890"),
+    "a key with its middle starred out": ("Incorrect API key provided: sk-proj-********cdef1", "cdef1"),
+    "a cloud key": ("AKIAIOSFODNN7EXAMPLE is not valid", "IOSFODNN7"),
+}
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS.values(), ids=SECRETS)
+def test_an_error_shows_no_credential(text: str, secret: str) -> None:
+    """An error message keeps its words and loses the key or password that it quotes."""
+    assert secret in text
+    assert secret not in masked(text)
+    assert "***" in masked(text)
+    assert masked(masked(text)) == masked(text)
+
+
+@pytest.mark.parametrize("text", ["the password is too short", "a task about sk-ating", "https://example.org/a@b", ""])
+def test_plain_words_stay(text: str) -> None:
+    """What is no credential is not touched."""
+    assert masked(text) == text
+
+
+def test_a_raised_error_is_masked_in_place() -> None:
+    """Whoever prints, logs or stores an error that was raised later sees no key, in its arguments and its message."""
+    error = ValueError("bad key sk-abcdef123456", "at https://me:secret1@host/v1")
+    error.message = "bad key sk-abcdef123456"  # type: ignore[attr-defined]
+    mask_error(error)
+    told = f"{error} {error.args} {error.message}"  # type: ignore[attr-defined]
+    assert "abcdef123456" not in told
+    assert "secret1" not in told
+    assert "bad key sk-***" in told
+
+
+def test_the_servers_log_shows_no_credential(caplog: pytest.LogCaptureFixture) -> None:
+    """A library's error that quotes a key is logged without it, in the message and in the traceback."""
+    mask_logs()
+    log = logging.getLogger("redraft.server")
+    quoted = "sk-abcdef123456"
+    try:
+        raise ValueError(f"refused: {quoted}")
+    except ValueError:
+        log.exception("a call with %s failed", "sk-fedcba654321")
+    (record,) = caplog.records
+    shown = logging.Formatter().format(record)
+    assert "abcdef123456" not in shown
+    assert "fedcba654321" not in shown
+    assert shown.count("sk-***") == 2
