@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,6 @@ __all__ = [
 ]
 
 OPENAI_DEFAULT = "openai:gpt-5-mini"
-
-FIRST_DRAFT_OF_SEARCH = re.compile(r"/b0\.\d+(-\d+)?$")
-"""How the threads of a search's first drafts end; the number at the end makes a name that was taken another one."""
 
 
 def encryption_key() -> str | None:
@@ -87,15 +83,26 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
 
 
 def any_reader(saver: Any, thread_id: str) -> Any:
-    """Return a graph that reads a thread whether it is there or not, and whoever built its own graph."""
+    """Return a graph that reads a thread whether it is there or not, and whoever built its own graph.
+
+    It is chosen by the preset that the thread was run with. For a thread whose graph was built in Python, which names
+    none, the newest checkpoint tells a search by the state keys that only a search has.
+    """
     from .run_config import RunConfig
 
+    row = saver.runs.get(thread_id)
     try:
         human = bool(RunConfig.of_thread(saver, thread_id).options.get("human"))
-    except BadInputError:  # built in Python, or by a version that knows other recipes: it is read all the same
+    except BadInputError:
         human = False
-    search = any(FIRST_DRAFT_OF_SEARCH.search(child.thread_id) for child in saver.runs.children(thread_id))
+    if row is not None and row.preset is not None:
+        return RunConfig.reader(saver, human=human, search=row.preset == "branching")
+    found = saver.get_tuple({"configurable": {"thread_id": thread_id}})
+    search = found is not None and found.checkpoint["channel_values"].keys() >= SEARCH_KEYS
     return RunConfig.reader(saver, human=human, search=search)
+
+
+SEARCH_KEYS = {"search", "plans", "going", "judging"}
 
 
 def model_or_default(spec: str | None) -> tuple[str, str | None]:

@@ -19,12 +19,14 @@ from ..nodes.search.opening import prepare_search
 from ..nodes.search.pairwise import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.path_run import PathRun
 from ..nodes.search.schema import BranchingOutput, BranchingState
+from ..nodes.search.search_kind import SearchKind
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import Ledgers
 from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
 from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.schema import RefineInput
+from ..state.threads.kind import attach_kind
 from ..state.usage import add_usage
 from .loop import build_refine_graph, default_prices
 
@@ -163,6 +165,7 @@ def build_branching_graph(
     graph.add_conditional_edges("prepare", dispatch, ["branch"])
     graph.add_edge("branch", "select")
     graph.add_conditional_edges("select", route, ["branch", "__end__"])
+    attach_kind(graph, SearchKind())
     return graph.compile(checkpointer=checkpointer, store=options.get("store"), name=name)
 
 

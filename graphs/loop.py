@@ -25,6 +25,8 @@ from ..nodes.runtime.step import Router
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState
+from ..state.threads.kind import attach_kind
+from ..state.threads.loop_kind import LoopKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,6 +152,7 @@ def build_refine_graph(
     graph.add_edge("human" if people else "feedback", "check")
     graph.add_conditional_edges("check", Router(route), ["refine", END])
     graph.add_edge("refine", "feedback")
+    attach_kind(graph, LoopKind(people=bool(people)))
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
     return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check
+from ..nodes.reasoning.pipeline_kind import PipelineKind
 from ..nodes.reasoning.pipeline_language import Pipeline, PipelineStep, parse_pipeline
 from ..nodes.reasoning.pipeline_steps import (
     PipelineInput,
@@ -31,6 +32,7 @@ from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMP
 from ..nodes.retrieval.index import folder_index
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
+from ..state.threads.kind import attach_kind
 from .loop import default_prices
 
 if TYPE_CHECKING:
@@ -145,6 +147,7 @@ def build_pipeline_graph(
         else:
             graph.add_node(label, noted(_node(step, label, opened, reasoning), label))
             _add_edge(graph, label, following)
+    attach_kind(graph, PipelineKind())
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
     return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
 

@@ -26,7 +26,6 @@ __all__ = [
     "digest",
     "failure",
     "frozen",
-    "own_events",
     "record",
     "task_event",
 ]
@@ -154,15 +153,6 @@ def frozen(events: Sequence[Event]) -> tuple[Event, ...]:
     shown = FrozenRecord(events)
     shown.reading = events.reading if isinstance(events, Record | FrozenRecord) else None
     return shown
-
-
-def own_events(values: Mapping[str, Any]) -> list[Event]:
-    """Return the record in a state's values, and nothing where its `events` are another graph's."""
-    events = values.get("events")
-    ours = (
-        "head" in values and isinstance(events, list) and all(isinstance(one, dict) and "kind" in one for one in events)
-    )
-    return list(events) if ours and events else []
 
 
 def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,12 +69,10 @@ def write_fork(
 
 def _keep_recipe(branch: Any, recipe: Any) -> None:
     """Write the branch's own recipe: `Thread.fork` gives it its parent's."""
-    from ...state.threads.rules import fork_at_checkpoint
-
     snapshot = branch.graph.get_state(branch.config)
     if not snapshot.next:
         raise BadInputError(f"the fork {branch.thread_id!r} has nothing left to run")
-    point = fork_at_checkpoint(snapshot.values, snapshot.next)
+    point = branch.kind.fork_point(snapshot, snapshot.config["configurable"]["checkpoint_id"])
     branch.graph.update_state(
         {**branch.config, "metadata": recipe.metadata()}, {"limits": point.values["limits"]}, as_node=point.as_node
     )

@@ -61,13 +61,13 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
-    from ...state.threads.snapshots import state_of
     from ..sessions import reading
+    from ..views.drafts import read_values
     from .console import Screen
     from .thread_views import drafts_data, show_drafts
 
     with reading(db, thread_id) as thread, bad_input():
-        values: dict[str, Any] = dict(state_of(thread.graph, thread.config).values)
+        values = read_values(thread)
         drafts = drafts_data(values, number)
     data = drafts if number is None else drafts["drafts"][0]
     Screen(as_json=as_json).result(

@@ -59,16 +59,15 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
     """Return a thread's result and the drafts of its task, each with what was said about it.
 
     Args:
-        values: The state's values.
+        values: The state's values, as `read_values` gives them.
         number: Only the draft of this round.
 
     Raises:
         ValueError: There is no such draft, or the thread holds no record of ours.
     """
-    from ...state.events import own_events
     from ...state.summary import attempts, best_draft, run_options
 
-    events = own_events(values)
+    events = values.get("events")
     if not events:
         raise ValueError("this thread holds no record of a refinement run; has it begun?")
     found = attempts(events)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.events import own_events
 from ...state.summary import attempts, best_draft, run_options
 from ...state.threads.diffs import Change, Diff, diff_words
 from ...state.threads.snapshots import state_of
@@ -31,7 +30,7 @@ def read_values(thread: Thread) -> dict[str, Any]:
     if thread.saver.get_tuple(thread.config) is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
     values = state_of(thread.graph, thread.config).values
-    return {**values, "events": own_events(values)} if isinstance(values, dict) else {}
+    return {**values, "events": thread.kind.read(values)} if isinstance(values, dict) else {}
 
 
 def drafts_of(thread: Thread) -> tuple[list[Attempt], Attempt]:

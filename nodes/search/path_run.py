@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp
 
 from ...state.storage.memory import IndexedMemorySaver
-from ...state.threads.rules import before_check, last_writer
+from ...state.threads.kind import kind_of
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import emitter
@@ -21,11 +21,12 @@ from .path_control import check_stop, control_of, running_path
 from .paths import forked_values
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
     from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
+    from ...state.threads.loop_kind import LoopKind
     from ...state.usage import Usage
     from ..runtime.meter import Prices
     from .shared_budget import Ledger
@@ -66,6 +67,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         self.name = "path"
         self.graph = graph
         self.variation = variation
+        self._kind = cast("LoopKind", kind_of(graph))
 
     def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
         plan, ledger, accepting = input
@@ -120,7 +122,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         for item in self.graph.stream(given, thread, **how):
             tell(item)
         snapshot: StateSnapshot = self.graph.get_state(thread)
-        if last := _cut_off_after(snapshot, self.graph.nodes):
+        if last := self._cut_off_after(snapshot):
             self.graph.update_state(thread, {"stop_reason": None}, as_node=last)
             for item in self.graph.stream(None, thread, **how):
                 tell(item)
@@ -139,19 +141,23 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         async for item in self.graph.astream(given, thread, **how):
             tell(item)
         snapshot: StateSnapshot = await self.graph.aget_state(thread)
-        if last := _cut_off_after(snapshot, self.graph.nodes):
+        if last := self._cut_off_after(snapshot):
             await self.graph.aupdate_state(thread, {"stop_reason": None}, as_node=last)
             async for item in self.graph.astream(None, thread, **how):
                 tell(item)
             snapshot = await self.graph.aget_state(thread)
         return snapshot
 
+    def _cut_off_after(self, snapshot: StateSnapshot) -> str | None:
+        """Return the node after which a thread has no next one and yet no reason to stop, or `None`."""
+        return None if snapshot.next else self._kind.cut_off(snapshot.values)
+
     def _given(self, plan: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the input of a first draft; a revision begins in the middle of its parent's run."""
         return {"task": plan["task"], "limits": self._limits(plan)} if plan["values"] is None else None
 
     def _forked(self, plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        return forked_values(plan["values"], self._limits(plan)), before_check(self.graph.nodes)
+        return forked_values(plan["values"], self._limits(plan)), self._kind.before_check
 
     def _limits(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         return {**plan["limits"], "max_rounds": plan["level"]}
@@ -212,16 +218,6 @@ def _lost(plan: Mapping[str, Any], error: Exception, meter: _PathMeter) -> LostD
     if isinstance(error, GraphBubbleUp) or plan["parent"] is not None:
         raise error
     return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
-
-
-def _cut_off_after(snapshot: StateSnapshot, nodes: Container[str]) -> str | None:
-    """Return the node after which a thread has no next one and yet no reason to stop, or `None`.
-
-    A task that is cancelled between writing its result and naming the next node leaves it so.
-    """
-    if snapshot.next or snapshot.values.get("stop_reason"):
-        return None
-    return last_writer(snapshot.values["events"], nodes) if snapshot.values.get("events") else None
 
 
 def _check_ended(snapshot: StateSnapshot) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..events import own_events
 from ..storage.index import row_from_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
 
     from ..events import Event
     from ..storage.index import RunIndex, RunRow
+    from .kind import GraphKind
 
 __all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "read_history", "rows_of"]
 
@@ -44,18 +44,18 @@ class ThreadTree:
     children: tuple[ThreadTree, ...] = field(default=())
 
 
-def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
+def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[HistoryStep]:
     """Return the steps of a thread, oldest first.
 
     Args:
         snapshots: Newest first, as `graph.get_state_history(config)` gives them.
+        kind: Of the graph, which says where a record is.
     """
     steps: list[HistoryStep] = []
     ran, known = "", 0
     for snapshot in reversed(list(snapshots)):
         values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
-        events: Sequence[Event] = values.get("events") or ()
-        news = tuple(own_events({**values, "events": events[known:]})) if isinstance(events, list) else ()
+        events = kind.read(values)
         metadata = snapshot.metadata or {}
         source = metadata.get("source")
         node = {"input": "input", "update": "edit"}.get(str(source), ran)
@@ -67,8 +67,8 @@ def read_history(snapshots: Iterable[StateSnapshot]) -> list[HistoryStep]:
                 step=metadata.get("step", 0),
                 node=node,
                 next=snapshot.next,
-                events=news,
-                stop_reason=values.get("stop_reason"),
+                events=tuple(events[known:]),
+                stop_reason=values.get("stop_reason") if kind.keeps_record else None,
                 created_at=snapshot.created_at,
             )
         )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from ..checked_channels import CheckedDelta, Writes, check_found, naming
+from ..checked_channels import Writes, check_found, naming
 from ..events import Record
+from .kind import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -71,7 +72,7 @@ def _named(graph: Any, config: RunnableConfig) -> AbstractContextManager[None]:
 
 def _schemas(graph: Any) -> tuple[type, ...]:
     """Return the typed states of a graph that are ours; a user's own keys may hold what the user likes."""
-    if not isinstance(graph.channels.get("events"), CheckedDelta):
+    if not kind_of(graph).keeps_record:
         return ()
     package = __name__.partition(".")[0]
     return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from .answers import ASK, answer_of, pending_interrupts, read_answer
+from .kind import kind_of
 from .lease import alive, begin, under_way
 from .snapshots import check_stored
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from langgraph.types import Command, Interrupt
 
     from ..schema import RefineOutput
+    from .kind import GraphKind
     from .lease import StopControl
 
 __all__ = ["SteeredThread", "UnknownThreadError"]
@@ -38,6 +40,7 @@ class SteeredThread:
             )
         self.graph = graph
         self.thread_id = str(thread_id)
+        self.kind = kind_of(graph)
 
     def __repr__(self) -> str:
         return f"Thread({self.graph.get_name()!r}, {self.thread_id!r})"
@@ -179,7 +182,7 @@ class SteeredThread:
         if runner is not None and not dead and runs.ask(self.thread_id, runner.token):
             return runner.told
         stored = self._stored()
-        raise ValueError(f"the thread {self.thread_id!r} {_standing(stored)}, so there is nothing to stop")
+        raise ValueError(f"the thread {self.thread_id!r} {_standing(stored, self.kind)}, so there is nothing to stop")
 
     async def astop(self) -> str:
         """Async twin of `stop`."""
@@ -204,7 +207,9 @@ class SteeredThread:
                 "answer with graph.invoke(Command(resume=…), config)"
             )
         if not asked:
-            raise ValueError(f"the thread {self.thread_id!r} {_standing(stored)}: there is no question to answer")
+            raise ValueError(
+                f"the thread {self.thread_id!r} {_standing(stored, self.kind)}: there is no question to answer"
+            )
         meant = [one for one in asked if at in (None, one.value["round"]) and by in (None, one.value["by"])]
         if not meant:
             question = asked[-1].value
@@ -241,14 +246,14 @@ def _ours(pending: Sequence[Interrupt]) -> list[Interrupt]:
     return [one for one in pending if isinstance(one.value, dict) and one.value.get("ask") == ASK]
 
 
-def _standing(stored: CheckpointTuple) -> str:
+def _standing(stored: CheckpointTuple, kind: GraphKind) -> str:
     """Return where a thread stands that nobody runs, in words that follow its name."""
     values = stored.checkpoint["channel_values"]
     if pending_interrupts(stored):
         return "waits for a person, whose answer may end it"
-    waits = {"__start__", "branch:to:prepare"} & set(values)
-    if values.get("stop_reason") and not waits:
+    waits = kind.waiting(stored)
+    if kind.keeps_record and values.get("stop_reason") and not waits:
         return f"is finished ({values['stop_reason']})"
-    if "head" not in values and not waits:
+    if not waits and not (kind.keeps_record and "head" in values):  # which every task of ours sets
         return "waits for nobody"
     return "stands in the middle of a run and waits for nobody (resume runs it on)"

@@ -10,19 +10,7 @@ from ..summary import attempts, best_draft, run_options
 from .diffs import Diff, diff_words
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .lease import BusyThreadError
-from .pipeline_resuming import PIPELINE, next_pipeline_step, restart_pipeline
 from .replay import Replay, replay_record
-from .rules import (
-    ForkPoint,
-    begun,
-    fork_at_checkpoint,
-    fork_at_round,
-    killed_in_mid_step,
-    next_step,
-    restart,
-    task_again,
-    values_of_last_run,
-)
 from .snapshots import asnapshots, astate_of, snapshots, state_of
 from .steering import SteeredThread, UnknownThreadError
 
@@ -35,11 +23,9 @@ if TYPE_CHECKING:
 
     from ..schema import RefineOutput
     from ..storage.index import RunRow
+    from .kind import ForkPoint
 
 __all__ = ["BusyThreadError", "Thread", "UnknownThreadError"]
-
-LOOP = {"prepare", "generate", "feedback", "check", "refine"}
-"""The nodes by which a graph of ours is known."""
 
 
 class Thread(SteeredThread):
@@ -98,27 +84,27 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
-        if limits is not None and not self._is_pipeline:
-            self._check_ours("resuming with other limits")
+        if limits is not None:
+            self._check("resuming with other limits")
         stored, snapshot = self._stored(), state_of(self.graph, self.config)
-        if killed_in_mid_step(stored, snapshot):
+        if _killed_in_mid_step(stored, snapshot):
             self.graph.invoke(None, self.config, interrupt_before="*", durability="sync")
             snapshot = state_of(self.graph, self.config)
-        if step := self._next_step(snapshot, limits):
+        if step := self.kind.next_step(snapshot, limits):
             self.graph.update_state(self.config, step.values, as_node=step.as_node)
-        return self._restart(stored, snapshot, limits)
+        return self.kind.restart(stored, snapshot, limits)
 
     async def aready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Async twin of `ready`."""
-        if limits is not None and not self._is_pipeline:
-            self._check_ours("resuming with other limits")
+        if limits is not None:
+            self._check("resuming with other limits")
         stored, snapshot = await self._astored(), await astate_of(self.graph, self.config)
-        if killed_in_mid_step(stored, snapshot):
+        if _killed_in_mid_step(stored, snapshot):
             await self.graph.ainvoke(None, self.config, interrupt_before="*", durability="sync")
             snapshot = await astate_of(self.graph, self.config)
-        if step := self._next_step(snapshot, limits):
+        if step := self.kind.next_step(snapshot, limits):
             await self.graph.aupdate_state(self.config, step.values, as_node=step.as_node)
-        return self._restart(stored, snapshot, limits)
+        return self.kind.restart(stored, snapshot, limits)
 
     # read
 
@@ -129,12 +115,12 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
         """
         self._stored()
-        return read_history(snapshots(self.graph, self.config))
+        return read_history(snapshots(self.graph, self.config), self.kind)
 
     async def ahistory(self) -> list[HistoryStep]:
         """Async twin of `history`."""
         await self._astored()
-        return read_history(await asnapshots(self.graph, self.config))
+        return read_history(await asnapshots(self.graph, self.config), self.kind)
 
     def replay(self) -> Replay:
         """Return the output recomputed from the record, and whether it agrees with the result. Calls no model, ever.
@@ -146,12 +132,12 @@ class Thread(SteeredThread):
             ValueError: The thread holds no record of ours.
         """
         snapshot = self._snapshot()
-        return replay_record(values_of_last_run(snapshot), reopened=bool(snapshot.next))
+        return replay_record(self._last_run(snapshot), reopened=bool(snapshot.next))
 
     async def areplay(self) -> Replay:
         """Async twin of `replay`."""
         snapshot = await self._asnapshot()
-        return replay_record(values_of_last_run(snapshot), reopened=bool(snapshot.next))
+        return replay_record(self._last_run(snapshot), reopened=bool(snapshot.next))
 
     def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Return what differs, word by word, between two drafts of this thread or of this and another.
@@ -259,7 +245,7 @@ class Thread(SteeredThread):
         snapshot, branch = self._snapshot(), self._branch(thread_id)
         self._check_new("rerun()", branch, self.saver.get_tuple(branch.config))
         with branch.stoppable() as control:
-            branch._invoke(task_again(snapshot), control)
+            branch._invoke(self.kind.task_again(snapshot), control)
         return branch
 
     async def arerun(self, *, thread_id: str | None = None) -> Thread:
@@ -267,8 +253,11 @@ class Thread(SteeredThread):
         snapshot, branch = await self._asnapshot(), self._branch(thread_id)
         self._check_new("rerun()", branch, await self.saver.aget_tuple(branch.config))
         with branch.stoppable() as control:
-            await branch._ainvoke(task_again(snapshot), control)
+            await branch._ainvoke(self.kind.task_again(snapshot), control)
         return branch
+
+    def _last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
+        return self.kind.values_of_last_run(snapshot) if self.kind.keeps_record else {}
 
     def _branch(self, thread_id: str | None) -> Thread:
         return Thread(self.graph, thread_id or f"{self.thread_id}-{secrets.token_hex(3)}")
@@ -278,7 +267,7 @@ class Thread(SteeredThread):
         if isinstance(at, str):
             return state_of(self.graph, _at(self.config, at))
         for snapshot in snapshots(self.graph, self.config) if _has_draft(latest, at) else ():
-            if begun(snapshot) and _latest_round(snapshot) == at:
+            if self.kind.begun(snapshot) and _latest_round(snapshot) == at:
                 return snapshot
         return latest
 
@@ -287,16 +276,14 @@ class Thread(SteeredThread):
             return await astate_of(self.graph, _at(self.config, at))
         if _has_draft(latest, at):
             for snapshot in await asnapshots(self.graph, self.config):
-                if begun(snapshot) and _latest_round(snapshot) == at:
+                if self.kind.begun(snapshot) and _latest_round(snapshot) == at:
                     return snapshot
         return latest
 
     def _fork_point(self, snapshot: StateSnapshot, at: int | str, **changes: Any) -> ForkPoint:
-        if not isinstance(at, str):
-            return fork_at_round(values_of_last_run(snapshot), at, **changes)
-        if snapshot.created_at is None:
+        if isinstance(at, str) and snapshot.created_at is None:
             raise UnknownThreadError(f"the thread {self.thread_id!r} has no checkpoint {at!r}")
-        return fork_at_checkpoint(snapshot.values, snapshot.next, nodes=self.graph.nodes, **changes)
+        return self.kind.fork_point(snapshot, at, **changes)
 
     def _check_fork(self, at: object, branch: Thread, taken: object) -> None:
         self._check_new("fork()", branch, taken)
@@ -304,45 +291,12 @@ class Thread(SteeredThread):
             raise ValueError(f"at must be a round (0 is the first draft) or a checkpoint id, not {at!r}")
 
     def _check_new(self, what: str, branch: Thread, taken: object) -> None:
-        self._check_ours(what)
+        self._check(what)
         if taken is not None:
             raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
 
-    def _next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-        if self._is_pipeline:
-            return next_pipeline_step(snapshot, limits)
-        return next_step(snapshot, limits, self.graph.nodes) if self._ours else None
-
-    def _restart(
-        self, stored: CheckpointTuple, snapshot: StateSnapshot, limits: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
-        if self._is_pipeline:
-            return restart_pipeline(snapshot, stored.checkpoint["channel_values"].get("__start__"), limits)
-        return restart(stored, snapshot, limits)
-
-    def _check_ours(self, what: str) -> None:
-        if self.graph.nodes.keys() >= {"prepare", "branch", "select"}:
-            raise ValueError(
-                f"{what} is not for a search, but for its paths: "
-                f"Thread(build_refine_graph(model, checkpointer=saver), '{self.thread_id}/b0.1')"
-            )
-        if self._is_pipeline and what == "fork()":
-            raise ValueError(
-                "a pipeline's thread is forked with another graph, which then drafts, criticises and improves in turn: "
-                f"Thread(build_reasoning_graph(model, checkpointer=saver), {self.thread_id!r}).fork(…)"
-            )
-        if self._is_pipeline:
-            raise ValueError(f"{what} is not for pipelines: run the pipeline's graph again on a thread of its own")
-        if not self._ours:
-            raise ValueError(f"{what} needs a graph of redraft, and {self.graph.get_name()!r} is none")
-
-    @property
-    def _ours(self) -> bool:
-        return self.graph.nodes.keys() >= LOOP and "head" in self.graph.channels
-
-    @property
-    def _is_pipeline(self) -> bool:
-        return self.graph.nodes.keys() >= PIPELINE and "at" in self.graph.channels
+    def _check(self, what: str) -> None:
+        self.kind.check(what, thread_id=self.thread_id, graph_name=self.graph.get_name())
 
     def _snapshot(self) -> StateSnapshot:
         self._stored()
@@ -373,6 +327,15 @@ def _forked_config(
         "redraft_preset": preset,
     }
     return {**config, "metadata": {key: value for key, value in metadata.items() if value is not None}}
+
+
+def _killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> bool:
+    """Return whether a node's writes are saved but not the checkpoint that follows.
+
+    `get_state` shows such a thread as finished, and `update_state` would drop the writes. Running it with an interrupt
+    before every node applies them and runs nothing.
+    """
+    return not snapshot.next and bool(stored.pending_writes)
 
 
 def _has_draft(snapshot: StateSnapshot, number: int) -> bool:

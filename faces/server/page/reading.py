@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_side", "read_thread", "visible"]
 
-LOOP = {"prepare", "generate", "feedback", "check", "refine"}
 TITLE = 120
 
 
@@ -43,7 +42,7 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
         return {**_read(thread.thread_id, {}), "timeline": None, "tree": None, "can_fork": False, "begun": False}
     found = _read(thread.thread_id, values)
     steps = [dataclasses.replace(step, events=tuple(plain(step.events))) for step in thread.history()]
-    can_fork = bool(found["drafts"]) and thread.graph.nodes.keys() >= LOOP and "branch" not in thread.graph.nodes
+    can_fork = bool(found["drafts"]) and thread.kind.forkable
     timeline: dict[str, Any] = timeline_facts(thread.thread_id, steps)
     if can_fork:
         timeline["forked_at"] = [draft["round"] for draft in found["drafts"]]

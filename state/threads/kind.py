@@ -1,0 +1,162 @@
+"""The kind of a graph: how its threads begin, go on, restart, fork and are read.
+
+Each builder attaches one to the graph that it compiles, and `Thread` and the faces ask it. Nothing is guessed from the
+names of nodes or channels, so a user's own graph may use any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..checked_channels import CheckedDelta
+from ..limits import Limits, limits_in_force, merged_limits
+from ..summary import current_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langgraph.checkpoint.base import CheckpointTuple
+    from langgraph.types import StateSnapshot
+
+    from ..events import Event
+
+__all__ = ["ForkPoint", "GraphKind", "attach_kind", "kind_of"]
+
+ATTRIBUTE = "redraft_kind"
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """What is written before a thread goes on, as `update_state(config, values, as_node=…)` takes it."""
+
+    values: dict[str, Any]
+    as_node: str
+
+
+class GraphKind:
+    """The kind of any graph; those of ours are subclasses of it."""
+
+    first_node = "__start__"
+    """The node that takes a task in; until it has run, the state and the record are those of the task before."""
+    forkable = False
+    """Whether it has `fork_point` and `task_again`."""
+    keeps_record = False
+    """Whether its state holds a record of ours."""
+
+    def read(self, values: Any) -> list[Event]:
+        """Return the record in a state's values; empty for graphs that keep none."""
+        return list(values.get("events") or []) if self.keeps_record and isinstance(values, dict) else []
+
+    def waiting(self, stored: CheckpointTuple) -> bool:
+        """Return whether a task waits for the first node."""
+        return bool({"__start__", f"branch:to:{self.first_node}"} & stored.checkpoint["channel_values"].keys())
+
+    def begun(self, snapshot: StateSnapshot) -> bool:
+        """Return whether the last task is past the first node, so that state and record are its."""
+        return not {"__start__", self.first_node} & set(snapshot.next)
+
+    def values_of_last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
+        """Return the state's values; of a task that has not begun, those of the one before, as the record has them."""
+        values: Mapping[str, Any] = snapshot.values
+        events = self.read(values)
+        if self.begun(snapshot) or not events:
+            return values
+        return {**values, "task": current_run(events)[0]["text"], "limits": limits_in_force(events)}
+
+    def check(self, what: str, *, thread_id: str, graph_name: str) -> None:
+        """Raise ValueError unless threads of this kind can do what is asked.
+
+        Args:
+            what: `fork()`, `rerun()`, or `resuming with other limits`.
+            thread_id: Named in the message.
+            graph_name: Named in the message.
+        """
+        raise ValueError(f"{what} needs a graph of redraft, and {graph_name!r} is none")
+
+    def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
+        """Return what must be written before the thread can run on, or `None` when it just runs on.
+
+        Raises:
+            ValueError: A limit makes no sense.
+        """
+        return None
+
+    def restart(
+        self, stored: CheckpointTuple, snapshot: StateSnapshot, limits: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Return the input that gives a task which waits for the first node other limits; `None` runs on.
+
+        Raises:
+            ValueError: A limit makes no sense, among the new ones or among those that wait with the task.
+        """
+        if limits is None or self.begun(snapshot):
+            return None
+        waiting: Mapping[str, Any] = snapshot.values
+        if "__start__" in snapshot.next:  # those values are still the last task's
+            waiting = stored.checkpoint["channel_values"]["__start__"]
+        merged_limits(waiting.get("limits"), limits)
+        # What neither names is left out: the first node takes it from the thread or the graph.
+        changed = limits if isinstance(limits, Limits) else {**(waiting.get("limits") or {}), **limits}
+        return {**self.task_in(waiting), "limits": dict(changed)}
+
+    def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the task of an input that waits, as an input again."""
+        return {"task": waiting["task"]} if waiting.get("task") else {}
+
+    def task_again(self, snapshot: StateSnapshot) -> dict[str, Any]:
+        """Return the input that runs the thread's last begun task once more, with the limits in force.
+
+        Raises:
+            ValueError: No task has begun.
+        """
+        raise NotImplementedError
+
+    def fork_point(
+        self,
+        snapshot: StateSnapshot,
+        at: int | str,
+        *,
+        feedback: str | None = None,
+        draft: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> ForkPoint:
+        """Return what a fork is written with.
+
+        Args:
+            snapshot: A checkpoint: the one with the id `at`, or one whose record reaches that round.
+            at: A round or a checkpoint id.
+            feedback: Replaces the critiques of the draft there, and with them its acceptance.
+            draft: Replaces that draft; it is judged anew.
+            limits: Changed limits; those not named stay.
+
+        Raises:
+            ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
+        """
+        raise NotImplementedError
+
+
+class OwnState(GraphKind):
+    """The kind of a graph that a user wired over our typed state: it has a record, and rules of its own."""
+
+    keeps_record = True
+
+
+OTHER, OWN_STATE = GraphKind(), OwnState()
+
+
+def attach_kind(builder: Any, kind: GraphKind) -> None:
+    """Attach its kind to a `StateGraph` that is about to be compiled.
+
+    It stays with the builder, which every copy of the compiled graph shares; LangGraph makes copies by calling the
+    class anew with the attributes it knows.
+    """
+    setattr(builder, ATTRIBUTE, kind)
+
+
+def kind_of(graph: Any) -> GraphKind:
+    """Return the kind of a compiled graph, anybody's."""
+    kind: GraphKind | None = getattr(getattr(graph, "builder", None), ATTRIBUTE, None)
+    if kind is not None:
+        return kind
+    return OWN_STATE if isinstance(graph.channels.get("events"), CheckedDelta) else OTHER

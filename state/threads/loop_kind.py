@@ -1,0 +1,252 @@
+"""The loop's kind: the rules of forking and resuming it. Pure; `Thread` writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..events import CRITIQUE_KINDS, DRAFT_KINDS, digest, record
+from ..limits import merged_limits
+from ..stopping import decide, since_verdict
+from ..summary import attempts, current_run
+from .kind import ForkPoint, GraphKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langgraph.types import StateSnapshot
+
+    from ..events import Event
+
+__all__ = ["LoopKind"]
+
+
+class LoopKind(GraphKind):
+    """The kind of the loop, and of the presets that are built on it.
+
+    Args:
+        people: Whether people are asked, in the node `human` between `feedback` and `check`.
+    """
+
+    first_node = "prepare"
+    forkable = True
+    keeps_record = True
+
+    def __init__(self, *, people: bool = False) -> None:
+        self.before_check = "human" if people else "feedback"
+        """The node that `check` follows."""
+
+    def check(self, what: str, *, thread_id: str, graph_name: str) -> None:
+        """Return: a thread of the loop can do all."""
+
+    def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
+        """Return what must be written before the thread can run on, or `None` when it just runs on.
+
+        Raises:
+            ValueError: A limit makes no sense.
+        """
+        values: Mapping[str, Any] = snapshot.values
+        if not self.begun(snapshot):
+            return None
+        changed = {"limits": merged_limits(values.get("limits"), limits)} if limits is not None else {}
+        if snapshot.next:
+            if not changed:
+                return None
+            return ForkPoint(changed, self._fork_at_checkpoint(values, snapshot.next, limits=limits).as_node)
+        if cut_off := self.cut_off(values):
+            return ForkPoint({"stop_reason": None, **changed}, cut_off)
+        reason = values.get("stop_reason")
+        reopened = {"stop_reason": None, "answer": "", **changed}
+        if (reason == "failed" or (changed and reason != "accepted")) and _unfinished(values["events"]):
+            return ForkPoint(reopened, "prepare")
+        if reason == "failed":
+            return ForkPoint(reopened, self._before_failure({**values, **changed}, values.get("limits")))
+        return ForkPoint(reopened, "feedback") if changed and reason != "accepted" else None
+
+    def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the task of an input that waits, as an input again; an agent may be given it in messages."""
+        given = {"messages": waiting["messages"]} if waiting.get("messages") else {}
+        return {"task": waiting.get("task"), **given}
+
+    def task_again(self, snapshot: StateSnapshot) -> dict[str, Any]:
+        """Return the input that runs the thread's last begun task once more, with the limits in force.
+
+        Raises:
+            ValueError: No task has begun.
+        """
+        values = self.values_of_last_run(snapshot)
+        if not values.get("events"):
+            raise ValueError("no task of this thread has begun, so none can run once more; resume() begins it")
+        given = {"messages": values["conversation"]} if values.get("conversation") else {}
+        return {"task": values["task"], **given, "limits": values["limits"]}
+
+    def fork_point(
+        self,
+        snapshot: StateSnapshot,
+        at: int | str,
+        *,
+        feedback: str | None = None,
+        draft: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> ForkPoint:
+        """Return what a fork is written with.
+
+        Where a revision is due at a checkpoint and the new limits leave no room for it, the fork stands before `check`,
+        which says so.
+
+        Args:
+            snapshot: A checkpoint: the one with the id `at`, or one whose record reaches that round.
+            at: A round (0 is the first draft, n the n-th revision) or a checkpoint id.
+            feedback: Replaces the critiques of the draft there, and with them its acceptance.
+            draft: Replaces that draft; it is judged anew.
+            limits: Changed limits; those not named stay.
+
+        Raises:
+            ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
+        """
+        if isinstance(at, str):
+            values: Mapping[str, Any] = snapshot.values
+            return self._fork_at_checkpoint(values, snapshot.next, feedback=feedback, draft=draft, limits=limits)
+        return _fork_at_round(self.values_of_last_run(snapshot), at, feedback=feedback, draft=draft, limits=limits)
+
+    def cut_off(self, values: Mapping[str, Any]) -> str | None:
+        """Return the node that wrote last in a run that has no next one and no end.
+
+        An async task that was cancelled after its result was stored leaves such a thread.
+        """
+        events = values.get("events")
+        if values.get("stop_reason") or not events:
+            return None
+        last = events[-1]
+        node = last.get("node") if last["kind"] == "failure" else WRITERS.get(last["kind"])
+        return node if node in NODES or node == self.before_check else None
+
+    def _fork_at_checkpoint(
+        self,
+        values: Mapping[str, Any],
+        following: Sequence[str],
+        *,
+        feedback: str | None = None,
+        draft: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> ForkPoint:
+        events: list[Event] = list(values.get("events") or [])
+        upcoming = following[0] if following else None
+        if not events or upcoming in {"__start__", "prepare"}:
+            raise ValueError("the run has not begun at this checkpoint; use rerun() to start its task anew")
+        found = attempts(events)
+        if found and (feedback is not None or draft is not None or upcoming is None):
+            return _fork_at_round(values, found[-1].round, feedback=feedback, draft=draft, limits=limits)
+        if feedback is not None or draft is not None:
+            raise ValueError("there is no draft yet at this checkpoint")
+        fresh = _fresh(values, events, limits)
+        if upcoming == "refine":
+            as_node = self._before_refine(events, values.get("limits"), fresh["limits"])
+        elif upcoming == "feedback":
+            as_node = "generate" if events[-1]["kind"] == "draft" else "refine"
+        elif upcoming in NODE_BEFORE:
+            as_node = NODE_BEFORE[upcoming]
+        else:
+            raise ValueError(f"the next node there is {upcoming!r}, which is not one of the loop's")
+        return ForkPoint(fresh, as_node)
+
+    def _before_refine(
+        self, events: Sequence[Event], current: Mapping[str, Any] | None, limits: Mapping[str, Any]
+    ) -> str:
+        """Return the node to write as where a revision is due: the one before `check` if changed limits rule it out."""
+        return self.before_check if limits != current and decide(events, limits) else "check"
+
+    def _before_failure(self, values: Mapping[str, Any], earlier_limits: Mapping[str, Any] | None) -> str:
+        """Return the node before the one that failed; a `check` that says `failed` of its own accord is asked again."""
+        run = current_run(values["events"])
+        failures = [event.get("node") for event in since_verdict(run[:-1]) if event["kind"] == "failure"]
+        failed = failures[-1] if failures else "check"
+        if failed == "refine":
+            return self._before_refine(values["events"], earlier_limits, values["limits"])
+        if failed == "human":
+            return "feedback"
+        if failed == "check":
+            return self.before_check
+        return "generate" if all(event["kind"] != "revision" for event in run) else "refine"
+
+
+NODES = ("prepare", "generate", "feedback", "check", "refine")
+NODE_BEFORE = {"generate": "prepare", "human": "feedback", "check": "feedback"}
+"""The node that has just run when this one is next; before `feedback` it is `generate` or `refine`."""
+WRITERS = {
+    "task": "prepare",
+    "draft": "generate",
+    "critique": "feedback",
+    "human": "human",
+    "verdict": "check",
+    "revision": "refine",
+}
+"""The node that writes events of a kind."""
+
+
+def _fork_at_round(
+    values: Mapping[str, Any],
+    number: int,
+    *,
+    feedback: str | None,
+    draft: str | None,
+    limits: Mapping[str, Any] | None,
+) -> ForkPoint:
+    events: list[Event] = list(values.get("events") or [])
+    rounds = [attempt.round for attempt in attempts(events)]
+    if number not in rounds:
+        raise ValueError(f"there is no draft of round {number}; this run has drafts of rounds {rounds}")
+    for name, text in (("feedback", feedback), ("draft", draft)):
+        if text is not None and not text.strip():
+            raise ValueError(f"{name} is blank; leave it out to keep what there is")
+    start = len(events) - len(current_run(events))
+    index = max(
+        position
+        for position, event in enumerate(events)
+        if position >= start and event["kind"] in DRAFT_KINDS and event["round"] == number and not event.get("rejected")
+    )
+    original = events[index]
+    kept = events[: index if draft is not None else index + 1]
+    news: list[dict[str, Any]] = []
+    if draft is not None:
+        edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
+        news.append({**edited, "by": "human", "text": draft})
+    elif feedback is None:
+        for event in events[index + 1 :]:
+            if event["kind"] not in CRITIQUE_KINDS:
+                break
+            kept.append(event)
+    if feedback is not None:
+        news.append(
+            {
+                "kind": "human",
+                "round": original["round"],
+                "by": "human",
+                "text": feedback,
+                "accepted": False,
+                "score": None,
+            }
+        )
+    branch = [*kept, *record({"head": digest(kept[-1]) if kept else ""}, *news).get("events", [])]
+    judged = branch[-1]["kind"] in CRITIQUE_KINDS
+    writer = "generate" if original["kind"] == "draft" else "refine"
+    return ForkPoint(_fresh(values, branch, limits), "feedback" if judged else writer)
+
+
+def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        **values,
+        "events": events,
+        "head": digest(events[-1]),
+        "limits": merged_limits(values.get("limits"), limits),
+        "stop_reason": None,
+        "answer": "",
+    }
+
+
+def _unfinished(events: Sequence[Event]) -> bool:
+    """Return whether an agent stopped before it had finished the first draft, which is then written anew.
+
+    Where a person said what to make of it as it is, that counts.
+    """
+    said = [event for event in current_run(events) if event["kind"] in (*DRAFT_KINDS, "human")]
+    return bool(said) and "incomplete" in said[-1]
