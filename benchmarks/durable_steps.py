@@ -98,7 +98,7 @@ def keeps_nothing() -> Any:
 
 async def cpu_per_step(name: str, *, at_once: int, runs: int) -> float:
     """Microseconds of CPU time a step, in a new database."""
-    from redraft.evals.run.running import few_collections
+    from redraft.evals.run.runner import few_collections
 
     with tempfile.TemporaryDirectory() as folder:
         async with opened(name, folder) as saver:

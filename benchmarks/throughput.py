@@ -122,7 +122,7 @@ def measured(name: str, load: Load, server: str | None) -> tuple[float, float]:
 
 async def runs_at_once(name: str, load: Load, postgres: str | None) -> tuple[float, float]:
     """Share of ideal without jitter, model time ÷ time in run with it, 0–1; and microseconds of CPU time a call."""
-    from redraft.evals.run.running import few_collections
+    from redraft.evals.run.runner import few_collections
 
     chance = random.Random(8)
     batch = uuid.uuid4().hex

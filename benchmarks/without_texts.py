@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from redraft.evals.run.result_files import read_results, read_run_info, write_run_info
+from redraft.evals.run.run_folder import read_results, read_run_info, write_run_info
 
 __all__ = ["main"]
 

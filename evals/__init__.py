@@ -1,1 +1,1 @@
-"""Whether refining helped: results of methods on datasets."""
+"""Evaluations of methods on datasets, and what refining changed."""

@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 
 import IPython.display
-from redraft.evals.datasets.loading import load_dataset
-from redraft.evals.ledger.ledger import build_ledger, find_runs
+from redraft.evals.analysis.ledger import build_ledger, find_runs
+from redraft.evals.datasets.dataset import load_dataset
 from redraft.evals.run.methods import build_method
 from redraft.models import chat_model
 
@@ -74,8 +74,8 @@ for plot in draw_plots(ledger)[:2]:
 # gets hardly any of them right, and says so of none: four problems prove nothing, and the verdict says that too.
 
 # %%
-from redraft.evals.run.result_files import ResultFile, write_run_info
-from redraft.evals.run.running import run_method
+from redraft.evals.run.run_folder import ResultFile, write_run_info
+from redraft.evals.run.runner import run_method
 
 model = chat_model("local", temperature=0, max_output_tokens=80)  # or "openai:gpt-5-mini", …
 problems = load_dataset("bundled").sample(4)

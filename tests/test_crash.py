@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.methods import build_method
-from redraft.evals.run.records import failed_record
-from redraft.evals.run.result_files import ResultFile, read_results
-from redraft.evals.run.running import run_method
+from redraft.evals.run.result_record import failed_record
+from redraft.evals.run.run_folder import ResultFile, read_results
+from redraft.evals.run.runner import run_method
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer

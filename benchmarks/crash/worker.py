@@ -12,10 +12,10 @@ from pathlib import Path
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.methods import build_method
-from redraft.evals.run.result_files import ResultFile
-from redraft.evals.run.running import run_method
+from redraft.evals.run.run_folder import ResultFile
+from redraft.evals.run.runner import run_method
 from redraft.models import ScriptedModel, chat_model
 from redraft.state import open_checkpointer
 

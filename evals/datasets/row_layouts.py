@@ -1,4 +1,4 @@
-"""What a row of a dataset holds: a name, a task that shows nothing of the answer, and the gold answer."""
+"""Row layouts of GSM8K, HumanEval, CommonGen and others: id, task and gold answer, read and checked."""
 
 from __future__ import annotations
 

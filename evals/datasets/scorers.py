@@ -1,4 +1,4 @@
-"""Judging a solution by the gold answer: as a number, by hidden tests, by the words it uses, or as a text."""
+"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Run methods on datasets, with one record a problem."""
+"""Runs of methods on datasets, one result record a problem."""

@@ -1,4 +1,4 @@
-"""The methods that an evaluation compares: baselines, and refining judged by the model, a program or the gold."""
+"""Methods that an evaluation compares: baselines, and refining judged by the model, a program or the gold answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ...graphs.loop import RefineGraph
-    from ..datasets.problems import Dataset, Problem
+    from ..datasets.dataset import Dataset, Problem
 
 __all__ = ["BASELINES", "METHODS", "Kind", "Method", "build_method", "check_methods", "knows_gold"]
 

@@ -1,4 +1,4 @@
-"""Rate limits for every call of a model: requests and tokens a minute, counted over all problems together."""
+"""Rate limits on model calls: requests and tokens a minute, over all problems together."""
 
 from __future__ import annotations
 

@@ -20,19 +20,17 @@ from urllib.parse import quote, urlencode
 from ...state.masking import masked
 from ...state.storage.database_urls import kind_and_place, without_secrets
 from .methods import build_method, check_methods
-from .outcomes import run_problem, scored
 from .rate_limits import RATE_LIMITS, RateLimits
-from .running import few_collections, run_all, thread_of
+from .runner import few_collections, run_all, run_problem, scored, thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..datasets.problems import Dataset, Problem
+    from ..datasets.dataset import Dataset, Problem
     from .methods import Kind, Method
-    from .outcomes import Outcome
-    from .records import ResultRecord
-    from .result_files import ResultFile
-    from .running import Progress
+    from .result_record import ResultRecord
+    from .run_folder import ResultFile
+    from .runner import Outcome, Progress
 
 __all__ = ["RayJob", "run_on_ray"]
 

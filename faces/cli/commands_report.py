@@ -22,7 +22,7 @@ def report(
 
     Writes report.html, one file with the tables, plots and every single problem; it needs no network.
     """
-    from ...evals.ledger.ledger import build_ledger, find_runs
+    from ...evals.analysis.ledger import build_ledger, find_runs
     from ..views.report.page import write_report
     from .console import Screen
     from .ledger_view import show_ledger
@@ -49,7 +49,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Say what changed between anyone's two files of results, problem by problem, and whether that could be chance."""
-    from ...evals.ledger.comparing import compare as compared
+    from ...evals.analysis.comparison import compare as compared
     from .console import Screen
     from .ledger_view import show_comparison
 
@@ -78,8 +78,8 @@ def diagnose(
     as_json: AsJson = False,
 ) -> None:
     """Run a small labelled sample, before you spend on the rest: is refining worth it here, and how many rounds?"""
-    from ...evals.ledger.diagnosing import diagnose as diagnosed
-    from ...evals.ledger.ledger import find_runs
+    from ...evals.analysis.diagnosis import diagnose as diagnosed
+    from ...evals.analysis.ledger import find_runs
     from .console import Screen
     from .eval_runs import EvalPlan, run_plan
     from .ledger_view import show_diagnosis

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from ...evals.datasets.problems import Dataset
+    from ...evals.datasets.dataset import Dataset
     from ...evals.run.methods import Method
     from ...evals.run.ray_engine import RayJob
-    from ...evals.run.records import ResultRecord
-    from ...evals.run.running import Progress
+    from ...evals.run.result_record import ResultRecord
+    from ...evals.run.runner import Progress
     from .console import Screen
 
 __all__ = ["EvalPlan", "run_plan", "show_results"]
@@ -87,7 +87,7 @@ class EvalPlan:
         Raises:
             BadInputError: It makes no sense; the message says why.
         """
-        from ...evals.datasets.loading import load_dataset
+        from ...evals.datasets.dataset import load_dataset
         from ...evals.run.methods import build_method, check_methods, knows_gold
         from ...models import PriceTable, chat_model
         from .console import say
@@ -223,7 +223,7 @@ def _cluster(plan: EvalPlan) -> Iterator[None]:
 
 
 def _check_folders(plan: EvalPlan) -> None:
-    from ...evals.run.result_files import check_same_run
+    from ...evals.run.run_folder import check_same_run
 
     for method in plan.methods:
         folder = plan.out / method.name
@@ -236,8 +236,8 @@ def _check_folders(plan: EvalPlan) -> None:
 
 def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
     from ...evals.run.rate_limits import RateLimits
-    from ...evals.run.result_files import ResultFile, read_run_info, write_run_info
-    from ...evals.run.running import GivenUpError, run_method
+    from ...evals.run.run_folder import ResultFile, read_run_info, write_run_info
+    from ...evals.run.runner import GivenUpError, run_method
     from ...state import open_checkpointer
 
     with bad_input():
@@ -324,7 +324,7 @@ def _facts(progress: Progress) -> str:
 
 def show_results(screen: Screen, folders: list[Path], *, out: Path) -> None:
     """Print the ledger of what was run, and how to look further."""
-    from ...evals.ledger.ledger import build_ledger, find_runs
+    from ...evals.analysis.ledger import build_ledger, find_runs
     from .ledger_view import show_ledger
 
     with bad_input():

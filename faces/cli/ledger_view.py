@@ -9,10 +9,10 @@ from ..views.wording import amount, money, percent, seconds
 from .tables import plain_table
 
 if TYPE_CHECKING:
-    from ...evals.ledger.comparing import Comparison
-    from ...evals.ledger.diagnosing import Diagnosis
-    from ...evals.ledger.ledger import Ledger
-    from ...evals.ledger.paired import Proportion
+    from ...evals.analysis.comparison import Comparison
+    from ...evals.analysis.diagnosis import Diagnosis
+    from ...evals.analysis.ledger import Ledger
+    from ...evals.analysis.paired import Proportion
     from .console import Screen
 
 __all__ = ["show_comparison", "show_diagnosis", "show_ledger"]

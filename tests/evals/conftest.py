@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.evals.datasets.loading import load_dataset
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem, load_dataset
 from redraft.graphs.math_problems import build_math_graph
 from redraft.graphs.writing import writing_task
 from redraft.models import ScriptedModel
@@ -317,6 +316,6 @@ def test_a_dataset_of_code_loads_where_nothing_runs_code(
 
     dataset = load_dataset(write(FUNCTION))
     monkeypatch.setattr("redraft.nodes.sandbox.Sandbox", unavailable)
-    monkeypatch.setattr("redraft.evals.datasets.problems.scorer", lambda kind: scorers.CodeScorer())
+    monkeypatch.setattr("redraft.evals.datasets.dataset.scorer", lambda kind: scorers.CodeScorer())
     with pytest.raises(SandboxUnavailableError):
         dataset.is_correct(dataset.problems[0], "def double(n): ...")

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.ledger.ledger import Ledger, MethodRow, build_ledger, find_runs, read_run
-from redraft.evals.ledger.method_rows import is_baseline
+from redraft.evals.analysis.ledger import Ledger, MethodRow, build_ledger, find_runs, read_run
+from redraft.evals.analysis.method_row import is_baseline
 from redraft.evals.run.methods import BASELINES, METHODS
 
 YELP = Path(__file__).resolve().parents[3] / "shared" / "data" / "yelp_self_refine_dv3.jsonl"
@@ -289,7 +289,7 @@ def test_critics_are_rated_run_by_run(write_run: Any) -> None:
 
 def test_the_record_of_a_real_run_is_read_as_it_was_played(write_run: Any) -> None:
     """From the loop itself: a wrong draft is rejected, a revision fixes it, and the judge made no error."""
-    from redraft.evals.run.records import result_record
+    from redraft.evals.run.result_record import result_record
     from redraft.graphs.math_problems import build_math_graph
     from redraft.models import ScriptedModel
     from redraft.nodes.verify.numeric_answers import extract_number, same_number
@@ -361,7 +361,7 @@ def test_the_ledger_needs_no_langgraph(tmp_path: Path) -> None:
     import subprocess
 
     code = (
-        "import sys, redraft.evals.ledger.ledger, redraft.evals.ledger.comparing\n"
+        "import sys, redraft.evals.analysis.ledger, redraft.evals.analysis.comparison\n"
         "heavy = ('langgraph', 'langchain_core', 'scipy', 'statsmodels', 'numpy')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

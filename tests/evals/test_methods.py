@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.methods import METHODS, build_method, check_methods, knows_gold
 from redraft.graphs.math_problems import FEW_SHOT_PROMPT
 from redraft.models import ScriptedModel

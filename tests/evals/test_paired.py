@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.ledger.paired import could_be_chance, fisher_p, mcnemar_p, paired, proportion
+from redraft.evals.analysis.paired import could_be_chance, fisher_p, mcnemar_p, paired, proportion
 
 Z2 = 1.959963984540054**2
 

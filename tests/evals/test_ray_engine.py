@@ -17,10 +17,10 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("psycopg")
 
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.ray_engine import RayJob, run_on_ray
-from redraft.evals.run.result_files import ResultFile, read_results
-from redraft.evals.run.running import GivenUpError
+from redraft.evals.run.run_folder import ResultFile, read_results
+from redraft.evals.run.runner import GivenUpError
 from redraft.faces.cli.ray_cluster import ray_cluster
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ ANSWER = "#### 4"
 GOLD = "987654321012345678"  # too long to turn up in an id by chance
 """Right for the rest: no prompt and no database may hold it."""
 
-WORKERS = "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'redraft eval %'"
+WORKERS = """SELECT application_name FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'redraft eval %'"""
 
 
 def sums(count: int) -> Dataset:
@@ -146,8 +147,8 @@ DRIVER = """
     from pathlib import Path
     from importlib.util import spec_from_file_location, module_from_spec
     from redraft.evals.run.ray_engine import RayJob, run_on_ray
-    from redraft.evals.datasets.problems import Dataset, Problem
-    from redraft.evals.run.result_files import ResultFile
+    from redraft.evals.datasets.dataset import Dataset, Problem
+    from redraft.evals.run.run_folder import ResultFile
     from redraft.faces.cli.ray_cluster import ray_cluster
 
     problems = tuple(Problem(f"p-{{n}}", f"What is sum {{n}}?", {gold!r} if n % 2 else "4") for n in range({count}))

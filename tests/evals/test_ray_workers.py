@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from redraft.evals.datasets.problems import Dataset, Problem
+from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.ray_engine import RayJob, Worker
 
 if TYPE_CHECKING:

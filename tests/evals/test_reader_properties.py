@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from redraft.evals.datasets.loading import load_dataset
+from redraft.evals.datasets.dataset import load_dataset
 from redraft.evals.datasets.scorers import lone_number, scorer
-from redraft.evals.run.records import failed_record
-from redraft.evals.run.result_files import ResultFile, read_results, read_run_info
+from redraft.evals.run.result_record import failed_record
+from redraft.evals.run.run_folder import ResultFile, read_results, read_run_info
 from redraft.state.usage import NO_USAGE
 
 if TYPE_CHECKING:

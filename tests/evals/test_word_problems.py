@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from redraft.evals.datasets.loading import load_dataset
+from redraft.evals.datasets.dataset import load_dataset
 from redraft.nodes.verify.arithmetic import arithmetic_holds, ends_with_answer, find_sums
 from redraft.nodes.verify.arithmetic.expressions import Expression, Sense, tokenize
 from redraft.nodes.verify.numeric_answers import extract_number

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ....evals.ledger.ledger import Ledger, MethodRow, Proportion
+    from ....evals.analysis.ledger import Ledger, MethodRow, Proportion
 
 __all__ = ["FAINT", "GOOD", "WARM", "brief", "panels", "percent", "point", "short_labels", "span", "title_of"]
 

@@ -9,7 +9,7 @@ from .axes import FAINT, GOOD, WARM, brief, panels, percent, point, span, title_
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ....evals.ledger.ledger import Ledger, MethodRow, Proportion
+    from ....evals.analysis.ledger import Ledger, MethodRow, Proportion
 
 __all__ = ["draw_calibration", "draw_critics", "draw_rounds"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ....evals.ledger.ledger import Group, Ledger, MethodRow
+    from ....evals.analysis.ledger import Group, Ledger, MethodRow
 
 __all__ = ["draw_frontier"]
 

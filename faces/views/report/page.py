@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ....evals.ledger.paired import could_be_chance
+from ....evals.analysis.paired import could_be_chance
 from ..documents import colours, data_uri, html_environment, part, policy
 from .axes import short_labels
 from .plots import draw_plots, write_plots
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-    from ....evals.ledger.ledger import Ledger, MethodRow, Run
-    from ....evals.ledger.paired import Interval
+    from ....evals.analysis.ledger import Ledger, MethodRow, Run
+    from ....evals.analysis.paired import Interval
 
 __all__ = ["write_report"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from ....evals.ledger.ledger import Ledger, Proportion
+    from ....evals.analysis.ledger import Ledger, Proportion
 
 __all__ = ["Plot", "draw_plots", "write_plots"]
 

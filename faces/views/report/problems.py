@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ....evals.ledger.drafts import drafts_right
+from ....evals.analysis.round_rates import drafts_right
 from ....state.threads.diffs import diff_words
 from ..documents import LONGEST_COMPARED, LONGEST_SHOWN
 from ..plain_text import safe
@@ -14,8 +14,8 @@ from ..wording import REJECTED_WORDS, STOP_WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ....evals.ledger.ledger import Run
-    from ....evals.run.records import Iteration, ResultRecord
+    from ....evals.analysis.ledger import Run
+    from ....evals.run.result_record import Iteration, ResultRecord
 
 __all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "problems_data"]
 

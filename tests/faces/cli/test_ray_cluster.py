@@ -71,9 +71,9 @@ def test_a_cluster_that_is_there_is_used_and_stays(
     import asyncio
 
     import ray
-    from redraft.evals.datasets.problems import Dataset, Problem
+    from redraft.evals.datasets.dataset import Dataset, Problem
     from redraft.evals.run.ray_engine import RayJob, run_on_ray
-    from redraft.evals.run.result_files import ResultFile
+    from redraft.evals.run.run_folder import ResultFile
 
     assert someones.stdin is not None
     assert someones.stdout is not None

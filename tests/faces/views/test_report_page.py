@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.evals.ledger.ledger import build_ledger, find_runs
-from redraft.evals.run.records import Iteration, ResultRecord
+from redraft.evals.analysis.ledger import build_ledger, find_runs
+from redraft.evals.run.result_record import Iteration, ResultRecord
 from redraft.faces.views.report.page import write_report
 from redraft.faces.views.report.problems import LONGEST_COMPARED, LONGEST_SHOWN
 

@@ -1,4 +1,4 @@
-"""Compare anyone's results before and after: two JSONL files with an id and a boolean on each line."""
+"""Comparison of two files of results, before and after: JSONL with an id and a boolean on each line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from .paired import Paired, paired
-from .verdicts import change_in_words, percent
+from .sentences import change_in_words, percent
 
 __all__ = ["CORRECT_FIELDS", "ID_FIELDS", "Comparison", "compare"]
 

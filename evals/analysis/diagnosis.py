@@ -1,4 +1,4 @@
-"""What a small labelled sample says before one spends on the rest: is refining worth it here, and how many rounds?"""
+"""Diagnosis of a small labelled sample: whether refining is worth its tokens, and how many rounds."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from .drafts import drafts_right
-from .method_rows import is_baseline
+from .method_row import is_baseline
 from .paired import Proportion, Row, proportion
-from .predicting import predicted_accuracy, predicted_revisions, round_rates
+from .round_rates import drafts_right, predicted_accuracy, predicted_revisions, round_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..run.records import ResultRecord
-    from .runs import Run
+    from ..run.result_record import ResultRecord
+    from ..run.run_folder import Run
 
 __all__ = ["Diagnosis", "Option", "diagnose"]
 
@@ -75,13 +74,13 @@ def diagnose(runs: Sequence[Run], *, rounds: int = 3) -> Diagnosis:
     for run in refining:
         options += [_ahead(run, zero, by_id, shared, number) for number in range(1, rounds + 1)]
     first = [drafts_right(by_id[refining[0].info.method][name])[:1] == [True] for name in shared]
-    best, told = _recommended(options)
+    best, recommendation = _recommended(options)
     return Diagnosis(
         n=len(shared),
         first_draft=proportion(sum(first), len(first)),
         options=options,
         recommended=best,
-        recommendation=told,
+        recommendation=recommendation,
     )
 
 
@@ -116,19 +115,21 @@ def _ahead(run: Run, zero: Run, by_id: Records, shared: Sequence[str], rounds: i
     return _option(run.info.method, rounds, both, len(shared), _tokens_after(records, rounds, limit=limit))
 
 
-def _option(method: str, rounds: int | None, both: object, n: int, tokens: float) -> Option:
-    """Return an option with bootstrap intervals of its accuracy and its gain."""
+def _option(
+    method: str, rounds: int | None, both: Callable[[Sequence[int]], tuple[float, float]], n: int, tokens: float
+) -> Option:
+    """Return an option with bootstrap intervals; `both` gives accuracy and gain on the problems at some places."""
     try:
         import numpy as np
         from scipy.stats import bootstrap
     except ImportError as error:
         raise ImportError(f'a diagnosis needs an extra: pip install "redraft[evals]" ({error})') from None
-    whole = both(range(n))  # type: ignore[operator]
+    accuracy, gain = both(range(n))
     intervals = []
     for part in (0, 1):
         found = bootstrap(
             (np.arange(n),),
-            lambda index, part=part: both([int(at) for at in index])[part],  # type: ignore[operator]
+            lambda index, part=part: both([int(at) for at in index])[part],
             vectorized=False,
             n_resamples=RESAMPLES,
             confidence_level=CONFIDENCE,
@@ -139,10 +140,10 @@ def _option(method: str, rounds: int | None, both: object, n: int, tokens: float
     return Option(
         method=method,
         rounds=rounds,
-        accuracy=whole[0],
+        accuracy=accuracy,
         ci95=intervals[0],
         tokens=tokens,
-        gain=whole[1],
+        gain=gain,
         gain_ci95=intervals[1],
     )
 

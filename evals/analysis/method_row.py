@@ -1,4 +1,4 @@
-"""A method's row in the ledger: how often it is right, what refining changed, and what it cost."""
+"""The ledger's row of a method: how often it is right, what refining changed, and what it cost."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from .drafts import drafts_right, rejected_revisions
 from .paired import Paired, Proportion, Row, paired, proportion
-from .predicting import RoundRates, predicted_accuracy, round_rates
+from .round_rates import RoundRates, drafts_right, predicted_accuracy, rejected_revisions, round_rates
 
 if TYPE_CHECKING:
-    from .runs import Run
+    from ..run.run_folder import Run
 
 __all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row"]
 

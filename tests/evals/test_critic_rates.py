@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.ledger.critics_ledger import CriticRow, critic_rows
-from redraft.evals.ledger.runs import Run, RunInfo
-from redraft.evals.run.records import Iteration, ResultRecord
+from redraft.evals.analysis.critic_rates import CriticRow, critic_rows
+from redraft.evals.run.result_record import Iteration, ResultRecord
+from redraft.evals.run.run_folder import Run, RunInfo
 
 SAID = {"a": True, "n": False, "?": None}
 

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.evals.run.records import Iteration, ResultRecord
-from redraft.evals.run.result_files import write_run_info
+from redraft.evals.run.result_record import Iteration, ResultRecord
+from redraft.evals.run.run_folder import write_run_info
 
 pytest.importorskip("scipy")
 pytest.importorskip("statsmodels")
-from redraft.evals.ledger.diagnosing import diagnose
-from redraft.evals.ledger.ledger import find_runs
+from redraft.evals.analysis.diagnosis import diagnose
+from redraft.evals.analysis.ledger import find_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,25 +1,37 @@
-"""The files of one run: `results.jsonl`, one whole record a line and none twice, and `run.json`."""
+"""The folder of a run: `results.jsonl`, one whole record a line and none twice, and `run.json`."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .records import ResultRecord
+from .result_record import ResultRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from io import FileIO
-    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-__all__ = ["ResultFile", "check_same_run", "read_results", "read_run_info", "write_run_info"]
+__all__ = [
+    "ResultFile",
+    "Run",
+    "RunInfo",
+    "check_same_run",
+    "find_runs",
+    "read_results",
+    "read_run",
+    "read_run_info",
+    "write_run_info",
+]
 
+RESULTS, INFO = "results.jsonl", "run.json"
 SAME = (
     *("dataset", "dataset_sha256", "offset", "method", "model", "critic", "limits", "prompts_sha256"),
     *("seed", "temperature", "max_output_tokens"),
@@ -137,7 +149,7 @@ def read_run_info(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: There is none, or it can't be read.
     """
-    path = folder / "run.json"
+    path = folder / INFO
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -152,9 +164,9 @@ def read_run_info(folder: Path) -> dict[str, Any]:
 def write_run_info(folder: Path, info: Mapping[str, Any]) -> None:
     """Write `run.json`, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / "run.json.tmp"
+    beside = folder / f"{INFO}.tmp"
     beside.write_text(json.dumps(info, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(folder / "run.json")
+    beside.replace(folder / INFO)
 
 
 def check_same_run(folder: Path, info: Mapping[str, Any]) -> None:
@@ -200,3 +212,84 @@ def _locked(folder: Path) -> int | None:
     except OSError:  # a file system without locks
         pass
     return lock
+
+
+class RunInfo(BaseModel):
+    """What `run.json` says about how the results came to be. Fields of later versions are kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    format: int = Field(default=1, le=1)
+    dataset: str
+    dataset_sha256: str
+    kind: str
+    n: int = Field(ge=0, description="Problems asked for.")
+    method: str
+    oracle: bool = Field(description="Whether a critic of the method knows the gold answers.")
+    model: str
+    critic: str | None = None
+    limits: dict[str, Any] = {}
+    seed: int | None = None
+    started: str = Field(default="", description="ISO time.")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one dataset."""
+
+    folder: Path
+    info: RunInfo
+    records: tuple[ResultRecord, ...]
+    torn: bool = False
+    """Whether the file ends within a line: it is being written, or its writer was killed. That line is left out."""
+
+    @property
+    def oracle(self) -> bool:
+        """Whether a gold answer had a say in any result."""
+        return self.info.oracle or any(record.oracle for record in self.records)
+
+    @property
+    def verdicts(self) -> dict[str, bool]:
+        """Whether each problem's answer is right, by its id. One without an answer or a verdict is wrong."""
+        return {one.question_id: one.is_correct is True for one in self.records}
+
+
+def read_run(folder: Path | str) -> Run:
+    """Return the run whose `results.jsonl` and `run.json` lie in a folder.
+
+    Raises:
+        FileNotFoundError: One of the two is missing.
+        ValueError: One can't be read, or a problem has two results; the message names file and line.
+    """
+    folder = Path(folder)
+    for name in (RESULTS, INFO):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is not the folder of a run: it has no {name}")
+    try:
+        info = RunInfo.model_validate(read_run_info(folder))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{folder / INFO}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    whole = _whole_lines(folder / RESULTS)
+    records = read_results(folder / RESULTS, upto=whole)
+    return Run(folder, info, tuple(records.values()), torn=whole < (folder / RESULTS).stat().st_size)
+
+
+def find_runs(folders: Iterable[Path | str]) -> list[Run]:
+    """Return the runs in these folders and below them, each once, in the order of the folders.
+
+    Runs below a folder stand folder by folder, in the order in which they were started.
+
+    Raises:
+        FileNotFoundError: A folder has no run in it.
+        ValueError: As `read_run`.
+    """
+    found: dict[Path, Run] = {}
+    for folder in map(Path, folders):
+        here = [folder] if (folder / RESULTS).is_file() else sorted(one.parent for one in folder.rglob(RESULTS))
+        if not here:
+            raise FileNotFoundError(f"no run in {folder}: neither it nor a folder below has a {RESULTS}")
+        fresh = {one.resolve(): one for one in here if one.resolve() not in found}
+        runs = [(path, read_run(one)) for path, one in fresh.items()]
+        found |= sorted(runs, key=lambda item: (item[1].folder.parent, item[1].info.started))
+    return list(found.values())

@@ -9,10 +9,15 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.ledger.drafts import drafts_right, rejected_revisions
-from redraft.evals.ledger.paired import proportion
-from redraft.evals.ledger.predicting import RoundRates, predicted_accuracy, round_rates
-from redraft.evals.run.records import ResultRecord
+from redraft.evals.analysis.paired import proportion
+from redraft.evals.analysis.round_rates import (
+    RoundRates,
+    drafts_right,
+    predicted_accuracy,
+    rejected_revisions,
+    round_rates,
+)
+from redraft.evals.run.result_record import ResultRecord
 
 
 def run_of(drafts: str, stop: str = "max_rounds") -> ResultRecord:

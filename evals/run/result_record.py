@@ -1,4 +1,4 @@
-"""One result a problem: what was asked, what came back, what it cost, and every step between."""
+"""Result records: what one problem's run asked, answered and cost, with every step between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods beside what costs the same: the nearest baseline, and the frontier of accuracy over tokens."""
+"""Equal-cost comparison: the baseline nearest in tokens, and the Pareto frontier of accuracy over tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .paired import Paired, Row, paired
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .method_rows import MethodRow
-    from .runs import Run
+    from ..run.run_folder import Run
+    from .method_row import MethodRow
 
 __all__ = ["EqualCostRow", "frontier", "mean_tokens", "nearest_baseline", "shared_ids"]
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from redraft.evals.run.records import ResultRecord, failed_record, result_record
+from redraft.evals.run.result_record import ResultRecord, failed_record, result_record
 from redraft.graphs.math_problems import build_math_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.verify.verifiers import extract_number, same_number

@@ -1,4 +1,4 @@
-"""The ledger: what refining fixed and broke, what it cost, what else costs the same, and who judged well."""
+"""The ledger of what refining fixed and broke, what it cost, what else costs the same, and who judged well."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from .critics_ledger import CriticRow, critic_rows
+from ..run.run_folder import Run, RunInfo, find_runs, read_run
+from .critic_rates import CriticRow, critic_rows
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
-from .method_rows import MethodRow, RoundRow, method_row
+from .method_row import MethodRow, RoundRow, method_row
 from .paired import Interval, Paired, Proportion, Row, paired
-from .predicting import RoundRates
-from .runs import Run, RunInfo, find_runs, read_run
-from .verdicts import verdict
+from .round_rates import RoundRates
+from .sentences import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,26 +107,14 @@ def _labels(runs: Sequence[Run]) -> list[str]:
         f"{run.info.method} (oracle)" if run.oracle and "oracle" not in run.info.method else run.info.method
         for run in runs
     ]
-    tells = [[f"{part(run)}" for run in runs] for part in (_dataset, _model, _folder)]
-    for words in tells:
+    tells = [(run.info.dataset, run.info.model, str(run.folder)) for run in runs]
+    for words in zip(*tells, strict=True):
         counts = Counter(labels)
         several = {
             label for label in counts if len({w for w, own in zip(words, labels, strict=True) if own == label}) > 1
         }
         labels = [f"{own} · {word}" if own in several else own for own, word in zip(labels, words, strict=True)]
     return labels
-
-
-def _dataset(run: Run) -> str:
-    return run.info.dataset
-
-
-def _model(run: Run) -> str:
-    return run.info.model
-
-
-def _folder(run: Run) -> str:
-    return str(run.folder)
 
 
 def _group(members: list[tuple[MethodRow, Run]]) -> Group:

@@ -1,25 +1,102 @@
-"""Datasets from JSONL files, from the bundled word problems, and from the Hugging Face Hub."""
+"""Datasets of problems, from JSONL files, the bundled word problems and the Hugging Face Hub."""
 
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import hashlib
 import importlib
 import json
 import os
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from .problems import Dataset, Problem
 from .row_layouts import Fields, kind_of, read_row
+from .scorers import scorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .row_layouts import Row
+    from .scorers import Kind
 
-__all__ = ["load_dataset"]
+__all__ = ["Dataset", "Problem", "load_dataset"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem. A graph is given `task`; nothing else of it may reach a state or a prompt.
+
+    Args:
+        id: Names the problem within its dataset.
+        task: What a graph is given; made without looking at the gold answer.
+        gold: For the dataset's scorer only; `repr` hides it.
+    """
+
+    id: str
+    task: str
+    gold: Any = field(repr=False, hash=False)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Problems of one kind, and how a solution of them is judged.
+
+    Args:
+        name: Shown in results and reports.
+        kind: `numeric`, `code`, `words` or `exact`; see `scorer`.
+        sha256: Of the file's bytes, or of the rows where there is no file; a sample keeps that of the whole.
+        problems: In the order of the file.
+        skipped: What was left out, as `line 7: why`.
+    """
+
+    name: str
+    kind: Kind
+    sha256: str
+    problems: tuple[Problem, ...] = field(repr=False)
+    skipped: tuple[str, ...] = ()
+
+    def read_answer(self, solution: str) -> str | None:
+        """Return the answer that a solution gives: a number, code or text; `None` where it gives none."""
+        return scorer(self.kind).read_answer(solution)
+
+    def is_correct(self, problem: Problem, solution: str) -> bool:
+        """Return whether a solution is right by the problem's gold answer; what can't be read is wrong.
+
+        Raises:
+            SandboxUnavailableError: The kind is `code`, and nothing can run code safely here.
+        """
+        return scorer(self.kind).is_correct(problem.gold, solution)
+
+    def shown_gold(self, problem: Problem) -> str | None:
+        """Return the gold answer as records and reports show it, or `None` where there is none to show."""
+        return scorer(self.kind).shown_gold(problem.gold)
+
+    def sample(self, limit: int | None = None, seed: int | None = None, *, offset: int = 0) -> Dataset:
+        """Return the dataset with at most `limit` of its problems, in the order of the file.
+
+        The same seed gives the same problems on every machine, and a larger sample holds each smaller one, so that a
+        run can be extended.
+
+        Args:
+            limit: How many, 1 or more; `None` keeps all.
+            seed: Which ones, at random; `None` takes the first ones.
+            offset: How many at the start of the file are left out, 0 or more: those that prompts were tuned on, say.
+
+        Raises:
+            ValueError: `limit` is below 1, or `offset` leaves no problem.
+        """
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit must be 1 or more, not {limit!r}")
+        if not 0 <= offset < len(self.problems):
+            raise ValueError(f"offset must be from 0 to {len(self.problems) - 1} here, not {offset!r}")
+        chosen = self.problems[offset:]
+        if seed is not None:
+            chosen = tuple(sorted(chosen, key=lambda one: hashlib.sha256(f"{seed}:{one.id}".encode()).digest()))
+        kept = {one.id for one in chosen[:limit]}
+        return dataclasses.replace(self, problems=tuple(one for one in self.problems if one.id in kept))
 
 
 def load_dataset(
@@ -73,14 +150,14 @@ def load_dataset(
             faults.append(_Fault(number, text, can_skip=False))
             continue
         good.append(row)
-    told = [f"{source.unit} {fault.number}: {fault.why}" for fault in faults]
+    skipped = [f"{source.unit} {fault.number}: {fault.why}" for fault in faults]
     if not good:
-        raise ValueError(_listed(f"{source.name} holds no problem that can be used", told))
+        raise ValueError(_listed(f"{source.name} holds no problem that can be used", skipped))
     if faults and not (skip_bad and all(fault.can_skip for fault in faults)):
-        raise ValueError(_listed(f"{source.name} has lines that can't be used", told))
+        raise ValueError(_listed(f"{source.name} has lines that can't be used", skipped))
     kind, golds = kind_of(good)
     problems = tuple(Problem(row.id, row.task, gold) for row, gold in zip(good, golds, strict=True))
-    return Dataset(source.name, kind, source.sha256, problems, tuple(told))
+    return Dataset(source.name, kind, source.sha256, problems, tuple(skipped))
 
 
 class _Source(NamedTuple):
@@ -150,16 +227,16 @@ def _hub(name: str, split: str) -> _Source:
 
 
 def _listed(what: str, faults: list[str]) -> str:
-    more = len(faults) - MOST_TOLD
+    more = len(faults) - MOST_LISTED
     return "\n  ".join(
-        [f"{what}:" if faults else what, *faults[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        [f"{what}:" if faults else what, *faults[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
     )
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]} …"
+    return text if len(text) <= LONGEST_LISTED else f"{text[:LONGEST_LISTED]} …"
 
 
 LONGEST_NAME = 3
-MOST_TOLD = 20
-LONGEST_TOLD = 200
+MOST_LISTED = 20
+LONGEST_LISTED = 200

@@ -16,15 +16,43 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from .drafts import drafts_right
 from .paired import Proportion, Row, proportion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..run.records import ResultRecord
+    from ..run.result_record import ResultRecord
 
-__all__ = ["RoundRates", "predicted_accuracy", "predicted_revisions", "round_rates"]
+
+__all__ = [
+    "RoundRates",
+    "drafts_right",
+    "predicted_accuracy",
+    "predicted_revisions",
+    "rejected_revisions",
+    "round_rates",
+]
+
+
+def drafts_right(record: ResultRecord) -> list[bool]:
+    """Return for every round whether the draft at its end is right: the first draft, then one for each revision.
+
+    A revision that is no draft leaves the one before in force. A draft without a verdict is wrong, and there are none
+    where an error came before the first. A first draft that is written anew stands for the one before.
+    """
+    found: list[bool] = []
+    for step in record.iterations_log:
+        if step.type == "initial_generation":
+            found = [step.is_correct is True]
+        elif step.type == "refinement" and found:
+            found.append(found[-1] if step.rejected else step.is_correct is True)
+    return found
+
+
+def rejected_revisions(record: ResultRecord) -> set[int]:
+    """Return the rounds whose revision is no draft; 1 is the first revision."""
+    revisions = [step for step in record.iterations_log if step.type == "refinement"]
+    return {number for number, step in enumerate(revisions, 1) if step.rejected}
 
 
 class RoundRates(Row):

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.ledger.comparing import compare
+from redraft.evals.analysis.comparison import compare
 
 YELP = Path(__file__).resolve().parents[3] / "shared" / "data" / "yelp_self_refine_dv3.jsonl"
 

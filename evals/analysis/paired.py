@@ -1,4 +1,4 @@
-"""Paired counts: what changed between two verdicts on the same problems, and whether it could be chance."""
+"""Paired statistics: two verdicts on the same problems, with McNemar's and Fisher's tests and intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who judged well: how often each critic accepts wrong drafts and rejects right ones."""
+"""False-accept and false-reject rates of critics, against the gold answers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import Field
 from .paired import CHANCE, Proportion, Row, fisher_p, proportion
 
 if TYPE_CHECKING:
-    from ..run.records import Iteration
-    from .runs import Run
+    from ..run.result_record import Iteration
+    from ..run.run_folder import Run
 
 __all__ = ["CriticRow", "critic_rows"]
 

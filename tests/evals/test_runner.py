@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redraft.evals.run.methods import build_method
 from redraft.evals.run.rate_limits import RateLimits
-from redraft.evals.run.records import ResultRecord
-from redraft.evals.run.result_files import ResultFile, check_same_run, read_results, write_run_info
-from redraft.evals.run.running import GivenUpError, run_method
+from redraft.evals.run.result_record import ResultRecord
+from redraft.evals.run.run_folder import ResultFile, check_same_run, read_results, write_run_info
+from redraft.evals.run.runner import GivenUpError, run_method
 from redraft.models import ScriptedModel, chat_model
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from redraft.evals.datasets.problems import Dataset
+    from redraft.evals.datasets.dataset import Dataset
 
 
 def run(data: Dataset, model: Any, folder: Path, method: str = "zero-shot", **options: Any) -> dict[str, ResultRecord]:
@@ -193,7 +193,7 @@ def test_one_command_at_a_time_writes_a_run(sums: Dataset, right: Any, tmp_path:
     """The same command typed twice: the second says so and pays nothing; a killed one is in nobody's way."""
     code = f"""if True:
         from pathlib import Path
-        from redraft.evals.run.result_files import ResultFile
+        from redraft.evals.run.run_folder import ResultFile
         with ResultFile(Path({str(tmp_path)!r}) / "results.jsonl") as results:
             results.drop(lambda record: True)
             print("open", flush=True)

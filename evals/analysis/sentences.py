@@ -1,4 +1,4 @@
-"""A row of the ledger in one plain sentence, honest when nothing was gained."""
+"""Plain sentences about rows of the ledger, honest when nothing was gained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .paired import Paired, could_be_chance
 
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
-    from .method_rows import MethodRow
+    from .method_row import MethodRow
 
 __all__ = ["change_in_words", "percent", "verdict"]
 

@@ -1,1 +1,0 @@
-"""Ledgers: what refining fixed, broke and cost, computed from finished runs."""
