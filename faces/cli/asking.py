@@ -17,7 +17,7 @@ from ..views.wording import score_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .console import Screen
+    from ..views.console import Screen
 
 __all__ = ["ask_person", "can_ask", "how_to_answer", "keep_edit", "show_waiting", "typed_line"]
 

@@ -1,10 +1,74 @@
-"""The commands of the shell: where each is, what it does in a sentence, and examples to copy."""
+"""Lazy command group: commands by name, summary and examples, whose modules are imported when one of them is called."""
 
 from __future__ import annotations
 
-from .lazy_group import LazyCommand
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
-__all__ = ["COMMANDS"]
+from typer import Typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command as built
+
+from ..problems import bad_input
+
+__all__ = ["COMMANDS", "CommandGroup", "LazyCommand"]
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """A command by the place of its function, so that listing it imports nothing."""
+
+    name: str
+    home: str
+    """`module:function`, the module beside this one."""
+    summary: str
+    """The first paragraph of the function's docstring."""
+    examples: tuple[str, ...]
+    of_presets: bool = False
+    """It has a flag for each option of the presets."""
+
+    def load(self) -> Any:
+        """Return the command with its options."""
+        from .options import examples, with_preset_options
+
+        module, _, function = self.home.partition(":")
+        alone = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+        found = getattr(import_module(f".{module}", __package__), function)
+        if self.of_presets:
+            with bad_input():
+                found = with_preset_options(found)
+        alone.command(name=self.name, epilog=examples(*self.examples))(found)
+        return built(alone)
+
+
+class CommandGroup(TyperGroup):
+    """The group of `COMMANDS`; the options of one are known when it is called."""
+
+    def __init__(self, **given: Any) -> None:
+        stubs = {command.name: TyperCommand(command.name, help=command.summary) for command in COMMANDS}
+        # In plain text: what draws typer's panels takes longer to import than all the rest.
+        super().__init__(**{**given, "commands": stubs, "rich_markup_mode": None})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return next((command.load() for command in COMMANDS if command.name == cmd_name), None)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(command.name, command.summary) for command in COMMANDS])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Examples"):
+            for line in EXAMPLES:
+                formatter.write(f"  $ {line}\n")
+
+
+EXAMPLES = (
+    "redraft demo",
+    'redraft run "Write a two-line poem about rain." --verify uses_words:rain,roof',
+    "redraft threads",
+    "redraft COMMAND --help    shows more, with examples",
+)
 
 COMMANDS = (
     LazyCommand(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ..problems import bad_input
 from .options import (
     LIMITS,
     MODELS,
@@ -122,8 +124,10 @@ def evaluate(
     Budgets are for each problem. Ctrl-C keeps what is done; the same command with --resume goes on, half-run problems
     from their checkpoints. `redraft report DIR` shows it all.
     """
-    from .console import Screen
-    from .eval_runs import EvalPlan, run_plan, show_results
+    from ...evals.analysis.ledger import build_ledger, find_runs
+    from ..views.console import Screen
+    from .commands_report import show_ledger
+    from .eval_runs import EvalPlan, run_plan
 
     limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
     plan = EvalPlan.given(
@@ -152,5 +156,8 @@ def evaluate(
         ray_address=ray_address,
     )
     screen = Screen(as_json=as_json)
-    runs: list[Any] = run_plan(plan, screen)
-    show_results(screen, runs, out=out)
+    folders = run_plan(plan, screen)
+    with bad_input():
+        ledger = build_ledger(find_runs(folders))
+    more = f"redraft report {shlex.quote(str(out))}"
+    screen.result(ledger.model_dump(mode="json"), lambda screen: show_ledger(screen, ledger, hint=more))

@@ -37,10 +37,9 @@ def answer(
     """Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead."""
     from ...state.threads.answers import answer_of
     from ..sessions import opened, reader_graph
+    from ..views.console import Screen
     from .asking import keep_edit
-    from .commands_run import finish
-    from .console import Screen
-    from .running import go_on_with_answer
+    from .running import finish, go_on_with_answer
 
     given = {
         "--accept": accept or None,
@@ -70,7 +69,7 @@ def answer(
 def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on."""
     from ..sessions import reading
-    from .console import Screen
+    from ..views.console import Screen
 
     with reading(db, thread_id) as thread, bad_input():
         who = thread.stop()

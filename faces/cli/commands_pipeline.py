@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input
+from ..views.wording import score_of
 from .options import (
     MODELS,
     AsJson,
@@ -24,7 +25,10 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...nodes.reasoning.pipeline_language import Pipeline, PipelineStep
+    from ..views.console import Screen
 
 __all__ = ["pipeline"]
 
@@ -64,11 +68,9 @@ def pipeline(
     """
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
-    from ..views.live import LiveRun
-    from .commands_run import finish
-    from .console import Screen, say
-    from .pipeline_views import QuietRun, self_critique_of, show_self_critique
-    from .running import run_graph
+    from ..views.console import Screen, say
+    from ..views.live import LiveRun, QuietRun
+    from .running import finish, run_graph
 
     parsed = _parsed(steps)
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
@@ -104,10 +106,10 @@ def pipeline(
             db=db,
             watch=LiveRun if trace else QuietRun,
         )
-    if parsed.steps[-1].name == "UseSelfCritique" and (found := self_critique_of(values)):
+    if parsed.steps[-1].name == "UseSelfCritique" and (found := _self_critique(values)):
         values = {**values, "self_critique": found}
         if not as_json:
-            show_self_critique(screen, found)
+            _show_self_critique(screen, found)
     finish(screen, values, thread_id=thread_id, db=db)
 
 
@@ -137,3 +139,37 @@ def _existing_folder(step: PipelineStep) -> None:
 
     if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
         raise PipelineError(f"there is no folder {step.value!r}")
+
+
+def _self_critique(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what criticising itself made of the text as plain data, or `None` where nothing was drafted.
+
+    `improved_answer` is `None` where no improvement was better than the draft.
+    """
+    from ...nodes.reasoning.reasoning_events import self_critique
+    from ...state.summary import latest_draft
+
+    if latest_draft(values.get("events") or []) is None:
+        return None
+    found = self_critique(values["events"])
+    return {
+        "draft": found.draft,
+        "critique": found.critique,
+        "improved_answer": None if found.improved == found.draft else found.improved,
+        "iterations": found.iterations,
+        "confidence": found.confidence,
+        "rating": found.rating,
+    }
+
+
+def _show_self_critique(screen: Screen, found: Mapping[str, Any]) -> None:
+    """Print the draft, the critique, the improved answer, how often it was improved, and the confidence in it."""
+    answer = found["improved_answer"] or "(none: the draft is the answer)"
+    for title, text in (("draft", found["draft"]), ("critique", found["critique"]), ("improved answer", answer)):
+        screen.line("")
+        screen.line((title, "bold"))
+        screen.block(text or "(none)", indent=2)
+    screen.line("")
+    screen.line(("iterations ", "bold"), str(found["iterations"]))
+    confidence = f"{found['rating']} ({score_of(found['confidence'])})"
+    screen.line(("confidence ", "bold"), confidence, (", in its own opinion", "dim"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input, command
+from ..problems import DEFAULT_DB, BadInputError, bad_input, command
 from .options import (
     LIMITS,
     MODELS,
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.runnables import RunnableConfig
+
+    from ...state import Thread
+    from ..run_config import RunConfig
 
 __all__ = ["demo", "fork", "resume", "run"]
 
@@ -79,9 +82,9 @@ def run(
     """Write, get feedback, check and refine until it is right or a limit says stop."""
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
+    from ..views.console import Screen, say
     from .asking import can_ask
-    from .console import Screen, say
-    from .running import run_asking
+    from .running import finish, run_asking
 
     task = sys.stdin.read() if task == "-" else task
     if not task.strip():
@@ -139,8 +142,8 @@ def resume(
     """
     from ...state.threads.snapshots import state_of
     from ..sessions import opened, reader_graph
-    from .console import Screen, say
-    from .running import go_on
+    from ..views.console import Screen, say
+    from .running import finish, go_on
 
     screen = Screen(as_json=as_json)
     question = None
@@ -182,25 +185,33 @@ def fork(
     as_json: AsJson = False,
 ) -> None:
     """Start a new thread in the middle of another, with other feedback, draft, model or limits. The other one stays."""
-    from ..sessions import checked_thread_id, opened
-    from .branching import write_fork
-    from .console import Screen
-    from .running import go_on
+    from ...state import Thread
+    from ..run_config import RunConfig
+    from ..sessions import checked_thread_id, opened, reader_graph
+    from ..views.console import Screen
+    from .running import finish, go_on, trusted_recipe
 
     screen = Screen(as_json=as_json)
+    limits = given_limits(max_rounds=max_rounds) or None
+    named = None if new_id is None else checked_thread_id(new_id)
     with opened(db) as saver:
-        branch = write_fork(
-            saver,
-            thread_id,
-            at=int(at) if at.isdecimal() else at,
-            feedback=feedback,
-            draft=draft,
-            model=model,
-            limits=given_limits(max_rounds=max_rounds),
-            new_id=None if new_id is None else checked_thread_id(new_id),
-            screen=screen,
-            trust=trust_recipe,
-        )
+        reader = reader_graph(saver, thread_id)
+        parents = RunConfig.of_thread(saver, thread_id)
+        if model is not None or parents.of_fork() != parents:
+            parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
+        recipe = parents.of_fork()
+        if model is not None:
+            recipe = RunConfig.given(**{**recipe.flat(), "model": model})
+            with bad_input():
+                recipe.build(None)  # a wrong spec is refused before anything is written
+        with bad_input():
+            where = int(at) if at.isdecimal() else at
+            forked = Thread(reader, thread_id).fork(
+                at=where, feedback=feedback, draft=draft, limits=limits, thread_id=named
+            )
+        if recipe != parents:
+            _keep_recipe(forked, recipe)
+        branch = forked.thread_id
         if run_now:
             values, question = go_on(saver, branch, {}, screen=screen, db=db, trust=trust_recipe)
     if run_now:
@@ -219,7 +230,7 @@ def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) 
     A model this small fails at some of them; the table at the end says at which.
     """
     from ..sessions import opened
-    from .console import Screen
+    from ..views.console import Screen
     from .demo import results_data, run_demo, show_results
 
     screen = Screen(as_json=as_json)
@@ -228,35 +239,15 @@ def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) 
     screen.result(results_data(results), lambda screen: show_results(screen, results, db=db))
 
 
-def finish(
-    screen: Any, values: dict[str, Any], question: dict[str, Any] | None = None, *, thread_id: str, db: str
-) -> None:
-    """Print the result of a run, or what it waits for; one that failed ends the command with 1.
-
-    Args:
-        screen: Where to.
-        values: Of the state.
-        question: What a person is asked; the run goes on when that is answered.
-        thread_id: The thread.
-        db: Where it is kept.
-    """
-    from .asking import how_to_answer, show_waiting
-    from .running import outcome_data, show_outcome
-
-    data = outcome_data(values, thread_id=thread_id)
-    if question is not None and db == "memory":
-        raise RunStoppedError("nobody answered, and nothing of the run is kept")
-    if question is not None:
-        waiting = {**question, "answer_with": how_to_answer(question, thread_id=thread_id, db=db)}
-        screen.result(
-            {**data, "waiting": waiting},
-            lambda screen: show_waiting(screen, question, thread_id=thread_id, db=db),
-        )
-        return
-    screen.result(data, lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db))
-    if values.get("stop_reason") == "failed":
-        hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
-        raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
+def _keep_recipe(forked: Thread, recipe: RunConfig) -> None:
+    """Write a fork's own recipe: `Thread.fork` gives it its parent's."""
+    snapshot = forked.graph.get_state(forked.config)
+    if not snapshot.next:
+        raise BadInputError(f"the fork {forked.thread_id!r} has nothing left to run")
+    point = forked.kind.fork_point(snapshot, snapshot.config["configurable"]["checkpoint_id"])
+    forked.graph.update_state(
+        {**forked.config, "metadata": recipe.metadata()}, {"limits": point.values["limits"]}, as_node=point.as_node
+    )
 
 
 def _what_now(values: Mapping[str, Any], thread_id: str, db: str) -> str:

@@ -78,7 +78,7 @@ def serve(
     Runs that are under way when it ends go on when it starts again on the same database.
     """
     from ..sessions import model_or_default
-    from .console import say
+    from ..views.console import say
 
     if otlp_texts and otlp is None:
         raise BadInputError("--otlp-texts needs --otlp URL")
@@ -131,7 +131,7 @@ def _listen(app: Any, settings: Any) -> None:
 
     import uvicorn
 
-    from .console import say
+    from ..views.console import say
 
     class Server(uvicorn.Server):
         @contextmanager

@@ -26,9 +26,9 @@ def threads(
 ) -> None:
     """List the threads of a database, the newest first."""
     from ..sessions import opened
+    from ..views.console import Screen
     from ..views.wording import checked_reason
-    from .console import Screen
-    from .tables import show_threads
+    from .thread_views import show_threads
 
     wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
     with opened(db) as saver, bad_input():
@@ -40,8 +40,8 @@ def threads(
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
     from ..sessions import reading
+    from ..views.console import Screen
     from ..views.timeline import timeline_facts
-    from .console import Screen
     from .thread_views import show_history
 
     with reading(db, thread_id) as thread:
@@ -62,8 +62,8 @@ def show(
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
     from ..sessions import reading
+    from ..views.console import Screen
     from ..views.drafts import read_values
-    from .console import Screen
     from .thread_views import drafts_data, show_drafts
 
     with reading(db, thread_id) as thread, bad_input():
@@ -79,8 +79,8 @@ def show(
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
     from ..sessions import reading
-    from .console import Screen
-    from .tables import branch_data, show_tree
+    from ..views.console import Screen
+    from .thread_views import branch_data, show_tree
 
     with reading(db, thread_id) as thread:
         branch = thread.tree()
@@ -91,7 +91,7 @@ def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) ->
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
     from ...state.threads.snapshots import state_of
     from ..sessions import reading
-    from .console import Screen
+    from ..views.console import Screen
     from .running import outcome_data
     from .thread_views import show_replay
 
@@ -119,8 +119,8 @@ def diff(
     """
     from ...state import Thread
     from ..sessions import opened, reader_graph
+    from ..views.console import Screen
     from ..views.drafts import diff_facts
-    from .console import Screen
     from .thread_views import show_diff
 
     with opened(db) as saver:
@@ -155,8 +155,8 @@ def html(
     It needs no network and runs no script; what models wrote is shown as text.
     """
     from ..sessions import opened
+    from ..views.console import Screen
     from ..views.run_page import write_run_page
-    from .console import Screen
 
     page = out or Path(f"{_file_name(thread_id)}.html")
     if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):

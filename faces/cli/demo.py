@@ -9,14 +9,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from ..problems import bad_input, command
+from ..views.console import plain_table
 from ..views.wording import amount, money, reason_style, score_of, seconds
 from .running import run_graph
-from .tables import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .console import Screen
+    from ..views.console import Screen
 
 __all__ = ["DEMO_REFINE_PROMPT", "DemoTask", "demo_tasks", "run_demo"]
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import secrets
-import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     from ...evals.run.ray_engine import RayJob
     from ...evals.run.result_record import ResultRecord
     from ...evals.run.runner import Progress
-    from .console import Screen
+    from ..views.console import Screen
 
-__all__ = ["EvalPlan", "run_plan", "show_results"]
+__all__ = ["EvalPlan", "run_plan"]
 
 
 ENGINES = ("asyncio", "ray")
@@ -90,7 +89,7 @@ class EvalPlan:
         from ...evals.datasets.dataset import load_dataset
         from ...evals.run.methods import build_method, check_methods, knows_gold
         from ...models import PriceTable, chat_model
-        from .console import say
+        from ..views.console import say
 
         names = tuple(name.strip() for name in methods.split(",") if name.strip())
         if rest.get("retry_failed") and not rest.get("resume"):
@@ -320,16 +319,3 @@ def _facts(progress: Progress) -> str:
     if progress.eta_s is not None and progress.done < progress.total:
         parts.append(f"{seconds(progress.eta_s)} left")
     return " · ".join(parts)
-
-
-def show_results(screen: Screen, folders: list[Path], *, out: Path) -> None:
-    """Print the ledger of what was run, and how to look further."""
-    from ...evals.analysis.ledger import build_ledger, find_runs
-    from .ledger_view import show_ledger
-
-    with bad_input():
-        ledger = build_ledger(find_runs(folders))
-    screen.result(
-        ledger.model_dump(mode="json"),
-        lambda screen: show_ledger(screen, ledger, hint=f"redraft report {shlex.quote(str(out))}"),
-    )

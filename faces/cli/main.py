@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..problems import ProblemError, ReaderGoneError, Stopping, debugging
-from .command_list import COMMANDS
-from .lazy_group import lazy_group
+from .command_list import CommandGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,15 +22,7 @@ os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 
 app = typer.Typer(
     name="redraft",
-    cls=lazy_group(
-        COMMANDS,
-        examples=(
-            "redraft demo",
-            'redraft run "Write a two-line poem about rain." --verify uses_words:rain,roof',
-            "redraft threads",
-            "redraft COMMAND --help    shows more, with examples",
-        ),
-    ),
+    cls=CommandGroup,
     invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -98,7 +89,7 @@ def _complain(error: Exception, code: int, message: str | None = None, *, detail
     if debugging():
         raise error
     from ...state.masking import masked
-    from ..views.plain_text import one_line, safe
+    from ..views.console import one_line, safe
 
     with suppress(BrokenPipeError):
         print(f"redraft: {one_line(masked(message or str(error)))}", file=sys.stderr)  # noqa: T201

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
+from ..views.console import one_line
 from ..views.live import LiveRun
-from ..views.plain_text import one_line
 from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
-from .asking import ask_person, can_ask, keep_edit, typed_line
+from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from ...state import Thread
     from ...state.threads.lease import StopControl
     from ..run_config import RunConfig
-    from .console import Screen
+    from ..views.console import Screen
 
     Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
 
-__all__ = ["go_on", "go_on_with_answer", "outcome_data", "run_asking", "run_graph", "show_outcome", "trusted_recipe"]
+__all__ = [
+    "finish",
+    "go_on",
+    "go_on_with_answer",
+    "outcome_data",
+    "run_asking",
+    "run_graph",
+    "show_outcome",
+    "trusted_recipe",
+]
 
 MODES = ("custom", "values")
 STOPPED_FROM_OUTSIDE = 143
@@ -267,6 +276,34 @@ def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, d
     screen.line((" · ".join(facts), "dim"))
     if db != "memory":
         screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
+
+
+def finish(
+    screen: Screen, values: dict[str, Any], question: dict[str, Any] | None = None, *, thread_id: str, db: str
+) -> None:
+    """Print the result of a run, or what it waits for; one that failed ends the command with 1.
+
+    Args:
+        screen: Where to.
+        values: Of the state.
+        question: What a person is asked; the run goes on when that is answered.
+        thread_id: The thread.
+        db: Where it is kept.
+    """
+    data = outcome_data(values, thread_id=thread_id)
+    if question is not None and db == "memory":
+        raise RunStoppedError("nobody answered, and nothing of the run is kept")
+    if question is not None:
+        waiting = {**question, "answer_with": how_to_answer(question, thread_id=thread_id, db=db)}
+        screen.result(
+            {**data, "waiting": waiting},
+            lambda screen: show_waiting(screen, question, thread_id=thread_id, db=db),
+        )
+        return
+    screen.result(data, lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db))
+    if values.get("stop_reason") == "failed":
+        hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
+        raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
 
 
 def _why(values: Mapping[str, Any]) -> str:

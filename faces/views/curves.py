@@ -7,8 +7,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ...state.summary import attempts, current_run, rounds
+from .console import safe, shortened
 from .documents import data_uri
-from .plain_text import safe, shortened
 from .printing import printed
 from .theme import darkened, light_figures
 from .wording import score_of
@@ -51,7 +51,7 @@ def curve_text(facts: Mapping[str, Any]) -> str:
     """Return the numbers as a table in plain text: a line a thread and round."""
     from rich.text import Text
 
-    from ..cli.tables import plain_table
+    from .console import plain_table
 
     table = plain_table("thread", "round", "score", "", "tokens so far", right=("round", "score", "tokens so far"))
     for one in facts["threads"]:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from .plain_text import safe
+from .console import safe
 from .wording import amount, money, percent, score_of, seconds
 
 if TYPE_CHECKING:

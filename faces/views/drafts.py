@@ -8,8 +8,8 @@ from ...state.summary import attempts, best_draft, run_options
 from ...state.threads.diffs import Change, Diff, diff_words
 from ...state.threads.snapshots import state_of
 from ...state.threads.thread import Thread, UnknownThreadError
+from .console import safe
 from .documents import LONGEST_COMPARED
-from .plain_text import safe
 from .timeline import event_row
 from .wording import score_of
 

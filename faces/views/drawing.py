@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .plain_text import safe, shortened
+from .console import safe, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .plain_text import safe
+from .console import safe
 from .printing import printed
 from .wording import money, score_of
 
@@ -46,7 +46,7 @@ def tree_text(facts: Mapping[str, Any]) -> str:
     """Return the tree as a table in plain text; the thread that was asked for has a star."""
     from rich.text import Text
 
-    from ..cli.tables import plain_table
+    from .console import plain_table
 
     table = plain_table("thread", "from", "stopped", "rounds", "score", "tokens", right=("rounds", "score", "tokens"))
     table.columns[0].overflow = "fold"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..problems import ReaderGoneError
-from .plain_text import shortened
+from .console import shortened
 from .timeline import left_out
 from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, reason_style, said_nothing, score_of, usage_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..cli.console import Screen
+    from .console import Screen
 
-__all__ = ["LiveRun", "doing", "show_event"]
+__all__ = ["LiveRun", "QuietRun", "doing", "show_event"]
 
 INDENT = 2
 
@@ -82,6 +82,15 @@ class LiveRun:
         if place != self._place and not (late and self._place is not None and place[1] == self._place[1]):
             self._place = place
             self._screen.line((f"round {place[0]}{_path(item)}", "bold"))
+
+
+class QuietRun(LiveRun):
+    """Shows what is going on, and nothing of the texts but the steps that found nothing to do."""
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        """Print one item of the `custom` stream."""
+        if item.get("kind") in ("start", "skipped"):
+            super().item(item)
 
 
 def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT) -> None:

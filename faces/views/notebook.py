@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...state import Thread
 from ...state.threads.snapshots import snapshots
+from .console import one_line
 from .curves import curve_facts, curve_pictures, curve_png, curve_text
 from .display import Display
 from .drafts import diff_facts, diff_text, read_values
 from .drawing import draw
 from .family import tree_facts, tree_text
 from .paths import Taken, path_taken
-from .plain_text import one_line
 from .timeline import timeline_facts, timeline_text
 from .watching import MODES, watching
 

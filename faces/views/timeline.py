@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .plain_text import safe, shortened
+from .console import safe, shortened
 from .printing import terminal_width
 from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, money, said_nothing, score_of, seconds
 

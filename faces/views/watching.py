@@ -140,7 +140,7 @@ def _in_cell() -> Iterator[Callable[[Watch, str, Any], None]]:
 
 @contextmanager
 def _in_terminal() -> Iterator[Callable[[Watch, str, Any], None]]:
-    from ..cli.console import Screen
+    from .console import Screen
     from .live import LiveRun
 
     screen = Screen()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...cli.console import Screen
+from ...views.console import Screen, one_line, safe
 from ...views.live import LiveRun
-from ...views.plain_text import one_line, safe
 
 __all__ = ["ProgressText"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ....state.summary import attempts, best_draft, run_options
 from ....state.threads.history import grow_tree
 from ....state.threads.thread import UnknownThreadError
+from ...views.console import one_line, shortened
 from ...views.drafts import read_values
 from ...views.family import tree_facts
-from ...views.plain_text import one_line, shortened
 from ...views.run_page import run_facts
 from ...views.timeline import event_row, timeline_facts
 from ..api.wire import plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..plain_text import shortened
+from ..console import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

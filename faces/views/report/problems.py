@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....evals.analysis.round_rates import drafts_right
 from ....state.threads.diffs import diff_words
+from ..console import safe
 from ..documents import LONGEST_COMPARED, LONGEST_SHOWN
-from ..plain_text import safe
 from ..wording import REJECTED_WORDS, STOP_WORDS
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Where a command prints: its result on stdout, and its progress beside it or, with `--json`, on stderr."""
+"""Terminal output: a command's result on stdout, its progress beside it, and text that is shown and never obeyed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,47 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..problems import ReaderGoneError
-from ..views.plain_text import REORDERING, one_line, safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
-__all__ = ["Screen", "say"]
+__all__ = ["REORDERING", "Screen", "one_line", "plain_table", "safe", "say", "shortened"]
 
 PIPE_WIDTH = 400
 """Columns of a table that is not printed on a terminal: wide enough that nothing is cut."""
 
+REORDERING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Marks that make a terminal show text in another order than it is written."""
+
+_SHOWN_AS: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "␡",
+    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
+    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *REORDERING)},
+    **dict.fromkeys(range(55296, 57344), "�"),
+}
 _IN_JSON = {
     code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, *REORDERING, *range(0xD800, 0xE000))
 }
+
+
+def safe(text: str) -> str:
+    """Return the text with every control character made visible: an escape code prints as `␛[31m`, not in red."""
+    return text.replace("\r\n", "\n").translate(_SHOWN_AS)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, safe to print."""
+    return safe(" ".join(text.split()))
+
+
+def shortened(text: str, width: int) -> str:
+    """Return the text on one line of at most `width` characters, with an ellipsis where it was cut."""
+    line = one_line(text)
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 class Screen:
@@ -112,3 +138,13 @@ def _console(stream: Any) -> Console:
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
+
+
+def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """Return an empty table without lines; the columns in `right` are numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+    return table
