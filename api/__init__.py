@@ -1,1 +1,79 @@
-"""LangGraph workflows that draft, get feedback, check and refine, and show whether refining helped."""
+"""LangGraph workflows that draft, get feedback, check and refine, and show whether refining helped.
+
+The names below are what most users need; `redraft.state`, `redraft.models`, `redraft.nodes`, `redraft.graphs`,
+`redraft.evals` and `redraft.faces` offer the rest of the public API. Each name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ._version import __version__
+    from .graphs import (
+        build_agent_graph,
+        build_branching_graph,
+        build_code_graph,
+        build_math_graph,
+        build_pipeline_graph,
+        build_reasoning_graph,
+        build_refine_graph,
+        build_retrieval_graph,
+        build_rubric_graph,
+        build_travel_graph,
+        build_writing_graph,
+    )
+    from .models import chat_model
+    from .nodes import Sandbox, human_critic, model_critic, uses_words, verifier_critic
+    from .state import Critique, Event, Limits, Thread, open_checkpointer
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "redraft._version": ["__version__"],
+            "redraft.graphs": [
+                "build_agent_graph",
+                "build_branching_graph",
+                "build_code_graph",
+                "build_math_graph",
+                "build_pipeline_graph",
+                "build_reasoning_graph",
+                "build_refine_graph",
+                "build_retrieval_graph",
+                "build_rubric_graph",
+                "build_travel_graph",
+                "build_writing_graph",
+            ],
+            "redraft.models": ["chat_model"],
+            "redraft.nodes": ["Sandbox", "human_critic", "model_critic", "uses_words", "verifier_critic"],
+            "redraft.state": ["Critique", "Event", "Limits", "Thread", "open_checkpointer"],
+        },
+    )
+
+__all__ = [
+    "Critique",
+    "Event",
+    "Limits",
+    "Sandbox",
+    "Thread",
+    "__version__",
+    "build_agent_graph",
+    "build_branching_graph",
+    "build_code_graph",
+    "build_math_graph",
+    "build_pipeline_graph",
+    "build_reasoning_graph",
+    "build_refine_graph",
+    "build_retrieval_graph",
+    "build_rubric_graph",
+    "build_travel_graph",
+    "build_writing_graph",
+    "chat_model",
+    "human_critic",
+    "model_critic",
+    "open_checkpointer",
+    "uses_words",
+    "verifier_critic",
+]

@@ -1,1 +1,64 @@
-"""Evaluations of methods on datasets, and what refining changed."""
+"""Evaluations: methods on datasets, and ledgers of what refining fixed, broke and cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .analysis.comparison import Comparison, compare
+    from .analysis.diagnosis import Diagnosis, diagnose
+    from .analysis.ledger import Ledger, build_ledger
+    from .datasets.dataset import Dataset, Problem, load_dataset
+    from .run.methods import METHODS, Method, build_method
+    from .run.result_record import ResultRecord, result_record
+    from .run.run_folder import ResultFile, Run, RunInfo, find_runs, read_results, read_run, write_run_info
+    from .run.runner import run_method
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "redraft.evals.analysis.comparison": ["Comparison", "compare"],
+            "redraft.evals.analysis.diagnosis": ["Diagnosis", "diagnose"],
+            "redraft.evals.analysis.ledger": ["Ledger", "build_ledger"],
+            "redraft.evals.datasets.dataset": ["Dataset", "Problem", "load_dataset"],
+            "redraft.evals.run.methods": ["METHODS", "Method", "build_method"],
+            "redraft.evals.run.result_record": ["ResultRecord", "result_record"],
+            "redraft.evals.run.run_folder": [
+                "ResultFile",
+                "Run",
+                "RunInfo",
+                "find_runs",
+                "read_results",
+                "read_run",
+                "write_run_info",
+            ],
+            "redraft.evals.run.runner": ["run_method"],
+        },
+    )
+
+__all__ = [
+    "METHODS",
+    "Comparison",
+    "Dataset",
+    "Diagnosis",
+    "Ledger",
+    "Method",
+    "Problem",
+    "ResultFile",
+    "ResultRecord",
+    "Run",
+    "RunInfo",
+    "build_ledger",
+    "build_method",
+    "compare",
+    "diagnose",
+    "find_runs",
+    "load_dataset",
+    "read_results",
+    "read_run",
+    "result_record",
+    "run_method",
+    "write_run_info",
+]

@@ -1,1 +1,99 @@
-"""Wiring, and nothing else: the loop, and the presets built on it."""
+"""Graph builders: the loop, and the presets built on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .agent import build_agent_graph
+    from .branching import Variation, build_branching_graph
+    from .code_problems import build_code_graph
+    from .loop import build_refine_graph
+    from .math_problems import build_few_shot_graph, build_majority_graph, build_math_graph, build_zero_shot_graph
+    from .pipeline import build_pipeline_graph
+    from .preset import Option, Preset, Served
+    from .reasoning import (
+        InParallel,
+        best_branch,
+        build_reasoning_graph,
+        critique,
+        draft,
+        improve,
+        load_documents,
+        refinement_loop,
+        safe,
+    )
+    from .refining_agent import RefiningAgent
+    from .retrieval import build_retrieval_graph
+    from .rubric import DEFAULT_RUBRIC, build_rubric_graph
+    from .travel import TRAVEL_RUBRIC, build_travel_graph
+    from .writing import build_writing_graph, writing_task
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "redraft.graphs.agent": ["build_agent_graph"],
+            "redraft.graphs.branching": ["Variation", "build_branching_graph"],
+            "redraft.graphs.code_problems": ["build_code_graph"],
+            "redraft.graphs.loop": ["build_refine_graph"],
+            "redraft.graphs.math_problems": [
+                "build_few_shot_graph",
+                "build_majority_graph",
+                "build_math_graph",
+                "build_zero_shot_graph",
+            ],
+            "redraft.graphs.pipeline": ["build_pipeline_graph"],
+            "redraft.graphs.preset": ["Option", "Preset", "Served"],
+            "redraft.graphs.reasoning": [
+                "InParallel",
+                "best_branch",
+                "build_reasoning_graph",
+                "critique",
+                "draft",
+                "improve",
+                "load_documents",
+                "refinement_loop",
+                "safe",
+            ],
+            "redraft.graphs.refining_agent": ["RefiningAgent"],
+            "redraft.graphs.retrieval": ["build_retrieval_graph"],
+            "redraft.graphs.rubric": ["DEFAULT_RUBRIC", "build_rubric_graph"],
+            "redraft.graphs.travel": ["TRAVEL_RUBRIC", "build_travel_graph"],
+            "redraft.graphs.writing": ["build_writing_graph", "writing_task"],
+        },
+    )
+
+__all__ = [
+    "DEFAULT_RUBRIC",
+    "TRAVEL_RUBRIC",
+    "InParallel",
+    "Option",
+    "Preset",
+    "RefiningAgent",
+    "Served",
+    "Variation",
+    "best_branch",
+    "build_agent_graph",
+    "build_branching_graph",
+    "build_code_graph",
+    "build_few_shot_graph",
+    "build_majority_graph",
+    "build_math_graph",
+    "build_pipeline_graph",
+    "build_reasoning_graph",
+    "build_refine_graph",
+    "build_retrieval_graph",
+    "build_rubric_graph",
+    "build_travel_graph",
+    "build_writing_graph",
+    "build_zero_shot_graph",
+    "critique",
+    "draft",
+    "improve",
+    "load_documents",
+    "refinement_loop",
+    "safe",
+    "writing_task",
+]

@@ -1,13 +1,14 @@
 """Chat models by name: a paid provider, any OpenAI-compatible server, an embedded model, a script or a record.
 
 `chat_model("openai:gpt-5-mini")`, `chat_model("local")`, `chat_model("replay:calls.sqlite")` … all return an ordinary
-LangChain `BaseChatModel`. Nothing heavy is imported before a name below is used.
+LangChain `BaseChatModel`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .prices import Price, PriceTable, provider_of
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from .scripted import ScriptedModel
     from .server_replies import BrokenReplyError
     from .specs import chat_model, redact
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "redraft.models.prices": ["Price", "PriceTable", "provider_of"],
+            "redraft.models.recordings": ["RecordingModel", "ReplayModel"],
+            "redraft.models.scripted": ["ScriptedModel"],
+            "redraft.models.server_replies": ["BrokenReplyError"],
+            "redraft.models.specs": ["chat_model", "redact"],
+        },
+    )
 
 __all__ = [
     "BrokenReplyError",
@@ -27,25 +39,3 @@ __all__ = [
     "provider_of",
     "redact",
 ]
-
-_HOME = {
-    "BrokenReplyError": "server_replies",
-    "Price": "prices",
-    "PriceTable": "prices",
-    "RecordingModel": "recordings",
-    "ReplayModel": "recordings",
-    "ScriptedModel": "scripted",
-    "chat_model": "specs",
-    "provider_of": "prices",
-    "redact": "specs",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

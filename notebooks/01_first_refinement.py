@@ -18,12 +18,8 @@ import os
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
-from redraft.faces.views.notebook import diff, show, timeline
-from redraft.graphs.loop import build_refine_graph
-from redraft.models import chat_model
-from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
-from redraft.state import Limits, Thread, open_checkpointer
+from redraft import Limits, Thread, build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
+from redraft.faces import diff, show, timeline
 
 model = chat_model("local", temperature=0.7, seed=2, max_output_tokens=60)  # or "openai:gpt-5-mini", …
 
@@ -47,7 +43,7 @@ show(graph)
 # ## Watching a run
 #
 # `stream_mode="custom"` gives every event as it is recorded: the draft, who judged it and what was said, the verdict.
-# `redraft.faces.views.notebook.live` shows the same as a view that is renewed while the run goes on.
+# `redraft.faces.live` shows the same as a view that is renewed while the run goes on.
 
 # %%
 config = {"configurable": {"thread_id": "first"}}

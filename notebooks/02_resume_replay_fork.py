@@ -23,12 +23,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from redraft.faces.views.notebook import diff, scores, show, timeline, tree
-from redraft.graphs.loop import build_refine_graph
-from redraft.models import chat_model
-from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
-from redraft.state import Thread, open_checkpointer
+from redraft import Thread, build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
+from redraft.faces import diff, scores, show, timeline, tree
 
 MODEL = "local"  # or "openai:gpt-5-mini", …
 DB = str(Path(tempfile.mkdtemp()) / "runs.sqlite")
@@ -42,11 +38,7 @@ DB = str(Path(tempfile.mkdtemp()) / "runs.sqlite")
 # %%
 victim = f"""
 import os, signal
-from redraft.graphs.loop import build_refine_graph
-from redraft.models import chat_model
-from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
-from redraft.state import open_checkpointer
+from redraft import build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
 
 words = uses_words("snow", "bell", "bread")
 

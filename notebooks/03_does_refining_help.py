@@ -21,10 +21,8 @@ import tempfile
 from pathlib import Path
 
 import IPython.display
-from redraft.evals.analysis.ledger import build_ledger, find_runs
-from redraft.evals.datasets.dataset import load_dataset
-from redraft.evals.run.methods import build_method
-from redraft.models import chat_model
+from redraft import chat_model
+from redraft.evals import build_ledger, build_method, find_runs, load_dataset
 
 # %% [markdown]
 # ## Recorded results
@@ -61,7 +59,7 @@ for critic in ledger.critics:
 # The plots of `redraft report`: what each method's tokens brought, and what each round fixed and broke.
 
 # %%
-from redraft.faces.views.report.plots import draw_plots
+from redraft.faces import draw_plots
 
 for plot in draw_plots(ledger)[:2]:
     IPython.display.display(IPython.display.Image(plot.png, alt=plot.described))
@@ -74,8 +72,7 @@ for plot in draw_plots(ledger)[:2]:
 # gets hardly any of them right, and says so of none: four problems prove nothing, and the verdict says that too.
 
 # %%
-from redraft.evals.run.run_folder import ResultFile, write_run_info
-from redraft.evals.run.runner import run_method
+from redraft.evals import ResultFile, run_method, write_run_info
 
 model = chat_model("local", temperature=0, max_output_tokens=80)  # or "openai:gpt-5-mini", …
 problems = load_dataset("bundled").sample(4)

@@ -20,9 +20,8 @@ import os
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
-from redraft.faces.views.notebook import diff, show, timeline
-from redraft.models import chat_model
-from redraft.state import Thread, open_checkpointer
+from redraft import Thread, chat_model, open_checkpointer
+from redraft.faces import diff, show, timeline
 
 model = chat_model("replay:replies.sqlite", max_output_tokens=300)  # or "openai:gpt-5-mini", …
 checkpointer = open_checkpointer("memory").open()
@@ -38,8 +37,8 @@ def run(graph, task, thread_id, **limits):
 # A solution is accepted when a program that the model wrote without seeing it gives the same number.
 
 # %%
-from redraft.graphs.math_problems import build_math_graph
-from redraft.nodes.verify.verifiers import extract_number
+from redraft import build_math_graph
+from redraft.nodes import extract_number
 
 problem = (
     "A hall has 18 rows of 24 chairs. For a concert 5 rows are taken out, and in each row that stays 3 chairs are "
@@ -59,7 +58,7 @@ timeline(Thread(maths, "chairs"))
 # N iterations are 1 + 2N model calls. The same steps are arrows that compose with `|`, and a pipe language.
 
 # %%
-from redraft.graphs.reasoning import build_reasoning_graph
+from redraft import build_reasoning_graph
 
 topic = "Explain in three sentences to a new colleague what a checkpoint of a running program is good for."
 reasoning = build_reasoning_graph(model, iterations=1, checkpointer=checkpointer)
@@ -74,8 +73,8 @@ diff(Thread(reasoning, "checkpoint"))
 # The folder with redraft's own documentation, searched by words and by vectors, without a network and without a model.
 
 # %%
-from redraft.graphs.retrieval import build_retrieval_graph
-from redraft.nodes.retrieval import retrieval_result
+from redraft import build_retrieval_graph
+from redraft.nodes import retrieval_result
 
 search = build_retrieval_graph("../docs", confidence_threshold=0.4, top_k=3)
 found = retrieval_result(search.invoke({"task": "How do I fork a thread, and when does a run stop?"}))
@@ -90,7 +89,7 @@ for passage in found.results:
 
 # %%
 from langchain_core.prompts import ChatPromptTemplate
-from redraft.graphs.agent import build_agent_graph
+from redraft import build_agent_graph
 
 base = ChatPromptTemplate.from_template("Answer in one short sentence: {task}") | model
 agent = build_agent_graph(base, model=model, max_rounds=1, checkpointer=checkpointer)
@@ -106,9 +105,8 @@ show(agent)
 # A dimension is judged by the model or by a function; the weighted mean is the score.
 
 # %%
-from redraft.graphs.rubric import build_rubric_graph
-from redraft.nodes.rubric.assessments import refinement_metadata
-from redraft.nodes.rubric.rubrics import Dimension, Rubric
+from redraft import build_rubric_graph
+from redraft.nodes import Dimension, Rubric, refinement_metadata
 
 
 def brevity(task: str, draft: str) -> tuple[float, str]:

@@ -21,11 +21,8 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
 import re
 
-from redraft.faces.views.notebook import diff, timeline
-from redraft.graphs.loop import build_refine_graph
-from redraft.models import chat_model
-from redraft.nodes.critics.critics import model_critic, verifier_critic
-from redraft.state import Critique, Thread, open_checkpointer
+from redraft import Critique, Thread, build_refine_graph, chat_model, model_critic, open_checkpointer, verifier_critic
+from redraft.faces import diff, timeline
 
 model = chat_model("replay:replies.sqlite", max_output_tokens=300)  # or "openai:gpt-5-mini", …
 

@@ -1,9 +1,10 @@
-"""What a run knows: typed state, the record of events, limits, folds, branches, threads and checkpointers."""
+"""Typed state, the record of events, limits, threads and checkpointers."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .checked_channels import BadCheckpointError
@@ -11,58 +12,62 @@ if TYPE_CHECKING:
     from .events import Event
     from .limits import Limits
     from .schema import RefineInput, RefineOutput, RefineState
-    from .storage.checkpointers import open_checkpointer
+    from .stopping import STOP_REASONS, StopReason
+    from .storage.checkpointers import Checkpointer, open_checkpointer
     from .storage.encryption import EncryptionKeyError
     from .storage.index import RunRow
+    from .threads.diffs import Diff
+    from .threads.history import HistoryStep, ThreadTree
+    from .threads.lease import BusyThreadError
     from .threads.replay import Replay
+    from .threads.steering import UnknownThreadError
     from .threads.thread import Thread
     from .usage import Usage
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "redraft.state.checked_channels": ["BadCheckpointError"],
+            "redraft.state.critique": ["Critic", "Critique", "Verifier"],
+            "redraft.state.events": ["Event"],
+            "redraft.state.limits": ["Limits"],
+            "redraft.state.schema": ["RefineInput", "RefineOutput", "RefineState"],
+            "redraft.state.stopping": ["STOP_REASONS", "StopReason"],
+            "redraft.state.storage.checkpointers": ["Checkpointer", "open_checkpointer"],
+            "redraft.state.storage.encryption": ["EncryptionKeyError"],
+            "redraft.state.storage.index": ["RunRow"],
+            "redraft.state.threads.diffs": ["Diff"],
+            "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
+            "redraft.state.threads.lease": ["BusyThreadError"],
+            "redraft.state.threads.replay": ["Replay"],
+            "redraft.state.threads.steering": ["UnknownThreadError"],
+            "redraft.state.threads.thread": ["Thread"],
+            "redraft.state.usage": ["Usage"],
+        },
+    )
 
 __all__ = [
+    "STOP_REASONS",
     "BadCheckpointError",
+    "BusyThreadError",
+    "Checkpointer",
     "Critic",
     "Critique",
+    "Diff",
     "EncryptionKeyError",
     "Event",
+    "HistoryStep",
     "Limits",
     "RefineInput",
     "RefineOutput",
     "RefineState",
     "Replay",
     "RunRow",
+    "StopReason",
     "Thread",
+    "ThreadTree",
+    "UnknownThreadError",
     "Usage",
     "Verifier",
     "open_checkpointer",
 ]
-
-_HOME = {
-    "BadCheckpointError": "checked_channels",
-    "Critic": "critique",
-    "Critique": "critique",
-    "EncryptionKeyError": "storage.encryption",
-    "Event": "events",
-    "Limits": "limits",
-    "RefineInput": "schema",
-    "RefineOutput": "schema",
-    "RefineState": "schema",
-    "Replay": "threads.replay",
-    "RunRow": "storage.index",
-    "Thread": "threads.thread",
-    "Usage": "usage",
-    "Verifier": "critique",
-    "open_checkpointer": "storage.checkpointers",
-}
-"""Imported when they are asked for: limits need pydantic, and what stores or runs a thread needs langgraph."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
