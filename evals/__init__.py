@@ -1,4 +1,4 @@
-"""Evaluations: methods on datasets, and ledgers of what refining fixed, broke and cost."""
+"""Evaluations of methods on datasets, and what refining changed."""
 
 from __future__ import annotations
 
