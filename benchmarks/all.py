@@ -40,6 +40,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "memory": (QUICK, ()),
     "peers": (QUICK, ()),
     "journal_cost": (QUICK, ()),
+    "task_journal": (QUICK, ()),
     "serving": (QUICK, ()),
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),

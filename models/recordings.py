@@ -15,7 +15,7 @@ from pydantic import PrivateAttr
 
 from .prices import provider_of
 from .structured import parse_structured, schema_json, structured_chain
-from .tape import ASKED, Call, Tape, Taped, provider_options
+from .tape import NEUTRAL, Call, Tape, Taped, provider_options
 
 if TYPE_CHECKING:
     import os
@@ -80,10 +80,10 @@ class RecordingModel(Taped):
     def _rebound(self, runnable: Runnable[Any, Any], asked: dict[str, Any]) -> Runnable[Any, Any]:
         """Return the same runnable with this model in the place of the one inside."""
         if runnable is self.inner:
-            return self.bind(**{ASKED: asked})
+            return self.bind(**{NEUTRAL: asked})
         if isinstance(runnable, RunnableBinding) and runnable.bound is self.inner:
             asked = asked | {"covers": sorted(runnable.kwargs)}
-            return runnable.model_copy(update={"bound": self, "kwargs": {**runnable.kwargs, ASKED: asked}})
+            return runnable.model_copy(update={"bound": self, "kwargs": {**runnable.kwargs, NEUTRAL: asked}})
         if isinstance(runnable, RunnableSequence):
             return RunnableSequence(self._rebound(runnable.first, asked), *runnable.steps[1:])
         if isinstance(runnable, RunnableParallel) and len(runnable.steps__) == 1:
@@ -102,7 +102,7 @@ class RecordingModel(Taped):
             model=self.model_name,
             settings=self._settings(),
             provider=provider_of(self.inner),
-            structured="schema" in (options.get(ASKED) or {}),
+            structured="schema" in (options.get(NEUTRAL) or {}),
             reply=kept,
         )
         self._tape.write(call)
@@ -228,7 +228,7 @@ class ReplayModel(Taped):
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return this model asked with tools, as it was recorded."""
-        return self.bind(**{ASKED: {"tools": [schema_json(tool) for tool in tools], **kwargs}})  # type: ignore[arg-type]
+        return self.bind(**{NEUTRAL: {"tools": [schema_json(tool) for tool in tools], **kwargs}})  # type: ignore[arg-type]
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
@@ -240,7 +240,7 @@ class ReplayModel(Taped):
         """
         if not self._any_structured:
             raise NotImplementedError(f"no structured output was recorded in {str(self._tape.path)!r}")
-        asked = {ASKED: {"schema": schema_json(schema)}}
+        asked = {NEUTRAL: {"schema": schema_json(schema)}}
         return structured_chain(
             self, lambda message: parse_structured(message, schema), include_raw=include_raw, **asked
         )

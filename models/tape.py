@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-__all__ = ["ASKED", "Call", "Tape", "Taped", "provider_options", "request_key"]
+__all__ = ["NEUTRAL", "Call", "Tape", "Taped", "provider_options", "request_key"]
 
 
 @dataclass(frozen=True)
@@ -126,19 +126,19 @@ class Taped(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
     ) -> tuple[str, int]:
         """Return the key of a call, and how many equal calls came before it."""
-        request = request_key(messages, stop, _neutral(options.get(ASKED) or {}, provider_options(options)))
+        request = request_key(messages, stop, _neutral(options.get(NEUTRAL) or {}, provider_options(options)))
         with self._lock:
             self._seen[request] += 1
             return request, self._seen[request] - 1
 
 
-ASKED = "redraft_asked"
+NEUTRAL = "redraft_asked"
 """The option under which a schema or tools are bound in their neutral form, beside what a provider made of them."""
 
 
 def provider_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a call without our own."""
-    return {name: value for name, value in options.items() if name != ASKED}
+    return {name: value for name, value in options.items() if name != NEUTRAL}
 
 
 def _neutral(asked: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

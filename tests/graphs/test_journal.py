@@ -398,6 +398,34 @@ def test_a_langchain_without_a_place_for_the_journal_is_refused(monkeypatch: pyt
     assert model.calls == []
 
 
+async def test_keeping_a_reply_blocks_no_event_loop(tmp_path: Path) -> None:
+    """While another process holds the database file, the loop goes on: one of its tasks lets the file go."""
+    path, ticks, held, loop = tmp_path / "runs.sqlite", 0, asyncio.Event(), asyncio.get_running_loop()
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+    def hold(messages: Any) -> str:
+        holder.execute("BEGIN IMMEDIATE")
+        loop.call_soon_threadsafe(held.set)
+        return "a lamp"
+
+    async def let_go() -> None:
+        nonlocal ticks
+        await held.wait()
+        for ticks in range(1, 101):  # noqa: B007  # counted for the test
+            await asyncio.sleep(0)
+        holder.execute("COMMIT")
+
+    async with open_checkpointer(str(path)) as saver:
+        graph = build_refine_graph(
+            ScriptedModel([hold]), critics=[reject], checkpointer=saver, limits={"max_rounds": 0}
+        )
+        letting_go = asyncio.create_task(let_go())
+        assert (await graph.ainvoke({"task": "Write."}, LAMP))["answer"] == "a lamp"
+        await letting_go
+        assert (ticks, len(saver.journal.calls("lamp"))) == (100, 1)
+    holder.close()
+
+
 def test_a_journal_can_be_left_out_or_insisted_on() -> None:
     """`journal=False` keeps nothing, a run can say so too, and `journal=True` beside a plain saver is refused."""
     with open_checkpointer("memory") as saver:
