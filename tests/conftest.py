@@ -133,6 +133,13 @@ def sandbox() -> Sandbox:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Any]:
+    """Start Python processes that have imported redraft: `forking.start(["-c", …])`, `forking.run([…])`."""
+    with _module_of(Path(__file__).with_name("forked_python.py")).started() as found:
+        yield found
+
+
 def _postgres() -> Any:
     return _module_of(Path(__file__).with_name("postgres_server.py"))
 

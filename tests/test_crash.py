@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -43,9 +42,9 @@ def loaded(path: Path) -> Any:
 class Killer:
     """A model whose reply depends on the request alone; it kills the group of who asks, in place of some answers."""
 
-    def __init__(self, *deadly: int) -> None:
-        self.deadly = set(deadly)
-        self.worker: subprocess.Popen[bytes] | None = None
+    def __init__(self, forking: Any, *deadly: int) -> None:
+        self.forking, self.deadly = forking, set(deadly)
+        self.worker: Any = None
         self.asked: Counter[str] = Counter()
         self.reply = loaded(CRASH / "model_server.py").completion
 
@@ -62,20 +61,19 @@ class Killer:
 
     def run(self, spec: str, database: str, results: Path) -> int:
         self.worker = None
-        command = [sys.executable, str(CRASH / "worker.py"), spec, database, str(results)]
-        self.worker = subprocess.Popen(
-            [*command, "--problems", "3", "--concurrency", "2", "--method", "self-refine-2"], start_new_session=True
-        )
-        return self.worker.wait(300)
+        options = ("--problems", "3", "--concurrency", "2", "--method", "self-refine-2")
+        words = [CRASH / "worker.py", spec, database, results, *options]
+        with self.forking.start(words, start_new_session=True) as self.worker:
+            return int(self.worker.wait(300))
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
-    database: str, serve: Any, tmp_path: Path, request: pytest.FixtureRequest
+    database: str, serve: Any, forking: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Every problem has one result, the one of a run that was left alone; only calls in flight were made again."""
     url = str(request.getfixturevalue("postgres_url")) if database == "postgres" else str(tmp_path / "runs.sqlite")
-    whole, killed = Killer(), Killer(2, 7)
+    whole, killed = Killer(forking), Killer(forking, 2, 7)
     assert whole.run(serve(whole).spec, str(tmp_path / "whole.sqlite"), tmp_path / "whole.jsonl") == 0
     spec = serve(killed).spec
     assert killed.run(spec, url, tmp_path / "killed.jsonl") == -signal.SIGKILL
@@ -246,13 +244,12 @@ with open_checkpointer(sys.argv[1]) as saver:
 """
 
 
-def test_of_two_processes_that_resume_a_thread_one_wins(tmp_path: Path) -> None:
+def test_of_two_processes_that_resume_a_thread_one_wins(tmp_path: Path, forking: Any) -> None:
     """While one process runs a thread on, another that wants to is told who does, and calls no model."""
     database, told = str(tmp_path / "runs.sqlite"), []
 
     def meanwhile(messages: Any) -> str:
-        other = [sys.executable, "-c", RESUME, database]
-        told.append(subprocess.run(other, check=False, capture_output=True, text=True))
+        told.append(forking.run(["-c", RESUME, database]))
         return "a bright lamp"
 
     model = ScriptedModel(["a lamp", TimeoutError("slow"), meanwhile])

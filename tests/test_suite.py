@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -52,3 +54,47 @@ def test_a_run_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
         assert shared[0].is_running()
         second.send_signal(signal.SIGINT)
     assert not psutil.wait_procs([shared[0]], timeout=60)[1]
+
+
+FORKING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import forked_python
+with forked_python.started() as forking:
+    print(forking.start(["-c", "import time; time.sleep(600)"]).pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_forked_process_behind() -> None:
+    """What the tests started as `redraft`, and what forks for them, ends with them."""
+    command = [sys.executable, "-c", FORKING, str(TESTS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout
+        forked = psutil.Process(int(tests.stdout.readline()))
+        parent = forked.parent()
+        assert parent
+        tests.kill()
+    assert not psutil.wait_procs([forked, parent], timeout=60)[1]
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "expected"),
+    [
+        ("import sys; print(sys.argv[1:], __name__, input()); sys.exit(3)", 3, "['a', 'b'] __main__ typed\n"),
+        ("import atexit; atexit.register(print, 'last'); 1 / 0", 1, "last\nZeroDivisionError: division by zero\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
+        ("import os; print(os.getcwd() == os.environ['HERE'], os.getpid() == os.getsid(0))", 0, "True True\n"),
+    ],
+    ids=["arguments and input", "an error", "a signal", "its place"],
+)
+def test_a_forked_process_is_as_any_other(program: str, code: int, expected: str, forking: Any, tmp_path: Path) -> None:
+    """The tests see what a shell would: arguments, pipes, folder, environment, session, exit handlers, exit code."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    place = {"cwd": tmp_path, "env": {**os.environ, "HERE": str(tmp_path)}, "start_new_session": True}
+    with forking.start(["-c", program, "a", "b"], **pipes, **place) as process:
+        process.stdin.write("typed\n")
+        process.stdin.flush()
+        out, err = process.communicate(60)
+        assert process.wait(60) == code
+    assert out + "".join(err.splitlines(keepends=True)[-1:]) == expected

@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -319,16 +318,16 @@ def test_traces_and_notebooks_show_no_key(good: int, provider: Provider) -> None
 
 
 @HARDER_KEY
-def test_a_server_shows_no_key_and_no_token(provider: Provider, key: str, tmp_path: Path) -> None:
+def test_a_server_shows_no_key_and_no_token(provider: Provider, key: str, forking: Any, tmp_path: Path) -> None:
     """Not in what callers get, in its metrics, its database or its log: neither the models' key nor callers' tokens."""
     token, wrong = "mqrkedtoken-0123456789abcdefq9w8", "mqrkedwrong-0123456789abcdefq9w8"
     env = {**os.environ, "REDRAFT_SERVE_TOKENS": token, "REDRAFT_API_KEY": key}
     words = ("serve", "--port", "0", "--db", "runs.sqlite", "--model", provider(good=4))
-    command = [sys.executable, "-c", "from redraft.faces.cli.main import main; main()", *words]
+    command = ["-c", "from redraft.faces.cli.main import main; main()", *words]
     told: list[str] = []
     with (
         (tmp_path / "server.log").open("w+") as log,
-        subprocess.Popen(command, stderr=subprocess.PIPE, stdout=log, text=True, cwd=tmp_path, env=env) as server,
+        forking.start(command, stderr=subprocess.PIPE, stdout=log.fileno(), cwd=tmp_path, env=env) as server,
     ):
         assert server.stderr
         first = server.stderr.readline()

@@ -311,11 +311,11 @@ with open_checkpointer("runs.sqlite") as saver:
 """
 
 
-def test_the_pause_outlives_the_process(tmp_path: Path, call: Any) -> None:
+def test_the_pause_outlives_the_process(tmp_path: Path, call: Any, forking: Any) -> None:
     """A process that is killed while it waits loses nothing: another one answers, and pays for no draft again."""
     script = tmp_path / "replies.jsonl"
     script.write_text('"a draft"\n')
-    done = subprocess.run([sys.executable, "-c", PROGRAM, f"scripted:{script}"], cwd=tmp_path, check=False)
+    done = forking.run(["-c", PROGRAM, f"scripted:{script}"], cwd=tmp_path)
     assert done.returncode == -9
     with open_checkpointer(tmp_path / "runs.sqlite") as saver:
         graph, model = graph_of(saver=saver, critics=[])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ class Judge:
 
     def __init__(self) -> None:
         self.kill_at_call = 0
-        self.victim: subprocess.Popen[bytes] | None = None
+        self.victim: Any = None
         self.calls = 0
 
     def __call__(self, request: dict[str, Any]) -> str | dict[str, Any]:
@@ -43,10 +42,10 @@ class Judge:
         return "a river, a lamp" if "The lamp is missing." in asked else "a river"
 
 
-def run_until_killed(database: str, judge: Judge, server: Any, moment: str, *asynchronous: str) -> None:
-    command = [sys.executable, str(HERE / "killed_run.py"), database, server.spec, moment, *asynchronous]
-    judge.victim = subprocess.Popen(command)
-    assert judge.victim.wait(60) == -signal.SIGKILL
+@pytest.fixture
+def check_resume(serve: Any, forking: Any) -> Any:
+    """Run until killed at a moment, resume, and compare with a run that was never killed."""
+    return functools.partial(_check_resume, serve, forking)
 
 
 MOMENTS = [
@@ -57,38 +56,39 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: Path, serve: Any) -> None:
+def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """After SIGKILL inside a node, or between its writes and the next checkpoint, resume ends the run; the model
     server's log shows that no finished call was made again."""
-    check_resume(serve, str(tmp_path / "runs.sqlite"), moment)
+    check_resume(str(tmp_path / "runs.sqlite"), moment)
 
 
 @pytest.mark.parametrize("moment", ["node:check", "put:4", "call:3"])
-def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str, serve: Any) -> None:
+def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str, check_resume: Any) -> None:
     """The same on PostgreSQL."""
-    check_resume(serve, postgres_url, moment)
+    check_resume(postgres_url, moment)
 
 
 @pytest.mark.parametrize("moment", ["put:4", "call:3"])
-def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path, serve: Any) -> None:
+def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """The same with `ainvoke` and `aresume`."""
-    check_resume(serve, str(tmp_path / "runs.sqlite"), moment, "async")
+    check_resume(str(tmp_path / "runs.sqlite"), moment, "async")
 
 
 @pytest.mark.parametrize("moment", ["put:4", "put:9", "node:refine"])
-def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path, serve: Any) -> None:
+def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """New limits on a run killed in mid-step lose nothing that was saved."""
-    check_resume(serve, str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
+    check_resume(str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
 
 
-def check_resume(
-    serve: Any, database: str, moment: str, *asynchronous: str, limits: dict[str, Any] | None = None
+def _check_resume(
+    serve: Any, forking: Any, database: str, moment: str, *asynchronous: str, limits: dict[str, Any] | None = None
 ) -> None:
     judge = Judge()
     if moment.startswith("call:"):
         judge.kill_at_call = int(moment.partition(":")[2])
     server = serve(judge)
-    run_until_killed(database, judge, server, moment, *asynchronous)
+    with forking.start([HERE / "killed_run.py", database, server.spec, moment, *asynchronous]) as judge.victim:
+        assert judge.victim.wait(60) == -signal.SIGKILL
     with open_checkpointer(database) as saver:
         thread = Thread(build_refine_graph(chat_model(server.spec), checkpointer=saver), "killed")
         output: Any = asyncio.run(thread.aresume(limits)) if asynchronous else thread.resume(limits)

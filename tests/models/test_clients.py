@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +85,9 @@ def test_a_closed_model_leaves_the_others_working(serve: Callable[..., Any]) -> 
     assert second.invoke("x").text == "ok"
 
 
-def test_nothing_is_left_open(serve: Callable[..., Any]) -> None:
+def test_nothing_is_left_open(serve: Callable[..., Any], forking: Any) -> None:
     """Whatever became of the loops, the process ends without a word about unclosed sessions or closed loops."""
     server = serve(lambda _: "one two three")
     for how in ("run", "left open", "closed rudely", "running thread", "half a stream"):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, server.spec, how], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = forking.run(["-c", SCRIPT, server.spec, how])
         assert (how, done.returncode, done.stdout, done.stderr) == (how, 0, "done\n", "")

@@ -26,7 +26,7 @@ chat_model(sys.argv[1], max_retries=0).invoke("slow please")
 """
 
 
-def test_as_a_process_it_answers_by_rules_and_logs(tmp_path: Path) -> None:
+def test_as_a_process_it_answers_by_rules_and_logs(forking: Any, tmp_path: Path) -> None:
     """A killed client's paid call is in the log, with its start and its end."""
     replies, log = tmp_path / "replies.json", tmp_path / "log.jsonl"
     replies.write_text(json.dumps([{"contains": "slow", "reply": "late", "delay_s": 0.2}, {"default": "other"}]))
@@ -35,7 +35,7 @@ def test_as_a_process_it_answers_by_rules_and_logs(tmp_path: Path) -> None:
         try:
             assert server.stdout
             spec = server.stdout.readline().strip()
-            client = subprocess.Popen([sys.executable, "-c", CLIENT, spec], stdout=subprocess.PIPE, text=True)
+            client = forking.start(["-c", CLIENT, spec], stdout=subprocess.PIPE)
             while not log.exists() or "start" not in log.read_text():
                 assert client.poll() is None
             client.kill()

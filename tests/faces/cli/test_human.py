@@ -32,13 +32,13 @@ LONGEST_S = 60
 class Terminal:
     """`redraft` in a terminal of its own, typed into as a person does."""
 
-    def __init__(self, words: tuple[str, ...], folder: Path, **env: str) -> None:
+    def __init__(self, forking: Any, words: tuple[str, ...], folder: Path, **env: str) -> None:
         import pty
 
         self.master, theirs = pty.openpty()
         plain = {name: value for name, value in os.environ.items() if name not in {"VISUAL", "EDITOR"}}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CALL, *words],
+        self.process = forking.start(
+            ["-c", CALL, *words],
             cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
             env={**plain, "TERM": "dumb", "COLUMNS": "100", **env},
         )  # fmt: skip
@@ -77,14 +77,14 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(shell: Any, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+def terminal(shell: Any, tmp_path: Path, forking: Any) -> Iterator[Callable[..., Terminal]]:
     """Start `redraft` in a terminal, in the folder that `shell` works in."""
     if os.name == "nt":
         pytest.skip("Windows has no pseudo-terminals of this kind")
     started: list[Terminal] = []
 
     def start(*words: str, **env: str) -> Terminal:
-        started.append(Terminal(words, tmp_path, **env))
+        started.append(Terminal(forking, words, tmp_path, **env))
         return started[-1]
 
     yield start
@@ -370,7 +370,7 @@ def test_other_graphs_ask_a_person_too(preset: str, shell: Any, serve: Any, requ
     assert len(server.requests) == asked
 
 
-def test_a_running_thread_is_stopped_from_another_process(serve: Any, shell: Any, tmp_path: Path) -> None:
+def test_a_running_thread_is_stopped_from_another_process(serve: Any, shell: Any, tmp_path: Path, forking: Any) -> None:
     """`redraft stop` lets the step end: the run says that it was stopped, and `resume` pays for nothing twice."""
     asked: list[str] = []
 
@@ -378,15 +378,14 @@ def test_a_running_thread_is_stopped_from_another_process(serve: Any, shell: Any
         if not asked:
             while not Path(tmp_path, "runs.sqlite").exists():
                 time.sleep(0.01)
-            words = [sys.executable, "-c", CALL, "stop", "t"]
-            done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+            done = forking.run(["-c", CALL, "stop", "t"], cwd=tmp_path)
             asked.append(done.stdout + done.stderr)
             return "A lamp."
         return "A river lamp."
 
     server = serve(reply)
-    command = [sys.executable, "-c", CALL, "run", TASK, "--model", server.spec, *VERIFY, "--thread", "t"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    words = ["-c", CALL, "run", TASK, "--model", server.spec, *VERIFY, "--thread", "t"]
+    with forking.start(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=LONGEST_S)
     told = " ".join(asked[0].split())
     assert (

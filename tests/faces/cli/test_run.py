@@ -164,10 +164,16 @@ def test_a_run_that_fails_after_a_draft_keeps_it(shell: Any, serve: Any) -> None
     assert len(server.requests) == 3
 
 
-def run_as_process(spec: str, folder: Path, before: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", f"{before}from redraft.faces.cli.main import main; main()"]
-    command += ["run", TASK, "--model", spec, *VERIFY, "--thread", "t"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+@pytest.fixture
+def run_as_process(forking: Any, tmp_path: Path) -> Any:
+    """Start a run in a process of its own."""
+
+    def start(spec: str, before: str = "") -> Any:
+        words = ["-c", f"{before}from redraft.faces.cli.main import main; main()"]
+        words += ["run", TASK, "--model", spec, *VERIFY, "--thread", "t"]
+        return forking.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+
+    return start
 
 
 @pytest.mark.parametrize(
@@ -179,9 +185,9 @@ def run_as_process(spec: str, folder: Path, before: str = "") -> subprocess.Pope
     ],
     ids=["Ctrl-C", "SIGTERM", "SIGTERM in the background"],
 )
-def test_an_interrupted_thread_resumes(signum: int, before: str, serve: Any, shell: Any, tmp_path: Path) -> None:
+def test_an_interrupted_thread_resumes(signum: int, before: str, serve: Any, shell: Any, run_as_process: Any) -> None:
     """Ctrl-C or SIGTERM in a model call ends the command at once; it says how to resume, and nothing is paid again."""
-    victim: list[subprocess.Popen[str]] = []
+    victim: list[Any] = []
     interrupted: list[int] = []
     answered = threading.Event()
 
@@ -197,7 +203,7 @@ def test_an_interrupted_thread_resumes(signum: int, before: str, serve: Any, she
         return "lamp and river"
 
     server = serve(reply)
-    with run_as_process(server.spec, tmp_path, before) as process:
+    with run_as_process(server.spec, before) as process:
         victim.append(process)
         _, err = process.communicate(timeout=60)
     answered.set()
@@ -210,9 +216,9 @@ def test_an_interrupted_thread_resumes(signum: int, before: str, serve: Any, she
     assert len(server.requests) == 3
 
 
-def test_a_run_whose_reader_left_stops_and_resumes(serve: Any, shell: Any, tmp_path: Path) -> None:
+def test_a_run_whose_reader_left_stops_and_resumes(serve: Any, shell: Any, run_as_process: Any) -> None:
     """`redraft run … | head -1` ends with 141 and says on standard error how to resume; nothing is paid again."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Any] = []
     piped = threading.Event()
 
     def reply(request: dict[str, Any]) -> str:
@@ -224,7 +230,7 @@ def test_a_run_whose_reader_left_stops_and_resumes(serve: Any, shell: Any, tmp_p
         return "lamp"
 
     server = serve(reply)
-    with run_as_process(server.spec, tmp_path) as process:
+    with run_as_process(server.spec) as process:
         started.append(process)
         piped.set()
         assert process.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -141,15 +139,15 @@ def test_a_wrong_thread_round_or_option_is_named(shell: Any, scripted: Any, word
     ids=" ".join,
 )
 def test_a_reader_that_leaves_ends_the_command_quietly(
-    shell: Any, scripted: Any, tmp_path: Path, words: tuple[str, ...]
+    shell: Any, scripted: Any, forking: Any, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """`redraft threads | true` ends as other programs do on a closed pipe: with 141, and without a word."""
     first_run(shell, scripted)
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        command = [sys.executable, "-c", "from redraft.faces.cli.main import main; main()", *words]
-        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+        command = ["-c", "from redraft.faces.cli.main import main; main()", *words]
+        done = forking.run(command, stdout=writing, cwd=tmp_path)
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,17 +25,9 @@ TASK = {"task": "Write about autumn."}
 class Process:
     """`redraft serve` in a process of its own."""
 
-    def __init__(self, *words: str, cwd: Path) -> None:
-        command = [
-            sys.executable,
-            "-W",
-            "error",
-            "-c",
-            "from redraft.faces.cli.main import main; main()",
-            "serve",
-            *words,
-        ]
-        self.process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
+    def __init__(self, forking: Any, *words: str, cwd: Path) -> None:
+        program = "import warnings; warnings.simplefilter('error'); from redraft.faces.cli.main import main; main()"
+        self.process = forking.start(["-c", program, "serve", *words], cwd=cwd, stderr=subprocess.PIPE)
         assert self.process.stderr
         line = self.process.stderr.readline()
         found = re.search(r"http://\S+?:\d+", line)
@@ -51,19 +42,25 @@ class Process:
         return self.process.wait(20)
 
 
-@contextmanager
-def started(*words: str, cwd: Path) -> Iterator[Process]:
-    process = Process(*words, cwd=cwd)
-    try:
-        yield process
-    finally:
-        if process.process.poll() is None:
-            process.end(signal.SIGKILL)
+@pytest.fixture
+def started(forking: Any) -> Any:
+    """A context in which a server runs."""
+
+    @contextmanager
+    def _started(*words: str, cwd: Path) -> Iterator[Process]:
+        process = Process(forking, *words, cwd=cwd)
+        try:
+            yield process
+        finally:
+            if process.process.poll() is None:
+                process.end(signal.SIGKILL)
+
+    return _started
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_runs_in_flight_go_on(serve: Callable[..., Any], tmp_path: Path, number: int) -> None:
+def test_runs_in_flight_go_on(serve: Callable[..., Any], started: Any, tmp_path: Path, number: int) -> None:
     """One run is in the middle and one waits when the process ends; the next process finishes both, and makes no call
     again that was answered."""
     calls: list[str] = []
@@ -119,7 +116,7 @@ def test_what_is_wrong_is_said_at_the_start(shell: Callable[..., Any], tmp_path:
     assert shell("serve", "--port", "70000").code == 2
 
 
-def test_a_port_in_use_is_said(shell: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_port_in_use_is_said(shell: Callable[..., Any], started: Any, tmp_path: Path) -> None:
     """A second server on the same port says so, in one line."""
     (tmp_path / "replies.jsonl").write_text('"x"\n')
     words = ("--db", "memory", "--model", "scripted:replies.jsonl")

@@ -120,14 +120,14 @@ def test_spans_reach_a_collector(collector: Any) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_a_server_can_be_traced(collector: Any, tmp_path: Path) -> None:
+def test_a_server_can_be_traced(collector: Any, forking: Any, tmp_path: Path) -> None:
     """`redraft serve --otlp URL` sends the spans of its runs there, also those that are left when it ends."""
     address, posts = collector
     replies = tmp_path / "replies.jsonl"
     replies.write_text('"SECRETDRAFT"\n"no issues"\n', encoding="utf-8")
     serve = ("serve", "--port", "0", "--db", "memory", "--model", f"scripted:{replies}", "--otlp", address)
-    command = [sys.executable, "-c", "from redraft.faces.cli.main import main; main()", *serve]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    command = ["-c", "from redraft.faces.cli.main import main; main()", *serve]
+    with forking.start(command, stderr=subprocess.PIPE) as server:
         assert server.stderr
         told = server.stderr.readline()
         try:

@@ -332,13 +332,12 @@ with open_checkpointer(sys.argv[1]) as saver:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_processes_that_open_and_write_at_once_lose_nothing(backend: str, request: Any, tmp_path: Path) -> None:
+def test_processes_that_open_and_write_at_once_lose_nothing(
+    backend: str, request: Any, forking: Any, tmp_path: Path
+) -> None:
     """Four processes open a new database in the same moment and write it, and every thread is there."""
     url = str(tmp_path / "a.sqlite") if backend == "sqlite" else request.getfixturevalue("postgres_url")
-    writers = [
-        subprocess.Popen([sys.executable, "-I", "-c", WRITER, url, str(number)], stderr=subprocess.PIPE, text=True)
-        for number in range(4)
-    ]
+    writers = [forking.start(["-c", WRITER, url, str(number)], stderr=subprocess.PIPE) for number in range(4)]
     errors = [writer.communicate(timeout=120)[1] for writer in writers]
     assert errors == [""] * 4
     with open_checkpointer(url) as saver:
