@@ -9,8 +9,10 @@ parent's program too.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -26,25 +28,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PIPE = subprocess.PIPE
-IMPORTED = """
-    aiohttp
-    genai_prices.data
-    httpcore2
-    langchain_openai
-    openai.resources.chat.completions
-    openai.types.responses
-    psycopg
-    redraft.evals.run.running
-    redraft.faces.cli.commands_run
-    redraft.faces.cli.main
-    redraft.graphs.loop
-    redraft.models.openai_chat
-    redraft.nodes.critics.critics
-    redraft.state.storage.sqlite
-    redraft.state.storage.postgres
-    truststore
-    uvicorn
-"""
+BESIDE = (  # what redraft imports when it first needs it
+    "aiohttp",
+    "genai_prices.data",
+    "httpcore2",
+    "langgraph.checkpoint.sqlite",
+    "langchain_openai",
+    "openai.resources.chat.completions",
+    "openai.types.responses",
+    "psycopg",
+    "truststore",
+    "uvicorn",
+)
 
 
 class Process:
@@ -192,8 +187,13 @@ def started() -> Iterator[Forking]:
 
 def serve(requests: socket.socket) -> None:
     """Fork for each request, tell how each child ended, and kill those that are left when the requests end."""
-    for name in IMPORTED.split():
-        __import__(name)
+    import redraft.faces.cli
+
+    commands = [f"redraft.faces.cli.{module.name}" for module in pkgutil.iter_modules(redraft.faces.cli.__path__)]
+    for name in (*BESIDE, *commands):
+        importlib.import_module(name)
+    for name in redraft.__all__:
+        getattr(redraft, name)
     assert threading.active_count() == 1, threading.enumerate()  # a fork has the thread that called it, and no other
     gc.collect()
     gc.freeze()  # so that a child's collections copy no page
