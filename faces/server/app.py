@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from .api import agent_protocol
-from .api.answers import GUARDS
-from .api.bodies import BodyMiddleware
-from .api.callers import CallerMiddleware
-from .api.masked_log import mask_logs
-from .api.problems import handle_problems
+from .api import agent_protocol_api, demo_api, metrics, openai_api
+from .api.guards import BodyMiddleware, CallerMiddleware, mask_logs
+from .api.problems import GUARDS, handle_problems
 from .api.wire import dumps
 from .engine.engine import Engine
+from .page import assets_api, live_api, views_api
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,10 +52,10 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     mask_logs()
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
-    app.include_router(agent_protocol.router)
-    for name in ("api.openai_api", "api.demo_api", "api.metrics", "page.assets_api", "page.live_api", "page.views_api"):
-        app.include_router(import_module(f".{name}", __package__).router)
-    _count(app, engine)
+    for part in (agent_protocol_api, openai_api, demo_api, metrics, assets_api, live_api, views_api):
+        app.include_router(part.router)
+    app.state.metrics = metrics.RunMetrics(engine)
+    engine.on_finished.append(app.state.metrics.finished)
 
     @app.get("/healthz", tags=["health"])
     async def healthz() -> Response:
@@ -67,11 +64,6 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
 
     # the last added is asked first
     app.add_middleware(BodyMiddleware, max_bytes=settings.max_body_bytes, max_seconds=settings.max_body_seconds)
-    app.add_middleware(CallerMiddleware, tokens=settings.tokens, host=settings.host)
+    open_paths = {"/healthz", *assets_api.ASSETS}
+    app.add_middleware(CallerMiddleware, tokens=settings.tokens, host=settings.host, open_paths=open_paths)
     return app
-
-
-def _count(app: FastAPI, engine: Engine) -> None:
-    metrics: Any = import_module(".api.metrics", __package__)
-    app.state.metrics = metrics.RunMetrics(engine)
-    engine.on_finished.append(app.state.metrics.finished)

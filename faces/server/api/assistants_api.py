@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ..engine.runs import NotThereError
-from .answers import answers
+from .problems import answers
 from .wire import json_response, selected
 
 if TYPE_CHECKING:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..engine.runs import Caller
-from .answers import answers
-from .callers import require_caller
-from .leaving import LEFT, stays
-from .problems import problem
+from .disconnect import CLIENT_LEFT, ended_before_disconnect
+from .guards import KnownCaller
+from .problems import answers, problem
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 __all__ = ["DemoAnswer", "DemoRequest", "router"]
 
-AnyCaller = Annotated[Caller, Depends(require_caller)]
 router = APIRouter(prefix="/demo", tags=["demo"])
 
 
@@ -45,15 +42,15 @@ class DemoAnswer(BaseModel):
 
 
 @router.post("/self-refine", response_model=DemoAnswer, responses=answers(429, 502))
-async def self_refine(body: DemoRequest, request: Request, caller: AnyCaller) -> DemoAnswer | Response:
+async def self_refine(body: DemoRequest, request: Request, caller: KnownCaller) -> DemoAnswer | Response:
     """Return a plan for the trip, with the metadata of its refinement."""
     from ....nodes.travel import travel_metadata
 
     engine: Engine = request.app.state.engine
     name = "travel" if body.enable_refinement else "travel-unrefined"
     run = await engine.submit(caller, name, input={"task": body.message}, keep=True)
-    if not await stays(request, engine, caller, run):
-        return Response(status_code=LEFT)
+    if not await ended_before_disconnect(request, engine, run):
+        return Response(status_code=CLIENT_LEFT)
     if run.output is None or run.status != "success":
         return problem(502, "run_failed", (run.error or {}).get("message") or "the run was cancelled")
     return DemoAnswer(

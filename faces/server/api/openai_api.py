@@ -7,19 +7,28 @@ allows. The run's progress comes as `reasoning_content`, its answer as `content`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
-from ..engine.runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
-from .answers import Answers, answers
-from .callers import require_caller
-from .chat_replies import DONE, ChatReply, error_body, model_data, sse
-from .chat_requests import ChatRequest, RequestRefusedError, graph_input, split_model
-from .leaving import LEFT, stays, while_read
+from ..engine.runs import BadRequestError, NotThereError, QueueFullError, Run, TakenError
+from .chat_completions import (
+    DONE,
+    ChatReply,
+    ChatRequest,
+    RequestRefusedError,
+    error_body,
+    graph_input,
+    model_data,
+    split_model,
+    sse,
+)
+from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
+from .guards import KnownCaller
+from .problems import Answers, answers
 from .progress_text import ProgressText
 
 if TYPE_CHECKING:
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-AnyCaller = Annotated[Caller, Depends(require_caller)]
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients would pay for a failed run twice more."""
 
@@ -69,7 +77,7 @@ router = APIRouter(prefix="/v1", route_class=_OpenAIRoute, tags=["OpenAI"], resp
 
 
 @router.get("/models")
-async def models(request: Request, caller: AnyCaller) -> dict[str, Any]:
+async def models(request: Request, caller: KnownCaller) -> dict[str, Any]:
     """Return the workflows that can be named as models."""
     upstream = request.app.state.settings.models
     names = [name if spec is None else f"{name}/{spec}" for name in _presets(request) for spec in (None, *upstream)]
@@ -77,14 +85,14 @@ async def models(request: Request, caller: AnyCaller) -> dict[str, Any]:
 
 
 @router.get("/models/{name:path}")
-async def model(name: str, request: Request, caller: AnyCaller) -> dict[str, Any]:
+async def model(name: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
     """Return one of them."""
     preset, upstream = split_model(name, _presets(request), request.app.state.settings.models)
     return model_data([preset if upstream is None else f"{preset}/{upstream}"])[0]
 
 
 @router.post("/chat/completions", responses=ENDS)
-async def chat(body: ChatRequest, request: Request, caller: AnyCaller) -> Response:
+async def chat(body: ChatRequest, request: Request, caller: KnownCaller) -> Response:
     """Run a workflow on the last user message, and return its answer, whole or as a stream."""
     engine: Engine = request.app.state.engine
     body.check_supported()
@@ -96,16 +104,16 @@ async def chat(body: ChatRequest, request: Request, caller: AnyCaller) -> Respon
     reply = ChatReply(run, body.model)
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
-        pieces = while_read(_pieces(run, reply, counted=counted), engine, caller, run)
-        return StreamingResponse(pieces, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-    if not await stays(request, engine, caller, run):
-        return Response(status_code=LEFT)
+        pieces = kept_open(_pieces(run, reply, counted=counted), PING, cancels=(engine, run))
+        return StreamingResponse(pieces, media_type="text/event-stream", headers=UNBUFFERED)
+    if not await ended_before_disconnect(request, engine, run):
+        return Response(status_code=CLIENT_LEFT)
     if problem := _problem(run):
         return _error(*problem, headers=NO_RETRY)
     return JSONResponse(reply.whole("".join([piece async for piece in _progress(run)])))
 
 
-async def _pieces(run: Run, reply: ChatReply, *, counted: bool) -> AsyncIterator[str]:
+async def _pieces(run: Run, reply: ChatReply, *, counted: bool) -> AsyncIterator[bytes]:
     yield sse(reply.piece(role="assistant", content=""))
     async for text in _progress(run):
         yield sse(reply.piece(reasoning_content=text))

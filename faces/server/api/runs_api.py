@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
 from ..engine.requests import checked_modes
 from ..engine.runs import BOOT, BadRequestError, Caller, NotThereError
-from .answers import EVENTS, answers
-from .callers import require_caller
+from .disconnect import PING, UNBUFFERED, kept_open
+from .guards import KnownCaller
+from .problems import EVENTS, answers
 from .wire import dumps, event_bytes, json_response, plain, selected
 
 if TYPE_CHECKING:
@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.runs import Run
 
-__all__ = ["QUIET_S", "event_after", "router"]
+__all__ = ["event_after", "router"]
 
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
-Asker = Annotated[Caller, Depends(require_caller)]
-QUIET_S = 15.0
-"""After so long without an event something is sent, so that no proxy takes the connection for dead."""
 
 
-class Ask(BaseModel):
+class RunRequest(BaseModel):
     """A run that is asked for. What LangGraph's clients send besides is not looked at."""
 
     assistant_id: str
@@ -63,52 +60,52 @@ class CancelMany(BaseModel):
 
 
 @router.post("/threads/{thread_id}/runs")
-async def create(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+async def create(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Start a run in the background."""
-    run = await _submitted(request, caller, thread_id, asked)
+    run = await _submitted(request, caller, thread_id, body)
     return json_response(shown(run), _where(run))
 
 
 @router.post("/threads/{thread_id}/runs/wait")
-async def wait(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+async def wait(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Run, and return the output."""
-    return _joined(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
+    return _joined(request, await _submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/threads/{thread_id}/runs/stream", response_class=StreamingResponse, responses=EVENTS)
-async def stream(request: Request, caller: Asker, thread_id: str, asked: Ask) -> Response:
+async def stream(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Run, and send what happens."""
-    return _streamed(request, await _submitted(request, caller, thread_id, asked), asked.on_disconnect == "cancel")
+    return _streamed(request, await _submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs")
-async def create_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+async def create_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
     """Start a run in the background whose thread is deleted when it has ended."""
-    run = await _submitted(request, caller, None, asked)
+    run = await _submitted(request, caller, None, body)
     return json_response(shown(run), _where(run))
 
 
 @router.post("/runs/wait")
-async def wait_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+async def wait_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
     """Run without a thread, and return the output."""
-    return _joined(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
+    return _joined(request, await _submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs/stream", response_class=StreamingResponse, responses=EVENTS)
-async def stream_stateless(request: Request, caller: Asker, asked: Ask) -> Response:
+async def stream_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
     """Run without a thread, and send what happens."""
-    return _streamed(request, await _submitted(request, caller, None, asked), asked.on_disconnect == "cancel")
+    return _streamed(request, await _submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs/batch")
 async def create_batch(
-    request: Request, caller: Asker, asked: Annotated[list[Ask], Field(min_length=1, max_length=100)]
+    request: Request, caller: KnownCaller, body: Annotated[list[RunRequest], Field(min_length=1, max_length=100)]
 ) -> Response:
     """Start runs without a thread in the background: all of them, or none."""
     engine: Engine = request.app.state.engine
     runs: list[Run] = []
     try:
-        for one in asked:
+        for one in body:
             runs.append(await _submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
     except Exception:
         for run in reversed(runs):  # those that wait before the one that runs, or its end would begin them
@@ -120,14 +117,14 @@ async def create_batch(
 
 
 @router.post("/runs/cancel", status_code=204)
-async def cancel_many(request: Request, caller: Asker, asked: CancelMany, action: str = "interrupt") -> Response:
+async def cancel_many(request: Request, caller: KnownCaller, body: CancelMany, action: str = "interrupt") -> Response:
     """End runs where they stand."""
     _check_action(action)
-    if (asked.run_ids is None) == (asked.status is None):
+    if (body.run_ids is None) == (body.status is None):
         raise BadRequestError("name the runs by run_ids, or by status: pending, running or all")
-    statuses = (asked.status,) if asked.status in ("pending", "running") else ("pending", "running")
+    statuses = (body.status,) if body.status in ("pending", "running") else ("pending", "running")
     await request.app.state.engine.cancel_many(
-        caller, thread_id=asked.thread_id, run_ids=asked.run_ids, statuses=statuses
+        caller, thread_id=body.thread_id, run_ids=body.run_ids, statuses=statuses
     )
     return Response(status_code=204)
 
@@ -135,7 +132,7 @@ async def cancel_many(request: Request, caller: Asker, asked: CancelMany, action
 @router.get("/threads/{thread_id}/runs")
 async def every(
     request: Request,
-    caller: Asker,
+    caller: KnownCaller,
     thread_id: str,
     limit: int = 10,
     offset: int = 0,
@@ -149,30 +146,32 @@ async def every(
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
-async def get(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+async def get(request: Request, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Return a run."""
     return json_response(shown(await _run(request, caller, thread_id, run_id)))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join")
-async def join(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+async def join(request: Request, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Wait for a run, and return its output."""
-    return _joined(request, await _run(request, caller, thread_id, run_id), False)
+    return _joined(request, await _run(request, caller, thread_id, run_id))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/stream", response_class=StreamingResponse, responses=EVENTS)
 async def join_stream(
-    request: Request, caller: Asker, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
+    request: Request, caller: KnownCaller, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
 ) -> Response:
     """Send what a run sends: from its beginning, or after the event that `Last-Event-ID` names."""
     modes = [mode for mode in request.query_params.getlist("stream_mode") if mode]
     only = checked_modes(modes) if modes else None
     run = await _run(request, caller, thread_id, run_id)
-    return _streamed(request, run, cancel_on_disconnect, start=event_after(request), only=only)
+    return _streamed(request, run, cancel=cancel_on_disconnect, start=event_after(request), only=only)
 
 
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
-async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, action: str = "interrupt") -> Response:
+async def cancel(
+    request: Request, caller: KnownCaller, thread_id: str, run_id: str, action: str = "interrupt"
+) -> Response:
     """End a run where it stands."""
     _check_action(action)
     run = await _run(request, caller, thread_id, run_id)
@@ -181,7 +180,7 @@ async def cancel(request: Request, caller: Asker, thread_id: str, run_id: str, a
 
 
 @router.delete("/threads/{thread_id}/runs/{run_id}", status_code=204)
-async def delete(request: Request, caller: Asker, thread_id: str, run_id: str) -> Response:
+async def delete(request: Request, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Forget a run, which is cancelled first; its thread stays."""
     run = await _run(request, caller, thread_id, run_id)
     await request.app.state.engine.forget(caller, run.id)
@@ -215,34 +214,34 @@ def _check_action(action: str) -> None:
         raise BadRequestError("action is interrupt: what a run has written stays")
 
 
-async def _submitted(request: Request, caller: Caller, thread_id: str | None, asked: Ask) -> Run:
-    if asked.webhook is not None or asked.after_seconds is not None:
+async def _submitted(request: Request, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
+    if body.webhook is not None or body.after_seconds is not None:
         raise BadRequestError("webhook and after_seconds are not served")
-    if asked.context:
+    if body.context:
         raise BadRequestError("no graph takes a context; configurable.model names a model")
     engine: Engine = request.app.state.engine
-    config = asked.config or {}
+    config = body.config or {}
     configurable = config.get("configurable")
     upstream = configurable.get("model") if isinstance(configurable, dict) else None
     if upstream is not None and not isinstance(upstream, str):
         raise BadRequestError("configurable.model is the spec of a model")
     return await engine.submit(
         caller,
-        asked.assistant_id,
+        body.assistant_id,
         thread_id=thread_id,
-        input=asked.input,
-        command=asked.command,
+        input=body.input,
+        command=body.command,
         config=config,
-        checkpoint={"checkpoint_id": asked.checkpoint_id, **(asked.checkpoint or {})},
-        stream_modes=checked_modes(asked.stream_mode),
-        subgraphs=asked.stream_subgraphs,
+        checkpoint={"checkpoint_id": body.checkpoint_id, **(body.checkpoint or {})},
+        stream_modes=checked_modes(body.stream_mode),
+        subgraphs=body.stream_subgraphs,
         model=upstream,
-        metadata=asked.metadata,
-        interrupt_before=asked.interrupt_before,
-        interrupt_after=asked.interrupt_after,
-        if_not_exists=asked.if_not_exists,
-        multitask=asked.multitask_strategy,
-        keep=asked.on_completion == "keep",
+        metadata=body.metadata,
+        interrupt_before=body.interrupt_before,
+        interrupt_after=body.interrupt_after,
+        if_not_exists=body.if_not_exists,
+        multitask=body.multitask_strategy,
+        keep=body.on_completion == "keep",
     )
 
 
@@ -253,26 +252,23 @@ async def _run(request: Request, caller: Caller, thread_id: str, run_id: str) ->
     return run
 
 
-def _joined(request: Request, run: Run, cancel_on_disconnect: bool) -> Response:
-    """Return a reply that comes when the run has ended; spaces before it keep the connection."""
+def _joined(request: Request, run: Run, *, cancel: bool = False) -> Response:
+    """Return a reply that comes when the run has ended; spaces before it keep the connection.
+
+    `cancel` ends the run where the client leaves before that.
+    """
     engine: Engine = request.app.state.engine
 
-    async def body() -> AsyncIterator[bytes]:
-        joining = asyncio.ensure_future(engine.join(run))
-        try:
-            while not (await asyncio.wait([joining], timeout=QUIET_S))[0]:
-                yield b" "
-            yield dumps(joining.result())
-        finally:
-            joining.cancel()
-            await _left(engine, run, cancel_on_disconnect)
+    async def output() -> AsyncIterator[bytes]:
+        yield dumps(await engine.join(run))
 
+    reply = kept_open(output(), b" ", cancels=(engine, run) if cancel else None)
     headers = {**_where(run), "Location": f"{_path(run)}/join"}
-    return StreamingResponse(body(), media_type="application/json", headers=headers)
+    return StreamingResponse(reply, media_type="application/json", headers=headers)
 
 
 def _streamed(
-    request: Request, run: Run, cancel_on_disconnect: bool, *, start: int = 0, only: tuple[str, ...] | None = None
+    request: Request, run: Run, *, cancel: bool, start: int = 0, only: tuple[str, ...] | None = None
 ) -> Response:
     """Return the events of a run as they come, and `end` after the last."""
     engine: Engine = request.app.state.engine
@@ -280,40 +276,15 @@ def _streamed(
         None if only is None else {"metadata", "error", *("messages" if "messages" in one else one for one in only)}
     )
 
-    async def body() -> AsyncIterator[bytes]:
-        number = start
-        try:
-            while True:
-                changed = run.change()
-                while number < len(run.log):
-                    event = run.log[number]
-                    if event is not None and (wanted is None or re.split("[|/]", event.event)[0] in wanted):
-                        yield event_bytes(number, event)
-                    number += 1
-                if run.ended:
-                    break
-                try:
-                    await asyncio.wait_for(changed.wait(), QUIET_S)
-                except TimeoutError:
-                    yield b": waiting\n\n"
-            yield b"event: end\ndata: null\n\n"
-        finally:
-            await _left(engine, run, cancel_on_disconnect)
+    async def events() -> AsyncIterator[bytes]:
+        async for number, event in run.follow(start):
+            if wanted is None or re.split("[|/]", event.event)[0] in wanted:
+                yield event_bytes(number, event)
+        yield b"event: end\ndata: null\n\n"
 
-    headers = {
-        **_where(run),
-        "Location": f"{_path(run)}/stream",
-        "Cache-Control": "no-store",
-        "X-Accel-Buffering": "no",
-    }
-    return StreamingResponse(body(), media_type="text/event-stream", headers=headers)
-
-
-async def _left(engine: Engine, run: Run, cancel_on_disconnect: bool) -> None:
-    if cancel_on_disconnect and not run.ended:
-        # in a task of its own, since this one may be cancelled already
-        ending = asyncio.ensure_future(engine.cancel(run.caller, run.id))
-        await asyncio.shield(ending)
+    headers = {**_where(run), "Location": f"{_path(run)}/stream", **UNBUFFERED}
+    stream = kept_open(events(), PING, cancels=(engine, run) if cancel else None)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
 def _path(run: Run) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Request
+from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ....state.threads.snapshots import astate_of
 from ..engine.requests import checked_id, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
-from .answers import answers
-from .callers import require_caller
+from .guards import KnownCaller
+from .problems import answers
 from .wire import json_response, thread_state
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["router"]
 
 router = APIRouter(prefix="/threads/{thread_id}", tags=["threads"], responses=answers(404, 409))
-Asker = Annotated[Caller, Depends(require_caller)]
 
 
 class Place(BaseModel):
@@ -57,27 +56,27 @@ class Past(BaseModel):
 
 
 @router.get("/state")
-async def latest(request: Request, caller: Asker, thread_id: str, subgraphs: bool = False) -> Response:
+async def latest(request: Request, caller: KnownCaller, thread_id: str, subgraphs: bool = False) -> Response:
     """Return the newest state."""
     return await _state(request, caller, thread_id, Place(), subgraphs=subgraphs)
 
 
 @router.get("/state/{checkpoint_id}")
 async def earlier(
-    request: Request, caller: Asker, thread_id: str, checkpoint_id: str, subgraphs: bool = False
+    request: Request, caller: KnownCaller, thread_id: str, checkpoint_id: str, subgraphs: bool = False
 ) -> Response:
     """Return the state at a checkpoint."""
     return await _state(request, caller, thread_id, Place(checkpoint_id=checkpoint_id), subgraphs=subgraphs)
 
 
 @router.post("/state/checkpoint")
-async def at_checkpoint(request: Request, caller: Asker, thread_id: str, asked: At) -> Response:
+async def at_checkpoint(request: Request, caller: KnownCaller, thread_id: str, asked: At) -> Response:
     """Return the state at a checkpoint."""
     return await _state(request, caller, thread_id, asked.checkpoint, subgraphs=asked.subgraphs)
 
 
 @router.post("/state")
-async def update(request: Request, caller: Asker, thread_id: str, asked: Update) -> Response:
+async def update(request: Request, caller: KnownCaller, thread_id: str, asked: Update) -> Response:
     """Write a state after a checkpoint, as if a node had; a run without input goes on from there."""
     from langgraph.errors import InvalidUpdateError
 
@@ -106,7 +105,7 @@ async def update(request: Request, caller: Asker, thread_id: str, asked: Update)
 
 @router.post("/history")
 async def history(
-    request: Request, caller: Asker, thread_id: str, asked: Annotated[Past | None, Body()] = None
+    request: Request, caller: KnownCaller, thread_id: str, asked: Annotated[Past | None, Body()] = None
 ) -> Response:
     """Return states, the newest first."""
     asked = asked or Past()
@@ -115,7 +114,7 @@ async def history(
 
 @router.get("/history")
 async def history_by_url(
-    request: Request, caller: Asker, thread_id: str, limit: int = 10, before: str | None = None
+    request: Request, caller: KnownCaller, thread_id: str, limit: int = 10, before: str | None = None
 ) -> Response:
     """Return states, the newest first."""
     return await _history(request, caller, thread_id, Past(limit=min(max(limit, 1), 1000), before=before))

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Request
+from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ....state.threads.snapshots import astate_of
 from ..engine.runs import BadRequestError, Caller, NotThereError
-from .answers import answers
-from .callers import require_caller
-from .copying import copy_thread
+from .guards import KnownCaller
+from .problems import answers
 from .wire import json_response, plain, selected, thread_state
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.records import ThreadRecord
 
-__all__ = ["router"]
+__all__ = ["copy_thread", "router"]
 
 router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
-Asker = Annotated[Caller, Depends(require_caller)]
 Status = Literal["idle", "busy", "interrupted", "error"]
 
 
@@ -67,7 +66,7 @@ class Prune(BaseModel):
 
 
 @router.post("")
-async def create(request: Request, caller: Asker, asked: Annotated[Create | None, Body()] = None) -> Response:
+async def create(request: Request, caller: KnownCaller, asked: Annotated[Create | None, Body()] = None) -> Response:
     """Make a thread."""
     asked = asked or Create()
     if asked.supersteps:
@@ -84,7 +83,7 @@ async def create(request: Request, caller: Asker, asked: Annotated[Create | None
 
 
 @router.post("/search")
-async def search(request: Request, caller: Asker, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def search(request: Request, caller: KnownCaller, asked: Annotated[Search | None, Body()] = None) -> Response:
     """List threads of the caller's."""
     asked, engine = asked or Search(), request.app.state.engine
     every = await _found(engine, caller, asked)
@@ -95,13 +94,13 @@ async def search(request: Request, caller: Asker, asked: Annotated[Search | None
 
 
 @router.post("/count")
-async def count(request: Request, caller: Asker, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def count(request: Request, caller: KnownCaller, asked: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
     return json_response(len(await _found(request.app.state.engine, caller, asked or Search())))
 
 
 @router.post("/prune")
-async def prune(request: Request, caller: Asker, asked: Prune) -> Response:
+async def prune(request: Request, caller: KnownCaller, asked: Prune) -> Response:
     """Delete threads of the caller's with all they hold, and say how many."""
     if asked.strategy != "delete":
         raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
@@ -114,14 +113,14 @@ async def prune(request: Request, caller: Asker, asked: Prune) -> Response:
 
 
 @router.get("/{thread_id}")
-async def get(request: Request, caller: Asker, thread_id: str) -> Response:
+async def get(request: Request, caller: KnownCaller, thread_id: str) -> Response:
     """Return a thread with its values."""
     engine = request.app.state.engine
     return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
 
 
 @router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
-async def change(request: Request, caller: Asker, thread_id: str, asked: Change) -> Response:
+async def change(request: Request, caller: KnownCaller, thread_id: str, asked: Change) -> Response:
     """Put metadata over a thread's."""
     _check_ttl(asked.ttl)
     engine = request.app.state.engine
@@ -133,14 +132,14 @@ async def change(request: Request, caller: Asker, thread_id: str, asked: Change)
 
 
 @router.delete("/{thread_id}", status_code=204)
-async def delete(request: Request, caller: Asker, thread_id: str) -> Response:
+async def delete(request: Request, caller: KnownCaller, thread_id: str) -> Response:
     """Delete a thread with all it holds."""
     await request.app.state.engine.delete_thread(caller, thread_id)
     return Response(status_code=204)
 
 
 @router.post("/{thread_id}/copy")
-async def copy(request: Request, caller: Asker, thread_id: str) -> Response:
+async def copy(request: Request, caller: KnownCaller, thread_id: str) -> Response:
     """Copy a thread with its history."""
     engine: Engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
@@ -191,3 +190,24 @@ async def _found(engine: Engine, caller: Caller, asked: Search) -> list[ThreadRe
     return sorted(
         every, key=lambda record: (getattr(record, key), record.thread_id), reverse=asked.sort_order == "desc"
     )
+
+
+async def copy_thread(saver: Any, source: str, target: str) -> None:
+    """Copy every checkpoint of a thread with its writes, the oldest first: a state that is kept as what each step added
+    is only whole with all of them.
+
+    Args:
+        saver: Where both are.
+        source: Id of the thread.
+        target: Id of the new one, which has no checkpoint yet.
+    """
+    found = [stored async for stored in saver.alist({"configurable": {"thread_id": source}})]
+    for stored in sorted(found, key=lambda one: str(one.checkpoint["id"])):
+        where = stored.config["configurable"]
+        parent = (stored.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        place: dict[str, Any] = {"thread_id": target, "checkpoint_ns": where.get("checkpoint_ns", "")}
+        config = {"configurable": {**place, **({"checkpoint_id": parent} if parent else {})}}
+        saved = await saver.aput(config, stored.checkpoint, stored.metadata, stored.checkpoint["channel_versions"])
+        by_task = sorted(enumerate(stored.pending_writes or ()), key=lambda one: (one[1][0], one[0]))
+        for task_id, writes in groupby(by_task, key=lambda one: one[1][0]):
+            await saver.aput_writes(saved, [(channel, value) for _, (_, channel, value) in writes], task_id)

@@ -5,35 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key
 from .assistants import Assistants
-from .execution import Execution
-from .ownership import Clerk, OwnedThreads, now
+from .execution import Execution, built_graph
+from .ownership import OwnedThreads
 from .queueing import RunQueue
-from .records import open_records
+from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_request
 from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
 from .steering import Steering
 from .takeover import Handover, run_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
     from ..settings import Settings
     from .assistants import Assistant
+    from .execution import Finished
     from .records import Records, ThreadRecord
     from .runs import ServerEvent
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run"]
-
-Finished = Callable[[Run, Mapping[str, Any] | None], None]
 
 LOG = logging.getLogger("redraft.server")
 BEAT_S = 10.0
@@ -60,7 +58,7 @@ class Engine:
         self._build_model = build_model
         self._runs: dict[str, Run] = {}
         self._queue = RunQueue(self._work, at_once=settings.max_concurrent_runs, waiting=settings.queue_length)
-        self._clerk = Clerk()
+        self._db = DbExecutor()
         self._tending: list[asyncio.Task[None]] = []
 
     # life
@@ -73,13 +71,21 @@ class Engine:
             OSError: The database can't be opened.
             ImportError: An extra is missing.
         """
-        self.saver = self._given_saver if self._given_saver is not None else await self._clerk.call(self._opened)
-        self.records: Records = await self._clerk.call(open_records, self.saver)
-        self.owned = OwnedThreads(self.saver, self.records, self._clerk)
-        self._handover = Handover(self.records, self._clerk)
-        self._steering = Steering(self.saver, self._clerk)
+        self.saver = self._given_saver if self._given_saver is not None else await self._db.write(self._opened)
+        self.records: Records = await self._db.write(open_records, self.saver)
+        self.owned = OwnedThreads(self.saver, self.records, self._db)
+        self._handover = Handover(self.records, self._db)
+        self._steering = Steering(self.saver, self._db)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
-        self._execution = Execution(self, self._steering, self._clerk)
+        self._execution = Execution(
+            self._assistants,
+            self.owned,
+            self.records,
+            self._db,
+            self._steering,
+            max_seconds=self.settings.max_seconds_a_run,
+            on_finished=self.on_finished,
+        )
         await asyncio.to_thread(self._assistants.model, self.settings.model)
         await self._take_over()
         self._tending = [asyncio.create_task(self._beat()), asyncio.create_task(self._steering.look())]
@@ -90,8 +96,8 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
         for run in await self._queue.close():
-            await self._clerk.call(partial(self.records.change_run, run.id, now=now(), process=""))
-        self._clerk.close()
+            await self._db.write(partial(self.records.change_run, run.id, now=now(), process=""))
+        self._db.close()
         if self._given_saver is None and hasattr(self, "saver"):
             await asyncio.to_thread(self.saver.close)
 
@@ -99,11 +105,6 @@ class Engine:
         from ....state import open_checkpointer
 
         return open_checkpointer(self.settings.db, key=encryption_key()).open()
-
-    def recipe_metadata(self, run: Run) -> dict[str, str]:
-        """Return what rebuilds the graph of a run, as its checkpoints keep it; empty where only Python can."""
-        recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
-        return recipe.metadata() if recipe is not None else {}
 
     # what there is
 
@@ -130,15 +131,7 @@ class Engine:
             NotThereError: There is no such assistant.
             BadRequestError: This model is not allowed, or the preset can't be run on this server.
         """
-        if found := self._assistants.built(assistant, model):
-            return found
-        try:
-            return await asyncio.to_thread(self._assistants.graph, assistant, model)
-        except (NotThereError, BadRequestError):
-            raise
-        except Exception as error:
-            LOG.exception("the assistant %r can't be built", assistant)
-            raise BadRequestError("this assistant can't be run on this server; its log says why") from error
+        return await built_graph(self._assistants, assistant, model)
 
     async def reader(self, record: ThreadRecord) -> Any:
         """Return a graph that reads a thread: its own, or where that can't be built here, one for every preset."""
@@ -169,7 +162,7 @@ class Engine:
         """
         await self.owned.thread(caller, thread_id)
         await self._end_all(thread_id)
-        await self.erase(thread_id)
+        await self.owned.erase(thread_id)
 
     # runs
 
@@ -263,7 +256,7 @@ class Engine:
             NotThereError: There is none of this id, or it is another's.
         """
         found = self._runs.get(run_id)
-        if found is None and can_be_id(run_id) and (record := await self._clerk.call(self.records.run, run_id)):
+        if found is None and can_be_id(run_id) and (record := await self._db.read(self.records.run, run_id)):
             found = run_of(record)
         if found is None or found.caller != caller:
             raise NotThereError("there is no such run")
@@ -276,7 +269,7 @@ class Engine:
     async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
         """Return every run of a thread of the caller's, the last created first."""
         await self.owned.thread(caller, thread_id)
-        records = await self._clerk.call(self.records.runs, thread_id)
+        records = await self._db.read(self.records.runs, thread_id)
         return [self._runs.get(record.run_id) or run_of(record) for record in records]
 
     async def join(self, run: Run) -> Mapping[str, Any]:
@@ -332,7 +325,7 @@ class Engine:
         if thread_id is not None:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
-            going = await self._clerk.call(self.records.in_flight)
+            going = await self._db.read(self.records.in_flight)
             every = [self._runs.get(one.run_id) or run_of(one) for one in going if one.owner == caller.id]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
@@ -357,7 +350,7 @@ class Engine:
         run = await self.run(caller, run_id)
         await self._end(run)
         self._runs.pop(run.id, None)
-        await self._clerk.call(self.records.remove_run, run.id)
+        await self._db.write(self.records.remove_run, run.id)
 
     # within
 
@@ -389,11 +382,6 @@ class Engine:
     async def _end_all(self, thread_id: str) -> None:
         for run in [run for run in self._runs.values() if run.thread_id == thread_id and not run.ended]:
             await self._end(run)
-
-    async def erase(self, thread_id: str) -> None:
-        """Delete a thread that nothing runs on, whoever owns it."""
-        await self.saver.adelete_thread(thread_id)
-        await self._clerk.call(self.records.remove_thread, thread_id)
 
     def _remember(self, run: Run) -> None:
         self._runs[run.id] = run

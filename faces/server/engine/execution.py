@@ -1,55 +1,109 @@
-"""The execution of one run: within its time, told from outside errors, and written down when it ends."""
+"""Execution of one run: its graph streamed within a time limit, and how it ended written down."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .driving import drive
-from .ownership import now
-from .runs import BadRequestError
+from ....state import Thread
+from .records import now
+from .requests import MODES
+from .runs import BadRequestError, NotThereError
 
 if TYPE_CHECKING:
-    from .engine import Engine
-    from .ownership import Clerk
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from langchain_core.messages import BaseMessage
+    from langgraph.runtime import RunControl
+
+    from .assistants import Assistants
+    from .ownership import OwnedThreads
+    from .records import DbExecutor, Records
     from .runs import Run, RunStatus
     from .steering import Steering
 
-__all__ = ["Execution"]
+__all__ = ["Execution", "Finished", "MessageParts", "built_graph"]
+
+Finished: TypeAlias = "Callable[[Run, Mapping[str, Any] | None], None]"
 
 LOG = logging.getLogger("redraft.server")
+INTERRUPT_ID = re.compile("[0-9a-f]{32}")
 TOKENS_KEPT_S = 60.0
 """How long after its end the tokens of a run are kept for who reads slowly; the rest of what it sent is kept longer."""
 
 
-class Execution:
-    """Runs the runs of an engine."""
+async def built_graph(assistants: Assistants, name: str, model: str | None = None) -> Any:
+    """Return the graph of an assistant, built in a worker thread where it is not built yet.
 
-    def __init__(self, engine: Engine, steering: Steering, clerk: Clerk) -> None:
+    Raises:
+        NotThereError: There is no such assistant.
+        BadRequestError: This model is not allowed, or the preset can't be run on this server.
+    """
+    if found := assistants.built(name, model):
+        return found
+    try:
+        return await asyncio.to_thread(assistants.graph, name, model)
+    except (NotThereError, BadRequestError):
+        raise
+    except Exception as error:
+        LOG.exception("the assistant %r can't be built", name)
+        raise BadRequestError("this assistant can't be run on this server; its log says why") from error
+
+
+class Execution:
+    """Executes runs.
+
+    Args:
+        assistants: Their graphs.
+        owned: The threads they run on.
+        records: Where it is noted how they stand.
+        db: Calls the records.
+        steering: Keeps each thread to one run at a time.
+        max_seconds: How long a run may take by the clock.
+        on_finished: Called with each run that ended, and its output.
+    """
+
+    def __init__(
+        self,
+        assistants: Assistants,
+        owned: OwnedThreads,
+        records: Records,
+        db: DbExecutor,
+        steering: Steering,
+        *,
+        max_seconds: float,
+        on_finished: list[Finished],
+    ) -> None:
         self.cancelled: set[str] = set()
         """Ids of the runs that somebody cancels right now."""
-        self._engine = engine
+        self._assistants = assistants
+        self._owned = owned
+        self._records = records
+        self._db = db
         self._steering = steering
-        self._clerk = clerk
+        self._max_seconds = max_seconds
+        self._on_finished = on_finished
 
     async def work(self, run: Run) -> None:
         """Run it to its end, and write down how it ended."""
         status: RunStatus | None = "error"
         run.started_at, run.status = time.time(), "running"
-        clock = asyncio.timeout(self._engine.settings.max_seconds_a_run)
+        clock = asyncio.timeout(self._max_seconds)
         try:
             async with clock:
-                await self._clerk.call(partial(self._engine.records.change_run, run.id, now=now(), status="running"))
+                await self._change(run, status="running")
                 run.send("metadata", {"run_id": run.id, "attempt": run.attempts})
-                graph = await self._engine.graph(run.assistant, run.model)
-                told = self._engine.recipe_metadata(run)
+                graph = await built_graph(self._assistants, run.assistant, run.model)
+                recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
+                metadata = recipe.metadata() if recipe is not None else {}
                 async with self._steering.steered(run.thread_id) as control:
                     mark_begun = partial(self._mark_begun, run)
-                    status = await drive(run, graph, control, metadata=told, mark_begun=mark_begun)
+                    status = await _drive(run, graph, control, metadata=metadata, mark_begun=mark_begun)
         except asyncio.CancelledError:
             status = "interrupted" if run.id in self.cancelled else None
         except BadRequestError as error:
@@ -57,32 +111,29 @@ class Execution:
         except Exception as error:
             if clock.expired():
                 status = "timeout"
-                told_s = f"{self._engine.settings.max_seconds_a_run:g} s"
-                run.error = {"error": "RunTimeoutError", "message": f"the run took longer than {told_s}"}
-            else:
+                message = f"the run took longer than {self._max_seconds:g} s"
+                run.error = {"error": "RunTimeoutError", "message": message}
+            else:  # what models and libraries say may hold prompts, paths and keys
                 LOG.exception("run %s failed", run.id)
-                run.error = _told(error)
+                run.error = {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
         finally:
             await self.ended(run, status)
 
     async def ended(self, run: Run, status: RunStatus | None) -> None:
         """Write down how a run ended; `None`: not at all, since this server stops and another goes on with it."""
-        at, records = now(), self._engine.records
+        at = now()
         if status is None:
             with suppress(Exception):
-                await self._clerk.call(
-                    partial(self._engine.records.change_run, run.id, now=at, status="pending", process="")
-                )
+                await self._change(run, at, status="pending", process="")
             run.wake()
             return
         try:
             if run.stateless:
-                await self._engine.erase(run.thread_id)
+                await self._owned.erase(run.thread_id)
             else:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
-                values = {"status": status, "error": run.error, "process": ""}
-                await self._clerk.call(partial(records.change_run, run.id, now=at, **values))
-                await self._clerk.call(partial(records.change_thread, run.thread_id, now=at, status=standing))
+                await self._change(run, at, status=status, error=run.error, process="")
+                await self._db.write(partial(self._records.change_thread, run.thread_id, now=at, status=standing))
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         run.updated_at, run.ended_at, run.status = at, time.time(), status
@@ -91,7 +142,7 @@ class Execution:
         run.wake()
         asyncio.get_running_loop().call_later(TOKENS_KEPT_S, run.forget_tokens)
         self.cancelled.discard(run.id)
-        for finished in self._engine.on_finished:
+        for finished in self._on_finished:
             try:
                 finished(run, run.output)
             except Exception:
@@ -99,9 +150,138 @@ class Execution:
 
     async def _mark_begun(self, run: Run) -> None:
         run.begun = True
-        await self._clerk.call(partial(self._engine.records.change_run, run.id, now=now(), begun=1))
+        await self._change(run, begun=1)
+
+    async def _change(self, run: Run, at: str | None = None, **changes: Any) -> None:
+        await self._db.write(partial(self._records.change_run, run.id, now=at or now(), **changes))
 
 
-def _told(error: Exception) -> dict[str, str]:
-    """Return an error as a caller is told it: what models and libraries say may hold prompts, paths and keys."""
-    return {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
+async def _drive(
+    run: Run, graph: Any, control: RunControl, *, metadata: Mapping[str, str], mark_begun: Callable[[], Awaitable[None]]
+) -> RunStatus:
+    """Run the graph, send what it streams, put its last values into `run.output`, and return how it ended.
+
+    Args:
+        run: What to run.
+        graph: With the saver that holds the thread.
+        control: Asks it to stop between two steps.
+        metadata: What rebuilds the graph, kept in each checkpoint.
+        mark_begun: Called before a run that a process before this one had begun goes on.
+
+    Raises:
+        BadRequestError: What was asked for makes no sense where the thread stands now.
+    """
+    from langgraph.errors import GraphDrained
+
+    own = {name: value for name, value in run.metadata.items() if not name.startswith("redraft_")}
+    config: dict[str, Any] = {
+        "configurable": {"thread_id": run.thread_id},
+        "metadata": {**own, "run_id": run.id, "graph_id": run.assistant, **metadata},
+        **run.request.get("config", {}),
+    }
+    if checkpoint_id := run.request.get("checkpoint_id"):
+        config["configurable"] |= {"checkpoint_id": checkpoint_id, "checkpoint_ns": ""}
+    given, config = await _start(run, graph, config, mark_begun)
+    try:
+        await _stream(run, graph, given, config, control)
+    except GraphDrained:
+        return "interrupted"
+    if (run.output or {}).get("__interrupt__"):
+        return "interrupted"
+    # Where no node is named to stop at, what streams to its end has ended, and needn't be read again.
+    named = run.request.get("interrupt_before") or run.request.get("interrupt_after")
+    may_stop = named or graph.interrupt_before_nodes or graph.interrupt_after_nodes
+    if may_stop and (await graph.aget_state({"configurable": {"thread_id": run.thread_id}})).next:
+        return "interrupted"
+    return "success"
+
+
+async def _start(
+    run: Run, graph: Any, config: dict[str, Any], mark_begun: Callable[[], Awaitable[None]]
+) -> tuple[Any, dict[str, Any]]:
+    """Return what the graph is streamed with, and where."""
+    request, thread = run.request, Thread(graph, run.thread_id)
+    stored = await graph.checkpointer.aget_tuple(thread.config)
+    if run.begun or (stored is not None and stored.metadata.get("run_id") == run.id):
+        await mark_begun()
+        at_end = {**config, "configurable": {"thread_id": run.thread_id}}
+        return await thread.aready(), at_end
+    if (command := request.get("command")) is not None:
+        return await _command(thread, command), config
+    if request.get("input") is not None:
+        return request["input"], config
+    if stored is None:
+        raise BadRequestError('a new thread needs an input with a "task"')
+    return None if request.get("checkpoint_id") else await thread.aready(), config
+
+
+async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
+    from langgraph.types import Command, Send
+
+    from ....state.threads.answers import pending_interrupts
+
+    goto = [Send(one["node"], one["input"]) if isinstance(one, dict) else one for one in given.get("goto", [])]
+    reply = given.get("resume")
+    by_id = isinstance(reply, dict) and bool(reply) and all(INTERRUPT_ID.fullmatch(name) for name in reply)
+    if reply is not None and not by_id:
+        stored = await thread.saver.aget_tuple(thread.config)
+        # A reply is checked where a person is asked in a way that we know, or nobody is asked at all.
+        if stored is None or not pending_interrupts(stored) or await thread.aquestion() is not None:
+            try:
+                await thread.aready_answer(reply)
+            except (ValueError, LookupError) as error:
+                raise BadRequestError(str(error)[:500]) from None
+    return Command(resume=reply, update=given.get("update"), goto=goto)
+
+
+async def _stream(run: Run, graph: Any, given: Any, config: dict[str, Any], control: RunControl) -> None:
+    wanted = run.request["stream_modes"]
+    modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted)]))
+    parts = MessageParts()
+    stops = {name: value for name in ("interrupt_before", "interrupt_after") if (value := run.request.get(name))}
+    stream = graph.astream(
+        given,
+        config,
+        stream_mode=modes,
+        subgraphs=run.request["subgraphs"],
+        durability="sync",
+        control=control,
+        **stops,
+    )
+    async for item in stream:
+        namespace, mode, data = item if run.request["subgraphs"] else ((), *item)
+        if mode == "values" and not namespace:
+            # what a person is asked comes by itself
+            run.output = {**(run.output or {}), **data} if set(data) == {"__interrupt__"} else dict(data)
+        suffix = "".join(f"|{part}" for part in namespace)
+        if mode != "messages" and mode in wanted:
+            run.send(mode + suffix, data)
+        if mode == "messages" and "messages-tuple" in wanted:
+            run.send("messages" + suffix, list(data))
+        if mode == "messages" and "messages" in wanted:
+            for event, part in parts.read(*data):
+                run.send(event + suffix, part)
+
+
+class MessageParts:
+    """Puts the pieces of messages together."""
+
+    def __init__(self) -> None:
+        self._so_far: dict[str, Any] = {}
+
+    def read(self, message: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Give the events of one piece: `messages/metadata` for a new message, then `messages/partial` with what there
+        is of it, or `messages/complete` with all of it."""
+        from langchain_core.messages import BaseMessageChunk
+
+        name = message.id or ""
+        if name not in self._so_far:
+            yield "messages/metadata", {name: {"metadata": dict(metadata)}}
+        if not isinstance(message, BaseMessageChunk):
+            self._so_far[name] = message
+            yield "messages/complete", [message]
+            return
+        earlier = self._so_far.get(name)
+        self._so_far[name] = message if earlier is None else earlier + message
+        last = getattr(message, "chunk_position", None) == "last"
+        yield "messages/complete" if last else "messages/partial", [self._so_far[name]]

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from .records import ThreadRecord
+from .records import ThreadRecord, now
 from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ....state.storage.index import RunRow
-    from .records import Records
+    from .records import DbExecutor, Records
 
-__all__ = ["LOCAL", "Clerk", "OwnedThreads", "now"]
+__all__ = ["LOCAL", "OwnedThreads"]
 
-T = TypeVar("T")
 LOCAL = Caller("local")
-
-
-class Clerk:
-    """Works on the records in a thread of its own, one call after the other, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="redraft-server")
-
-    async def call(self, call: Callable[..., T], *args: Any) -> T:
-        """Return what the call returns."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, *args))
-
-    def close(self) -> None:
-        """Finish what was begun."""
-        self._pool.shutdown()
 
 
 class OwnedThreads:
     """The threads of a database by their owners. Who needs no token also has those that the shell and Python made."""
 
-    def __init__(self, saver: Any, records: Records, clerk: Clerk) -> None:
+    def __init__(self, saver: Any, records: Records, db: DbExecutor) -> None:
         self._saver = saver
         self._records = records
-        self._clerk = clerk
+        self._db = db
 
     async def create(
         self,
@@ -66,11 +47,11 @@ class OwnedThreads:
         at = now()
         name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
         known = await self._known(caller, name) if thread_id is not None else None
-        if known is None and thread_id is not None and await self._clerk.call(self._in_index, name):
-            raise TakenError("this thread id is in use")
         if known is None:
+            if thread_id is not None and await self._saver.runs.aget(name) is not None:
+                raise TakenError("this thread id is in use")
             record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
-            if await self._clerk.call(self._records.add_thread, record):
+            if await self._db.write(self._records.add_thread, record):
                 return record
             raise TakenError("this thread id is in use")
         if if_exists != "do_nothing":
@@ -90,44 +71,44 @@ class OwnedThreads:
     async def every(self, caller: Caller) -> list[ThreadRecord]:
         """Return every thread of the caller's, the last created first."""
         if caller == LOCAL:
-            await self._clerk.call(self._adopt_all)
-        return await self._clerk.call(self._records.threads, caller.id)
+            await self._adopt_all()
+        return await self._db.read(self._records.threads, caller.id)
 
     async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
         """Write metadata, status or assistant of a thread of the caller's, and return it."""
         await self.thread(caller, thread_id)
-        await self._clerk.call(partial(self._records.change_thread, thread_id, now=now(), **changes))
+        await self._db.write(partial(self._records.change_thread, thread_id, now=now(), **changes))
         return await self.thread(caller, thread_id)
 
     async def own(self, caller: Caller, thread_id: str, *, assistant: str | None = None) -> None:
         """Note a thread that was just forked from one of the caller's as theirs too."""
         at = now()
         record = ThreadRecord(thread_id, caller.id, assistant, {}, "idle", at, at)
-        await self._clerk.call(self._records.add_thread, record)
+        await self._db.write(self._records.add_thread, record)
+
+    async def erase(self, thread_id: str) -> None:
+        """Delete a thread that nothing runs on, whoever owns it."""
+        await self._saver.adelete_thread(thread_id)
+        await self._db.write(self._records.remove_thread, thread_id)
 
     async def _known(self, caller: Caller, thread_id: str) -> ThreadRecord | None:
         """Return a thread of the caller's. Who needs no token also has those that the shell and Python made."""
         if not can_be_id(thread_id):
             return None
-        found = await self._clerk.call(self._records.thread, thread_id)
-        if found is None and caller == LOCAL and await self._clerk.call(self._adopt, thread_id):
-            found = await self._clerk.call(self._records.thread, thread_id)
+        found = await self._db.read(self._records.thread, thread_id)
+        if found is None and caller == LOCAL and (row := await self._saver.runs.aget(thread_id)):
+            await self._db.write(self._records.add_thread, _record_of(row))
+            found = await self._db.read(self._records.thread, thread_id)
         return found if found is not None and found.owner == caller.id else None
 
-    def _in_index(self, thread_id: str) -> bool:
-        return self._saver.runs.get(thread_id) is not None
-
-    def _adopt(self, thread_id: str) -> bool:
-        row = self._saver.runs.get(thread_id)
-        if row is None:
-            return False
-        return self._records.add_thread(_record_of(row))
-
-    def _adopt_all(self) -> None:
+    async def _adopt_all(self) -> None:
+        """Note the threads that the shell and Python made; where there are none, nothing is written."""
         before = None
-        while rows := self._saver.runs.list(limit=500, before=before):
+        while rows := await self._saver.runs.alist(limit=500, before=before):
+            known = await self._db.read(self._records.known, [row.thread_id for row in rows])
             for row in rows:
-                self._records.add_thread(_record_of(row))
+                if row.thread_id not in known:
+                    await self._db.write(self._records.add_thread, _record_of(row))
             before = rows[-1].position
 
     async def thread_for(
@@ -148,13 +129,8 @@ class OwnedThreads:
         if found is None:
             raise NotThereError("there is no such thread")
         if found.assistant != assistant:
-            await self._clerk.call(partial(self._records.change_thread, thread_id, now=now(), assistant=assistant))
+            await self._db.write(partial(self._records.change_thread, thread_id, now=now(), assistant=assistant))
         return found
-
-
-def now() -> str:
-    """Return the time as the tables hold it, in which order of text is order of time."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def _record_of(row: RunRow) -> ThreadRecord:

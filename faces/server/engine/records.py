@@ -1,22 +1,29 @@
-"""Records of owners and of runs in flight: two tables beside the checkpoints."""
+"""Records of owners and of runs in flight: two tables beside the checkpoints, and the threads they are read on."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....state.storage.encryption import Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from .runs import RunStatus
 
-__all__ = ["Records", "RunRecord", "ThreadRecord", "open_records"]
+__all__ = ["DbExecutor", "Records", "RunRecord", "ThreadRecord", "now", "open_records"]
+
+T = TypeVar("T")
+READERS = 4
 
 SET_UP = (
     """CREATE TABLE IF NOT EXISTS served_threads (
@@ -143,6 +150,13 @@ class Records:
         )
         return [self._thread(row) for row in self._query(statement, {"owner": owner})]
 
+    def known(self, thread_ids: Collection[str]) -> set[str]:
+        """Return those of these ids that are somebody's threads."""
+        values = {f"id{number}": thread_id for number, thread_id in enumerate(thread_ids)}
+        places = ", ".join(f"%({name})s" for name in values)
+        rows = self._query(f"SELECT thread_id FROM served_threads WHERE thread_id IN ({places})", values)  # noqa: S608
+        return {row[0] for row in rows}
+
     def change_thread(self, thread_id: str, *, now: str, **changes: Any) -> None:
         """Write some of `assistant`, `metadata` and `status`."""
         if "metadata" in changes:
@@ -237,6 +251,36 @@ class Records:
         values |= {"request": self._shown(values["request"]), "metadata": self._shown(values["metadata"])}
         values |= {"error": self._shown(values["error"]) if values["error"] else None}
         return RunRecord(**{**values, "stateless": bool(values["stateless"]), "begun": bool(values["begun"])})
+
+
+class DbExecutor:
+    """Calls a database beside the event loop.
+
+    Writes come one after the other, in the order in which they were asked for. Reads wait for none of them: where
+    another process holds the file, what only reads is answered meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="redraft-server-write")
+        self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-server-read")
+
+    async def write(self, call: Callable[..., T], *args: Any) -> T:
+        """Return what a call returns that may write."""
+        return await asyncio.get_running_loop().run_in_executor(self._writing, partial(call, *args))
+
+    async def read(self, call: Callable[..., T], *args: Any) -> T:
+        """Return what a call returns that only reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, partial(call, *args))
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._writing.shutdown()
+        self._reading.shutdown()
+
+
+def now() -> str:
+    """Return the time as the tables hold it, in which order of text is order of time."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def open_records(saver: Any) -> Records:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from langgraph.runtime import RunControl
 
-    from .ownership import Clerk
+    from .records import DbExecutor
 
 __all__ = ["Steering"]
 
@@ -28,9 +28,9 @@ LOOK_S = 0.5
 class Steering:
     """The threads that this server runs: one look at all of them, instead of one at each before each of its steps."""
 
-    def __init__(self, saver: Any, clerk: Clerk) -> None:
+    def __init__(self, saver: Any, db: DbExecutor) -> None:
         self._runs = under_way(saver)
-        self._clerk = clerk
+        self._db = db
         self._steered: dict[str, tuple[str, RunControl]] = {}
 
     @asynccontextmanager
@@ -42,7 +42,7 @@ class Steering:
         try:
             while True:
                 try:
-                    await asyncio.shield(self._clerk.call(partial(begin, self._runs, thread_id, token=token)))
+                    await asyncio.shield(self._db.write(partial(begin, self._runs, thread_id, token=token)))
                     break
                 except BusyThreadError:
                     await asyncio.sleep(LOOK_S)
@@ -50,9 +50,9 @@ class Steering:
             yield control
         finally:
             self._steered.pop(thread_id, None)
-            # Also where the run is cancelled while the clerk notes that it begins, or right now: one comes after the
+            # Also where the run is cancelled while it is noted that it begins, or right now: one comes after the
             # other there, and a thread that stays noted would be busy for as long as this process lives.
-            await asyncio.shield(self._clerk.call(self._runs.remove, thread_id, token))
+            await asyncio.shield(self._db.write(self._runs.remove, thread_id, token))
 
     async def look(self) -> None:
         """Look again and again, until it is cancelled, and ask those to stop that somebody wants to stop."""
@@ -60,9 +60,7 @@ class Steering:
             await asyncio.sleep(LOOK_S)
             steered = dict(self._steered)
             try:
-                for thread_id in await self._clerk.call(
-                    self._unwanted, {name: one[0] for name, one in steered.items()}
-                ):
+                for thread_id in await self._db.read(self._unwanted, {name: one[0] for name, one in steered.items()}):
                     steered[thread_id][1].request_drain("stopped on request")
             except Exception:
                 LOG.exception("who is asked to stop can't be read")

@@ -7,15 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....state.threads.lease import alive, this_process
-from .ownership import now
-from .records import RunRecord
+from .records import RunRecord, now
 from .runs import Caller, Run
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from .ownership import Clerk
-    from .records import Records
+    from .records import DbExecutor, Records
 
 __all__ = ["Handover", "run_of"]
 
@@ -29,9 +27,9 @@ DEAD_AFTER_S = 45.0
 class Handover:
     """Notes the runs of this process, and takes those of dead ones."""
 
-    def __init__(self, records: Records, clerk: Clerk) -> None:
+    def __init__(self, records: Records, db: DbExecutor) -> None:
         self._records = records
-        self._clerk = clerk
+        self._db = db
         self._process = this_process()
 
     async def note(self, run: Run) -> None:
@@ -54,7 +52,7 @@ class Handover:
             process=self._process,
             beat=time.time(),
         )
-        await self._clerk.call(self._records.add_run, record)
+        await self._db.write(self._records.add_run, record)
 
     async def take(self, known: Container[str]) -> list[Run]:
         """Return the runs that nobody goes on with, as this process's from now on: the first created first.
@@ -63,16 +61,16 @@ class Handover:
             known: Ids of the runs that are not looked at.
         """
         taken = []
-        for record in await self._clerk.call(self._records.in_flight):
+        for record in await self._db.read(self._records.in_flight):
             if record.run_id in known or not _left(record):
                 continue
             if record.attempts >= MOST_ATTEMPTS and record.process:
                 told = {"error": "LostRunError", "message": "every server that ran it has died"}
                 given_up = {"status": "error", "error": told, "process": ""}
-                await self._clerk.call(partial(self._records.change_run, record.run_id, now=now(), **given_up))
+                await self._db.write(partial(self._records.change_run, record.run_id, now=now(), **given_up))
                 continue
             claim = partial(self._records.take_over, record, self._process, beat=time.time())
-            if await self._clerk.call(claim):
+            if await self._db.write(claim):
                 run = run_of(record)
                 run.status, run.attempts = "pending", record.attempts + bool(record.process)
                 taken.append(run)
@@ -80,7 +78,7 @@ class Handover:
 
     async def beat(self) -> None:
         """Say that this process lives."""
-        await self._clerk.call(partial(self._records.beat, self._process, beat=time.time()))
+        await self._db.write(partial(self._records.beat, self._process, beat=time.time()))
 
 
 def run_of(record: RunRecord) -> Run:

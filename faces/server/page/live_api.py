@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from ..api.callers import require_caller
-from ..api.runs_api import QUIET_S, event_after
+from ..api.disconnect import PING, UNBUFFERED, kept_open
+from ..api.guards import KnownCaller
+from ..api.runs_api import event_after
 from ..api.wire import dumps, event_bytes, plain
-from ..engine.runs import Caller, ServerEvent
+from ..engine.runs import ServerEvent
 from .drawing import WRITERS, happening
 
 if TYPE_CHECKING:
@@ -23,21 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["router"]
 
 router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
-Asker = Annotated[Caller, Depends(require_caller)]
 
 
 @router.get("/runs/{run_id}/live")
-async def live(request: Request, caller: Asker, run_id: str) -> Response:
+async def live(request: Request, caller: KnownCaller, run_id: str) -> Response:
     """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
     engine: Engine = request.app.state.engine
     run = await engine.run(caller, run_id)
     start = event_after(request)
-    body = _told(run, start) if engine.knows(run) else _awaited(engine, run)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(body, media_type="text/event-stream", headers=headers)
+    events = _events(run, start) if engine.knows(run) else _end_elsewhere(engine, run)
+    return StreamingResponse(kept_open(events, PING), media_type="text/event-stream", headers=UNBUFFERED)
 
 
-async def _told(run: Run, number: int) -> AsyncIterator[bytes]:
+async def _events(run: Run, number: int) -> AsyncIterator[bytes]:
     if "custom" not in run.request.get("stream_modes", ()):
         yield _sent("silent", {})
     while True:
@@ -47,29 +46,25 @@ async def _told(run: Run, number: int) -> AsyncIterator[bytes]:
             event = run.log[number]
             if token := _token(event):
                 words += token
-            elif event is not None and (told := _shown(event)):
+            elif event is not None and (shown := _shown(event)):
                 if words:
                     yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
-                yield event_bytes(number, ServerEvent(*told))
+                yield event_bytes(number, ServerEvent(*shown))
                 words = ""
             number += 1
         if words:
             yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
         if run.ended:
             break
-        try:
-            await asyncio.wait_for(changed.wait(), QUIET_S)
-        except TimeoutError:
-            yield b": waiting\n\n"
+        await changed.wait()
     yield _sent("end", {"status": run.status})
 
 
-async def _awaited(engine: Engine, run: Run) -> AsyncIterator[bytes]:
-    """Wait for a run that another server of this database has."""
+async def _end_elsewhere(engine: Engine, run: Run) -> AsyncIterator[bytes]:
+    """Give the end of a run that another server of this database has."""
     yield _sent("silent", {})
     while not run.ended:
         await asyncio.sleep(1)
-        yield b": waiting\n\n"
         run = await engine.run(run.caller, run.id)
     yield _sent("end", {"status": run.status})
 

@@ -8,7 +8,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -17,7 +17,7 @@ from ....state.threads.thread import Thread, UnknownThreadError
 from ...views.documents import macros
 from ...views.drafts import diff_facts
 from ...views.timeline import event_row
-from ..api.callers import require_caller
+from ..api.guards import KnownCaller
 from ..api.wire import json_response
 from ..engine.requests import checked_id, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["router"]
 
 router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
-Asker = Annotated[Caller, Depends(require_caller)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
 A_PAGE = 20
@@ -47,7 +46,7 @@ class Fork(BaseModel):
 
 
 @router.get("/home")
-async def home(request: Request, caller: Asker, offset: Offset = 0) -> Response:
+async def home(request: Request, caller: KnownCaller, offset: Offset = 0) -> Response:
     """Draw the form that starts a run, above the caller's threads."""
     engine: Engine = request.app.state.engine
     facts = {
@@ -60,13 +59,15 @@ async def home(request: Request, caller: Asker, offset: Offset = 0) -> Response:
 
 
 @router.get("/threads")
-async def threads(request: Request, caller: Asker, offset: Offset = 0) -> Response:
+async def threads(request: Request, caller: KnownCaller, offset: Offset = 0) -> Response:
     """Draw a page of the caller's threads, those changed last first."""
     return json_response({"html": drawn("threads", await _threads(request.app.state.engine, caller, offset))})
 
 
 @router.get("/threads/{thread_id:path}/diff")
-async def diff(request: Request, caller: Asker, thread_id: str, before: Round = None, after: Round = None) -> Response:
+async def diff(
+    request: Request, caller: KnownCaller, thread_id: str, before: Round = None, after: Round = None
+) -> Response:
     """Draw what differs between two drafts of a thread, and the critiques that led from one to the other."""
     engine: Engine = request.app.state.engine
     thread, _ = await _read(engine, caller, thread_id)
@@ -75,7 +76,7 @@ async def diff(request: Request, caller: Asker, thread_id: str, before: Round = 
 
 
 @router.get("/threads/{thread_id:path}")
-async def thread(request: Request, caller: Asker, thread_id: str) -> Response:
+async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Response:
     """Draw a thread: its run under way, answer, steps and branches."""
     engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
@@ -113,7 +114,7 @@ async def thread(request: Request, caller: Asker, thread_id: str) -> Response:
 
 
 @router.post("/threads/{thread_id:path}/fork")
-async def fork(request: Request, caller: Asker, thread_id: str, asked: Fork) -> Response:
+async def fork(request: Request, caller: KnownCaller, thread_id: str, asked: Fork) -> Response:
     """Write a new thread of the caller's that starts in the middle of one of theirs; a run without input runs it."""
     engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
@@ -137,7 +138,7 @@ async def fork(request: Request, caller: Asker, thread_id: str, asked: Fork) -> 
 
 @router.get("/compare")
 async def compare(
-    request: Request, caller: Asker, one: str, two: str, before: Round = None, after: Round = None
+    request: Request, caller: KnownCaller, one: str, two: str, before: Round = None, after: Round = None
 ) -> Response:
     """Draw two threads side by side, each with a draft, and what differs between those."""
     engine: Engine = request.app.state.engine

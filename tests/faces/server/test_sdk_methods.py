@@ -11,7 +11,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import NotFoundError, RateLimitError, UnprocessableEntityError
-from redraft.faces.server.api.not_served_api import NOT_SERVED
+from redraft.faces.server.api.agent_protocol_api import NOT_SERVED
 
 TASK = {"task": "Write about autumn."}
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"

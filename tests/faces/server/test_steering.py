@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from redraft.faces.server.engine.ownership import Clerk
+from redraft.faces.server.engine.records import DbExecutor
 from redraft.faces.server.engine.steering import Steering
 from redraft.state.threads.lease import Runner, UnderWayInMemory
 
@@ -27,22 +27,22 @@ class Slow(UnderWayInMemory):
 
 
 @pytest.fixture
-def clerk() -> Any:
-    opened = Clerk()
+def db() -> Any:
+    opened = DbExecutor()
     yield opened
     opened.close()
 
 
-def steering_of(noted: UnderWayInMemory, clerk: Clerk) -> Steering:
-    steering = Steering(InMemorySaver(), clerk)
+def steering_of(noted: UnderWayInMemory, db: DbExecutor) -> Steering:
+    steering = Steering(InMemorySaver(), db)
     steering._runs = noted
     return steering
 
 
-async def test_cancelled_while_it_begins(clerk: Clerk) -> None:
+async def test_cancelled_while_it_begins(db: DbExecutor) -> None:
     """Nobody is noted as who runs the thread, though that was being written when the run was cancelled."""
     noted = Slow()
-    steering = steering_of(noted, clerk)
+    steering = steering_of(noted, db)
 
     async def run() -> None:
         async with steering.steered("a-thread"):
@@ -54,14 +54,14 @@ async def test_cancelled_while_it_begins(clerk: Clerk) -> None:
     noted.may.set()
     with pytest.raises(asyncio.CancelledError):
         await beginning
-    await clerk.call(len, ())  # all that came before is done
+    await db.write(len, ())  # all that came before is done
     assert noted.get("a-thread") is None
 
 
-async def test_cancelled_while_it_ends(clerk: Clerk) -> None:
+async def test_cancelled_while_it_ends(db: DbExecutor) -> None:
     """It is forgotten who ran the thread, though the run was cancelled while that waited for its turn."""
     noted, entered, may_end, busy = UnderWayInMemory(), asyncio.Event(), asyncio.Event(), threading.Event()
-    steering = steering_of(noted, clerk)
+    steering = steering_of(noted, db)
 
     async def run() -> None:
         async with steering.steered("a-thread"):
@@ -71,7 +71,7 @@ async def test_cancelled_while_it_ends(clerk: Clerk) -> None:
     ending = asyncio.create_task(run())
     await entered.wait()
     assert noted.get("a-thread") is not None
-    before = asyncio.ensure_future(clerk.call(busy.wait, 20))
+    before = asyncio.ensure_future(db.write(busy.wait, 20))
     may_end.set()
     for _ in range(5):  # turns of the event loop, in which the run comes to its end
         await asyncio.sleep(0)
@@ -80,5 +80,5 @@ async def test_cancelled_while_it_ends(clerk: Clerk) -> None:
         await ending
     busy.set()
     assert await before
-    await clerk.call(len, ())
+    await db.write(len, ())
     assert noted.get("a-thread") is None

@@ -1,10 +1,11 @@
-"""Endpoints of LangGraph's clients that this server does not have, answered with a reason in place of a bare 404."""
+"""The part of the Agent Protocol that `langgraph-sdk` and `RemoteGraph` work against, and reasons for what is not."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from . import assistants_api, runs_api, thread_states_api, threads_api
 from .problems import problem
 
 __all__ = ["NOT_SERVED", "router"]
@@ -34,17 +35,19 @@ NOT_SERVED = {
     ("POST", "/store/items/search"): STORE,
     ("POST", "/store/namespaces"): STORE,
 }
-"""By method and path, what is told."""
+"""By method and path, the reason; an answer with one helps more than a bare 404."""
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
+for part in (assistants_api, threads_api, thread_states_api, runs_api):
+    router.include_router(part.router)
 
 
-def _refuse(method: str, path: str, told: str) -> None:
+def _refuse(method: str, path: str, reason: str) -> None:
     async def refuse() -> Response:
-        return problem(404, "not_served", told)
+        return problem(404, "not_served", reason)
 
-    router.add_api_route(path, refuse, methods=[method])
+    router.add_api_route(path, refuse, methods=[method], include_in_schema=False)
 
 
-for (_method, _path), _told in NOT_SERVED.items():
-    _refuse(_method, _path, _told)
+for (_method, _path), _reason in NOT_SERVED.items():
+    _refuse(_method, _path, _reason)

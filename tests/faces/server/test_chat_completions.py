@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from redraft.faces.server.api.chat_requests import ChatRequest, RequestRefusedError, graph_input, split_model
+from redraft.faces.server.api.chat_completions import ChatRequest, RequestRefusedError, graph_input, split_model
 from redraft.graphs.registry import find_preset
 
 SYSTEM = {"role": "system", "content": "Be brief."}

@@ -1,0 +1,215 @@
+"""Guards of the server: authentication, limits of request bodies, and a log without credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import SplitResult, urlsplit
+
+import orjson
+from fastapi import Depends
+from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
+
+from ....state.masking import masked
+from ..engine.runs import Caller
+from ..settings import LOOPBACK
+from .problems import problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["BodyMiddleware", "CallerMiddleware", "KnownCaller", "mask_logs", "require_caller"]
+
+
+class CallerMiddleware:
+    """Refuses who has no token, before a byte of the body is read, and notes who asks.
+
+    Without tokens it refuses what a page of another site sends through a browser on this machine.
+
+    Args:
+        app: What is guarded.
+        tokens: Those that are known.
+        host: The name that the server listens on.
+        open_paths: Paths that need no token: they tell nothing of anybody's.
+    """
+
+    def __init__(self, app: ASGIApp, *, tokens: Sequence[str], host: str, open_paths: Collection[str]) -> None:
+        self._app = app
+        self._open_paths = frozenset(open_paths)
+        self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
+        self._hosts = {*LOOPBACK, host}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # there are no web sockets; the lifespan is the app's
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal, caller = self._read(headers, scope["path"])
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
+
+    def _read(self, headers: Mapping[str, str], path: str) -> tuple[Any, Caller | None]:
+        if self._tokens:
+            if path in self._open_paths:
+                return None, None
+            digest = hashlib.sha256(_given(headers).encode("utf-8", "replace")).digest()
+            known = False
+            for token in self._tokens:  # each is looked at, whichever it is
+                known |= hmac.compare_digest(digest, token)
+            if not known:
+                scheme = {"WWW-Authenticate": "Bearer"}
+                return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=scheme), None
+            return None, Caller(f"token-{digest.hex()[:16]}")
+        host = headers.get("host", "")
+        if _split(f"//{host}").hostname not in self._hosts:
+            return problem(403, "forbidden", "this server answers to the names of this machine only"), None
+        origin = headers.get("origin")
+        if origin is not None and _split(origin).netloc != host:
+            return problem(403, "forbidden", "pages of other sites can't use this server"), None
+        return None, Caller("local")
+
+
+def require_caller(request: Request) -> Caller:
+    """Return who asks, as the middleware noted it; a dependency of FastAPI's."""
+    caller = request.scope.get("state", {}).get("caller")
+    if caller is None:
+        raise RuntimeError("this path is open, so nobody knows who asks")
+    found: Caller = caller
+    return found
+
+
+KnownCaller = Annotated[Caller, Depends(require_caller)]
+"""Who asks, as a parameter of a route."""
+
+
+def _given(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+DEEPEST = 64
+
+
+class TooLongError(Exception):
+    """The body is longer than it may be."""
+
+
+class BodyMiddleware:
+    """Reads a body whole, also one that comes in pieces without a length, and refuses what is no plain JSON.
+
+    What it passes on is written anew, so that nothing behind it meets a number, a text or a depth that a database or
+    a reply could not hold.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, max_seconds: float) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        try:
+            async with asyncio.timeout(self._max_seconds):
+                body = await self._read(headers.get(b"content-length", b""), receive)
+        except TooLongError:
+            refusal = problem(413, "too_large", f"the body is longer than {self._max_bytes} bytes", close=True)
+            await refusal(scope, receive, send)
+            return
+        except TimeoutError:
+            await problem(408, "timeout", "the body took too long to arrive", close=True)(scope, receive, send)
+            return
+        if body is None:  # the client is gone
+            return
+        if body:
+            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if kind != b"application/json":
+                await problem(415, "unsupported", "a body must be application/json")(scope, receive, send)
+                return
+            try:
+                body = orjson.dumps(_checked(orjson.loads(body)))
+            except (ValueError, TypeError, RecursionError):
+                message = f"the body is no JSON that can be read: UTF-8, at most {DEEPEST} levels deep"
+                await problem(400, "bad_json", message)(scope, receive, send)
+                return
+        kept = [(name, value) for name, value in scope["headers"]
+                if name.lower() not in (b"content-length", b"transfer-encoding")]  # fmt: skip
+        scope = {**scope, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
+        await self._app(scope, _replayed(body, receive), send)
+
+    async def _read(self, length: bytes, receive: Receive) -> bytes | None:
+        if length.isdigit() and int(length) > self._max_bytes:
+            raise TooLongError
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._max_bytes:
+                raise TooLongError
+            if not message.get("more_body"):
+                return bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    sent = False
+
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()  # that the client is gone, some day
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _checked(value: Any, depth: int = 0) -> Any:
+    if depth > DEEPEST:
+        raise ValueError("too deep")
+    if isinstance(value, dict):
+        for part in value.values():
+            _checked(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _checked(part, depth + 1)
+    return value
+
+
+LOGS = ("redraft.server", "uvicorn.error")
+
+
+class _Masked(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = masked(record.getMessage()), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = masked(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+FILTER = _Masked()
+
+
+def mask_logs() -> None:
+    """Mask whatever is logged from now on by us, or by uvicorn about us; a second call does nothing more."""
+    for name in LOGS:
+        logging.getLogger(name).addFilter(FILTER)
