@@ -27,10 +27,9 @@ class Option:
     kind: Any
     """`int`, `float`, `bool`, `str`, `Path`, a `Literal`, or `tuple[str, ...]` for a flag that may be repeated. A
     `Path` is stored absolute, so that it is found from any folder."""
-    help: str = ""
-    """A line for the help page. Without one the option has no flag."""
     flag: str = ""
-    """Default: `--` and the name."""
+    """Without one it is set in recipes only."""
+    help: str = ""
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
@@ -41,11 +40,6 @@ class Option:
     reaches: str = ""
     """What a recipe of somebody else's would do by it, which the user is asked about; {} stands for its value. Without
     it a `Path` would have the file or folder opened, and anything else do no harm."""
-
-    @property
-    def typed(self) -> str:
-        """Return the flag."""
-        return self.flag or f"--{self.name.replace('_', '-')}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ COMMON = (
     Option(
         "critics_after",
         Literal["undecided", "always"],
+        "--critics-after",
         "undecided: verifiers decide alone; always: critics too.",
         metavar="WHEN",
         default="undecided",
@@ -33,27 +34,30 @@ COMMON = (
 FOLDER = Option(
     "folder",
     Path,
+    "--dir",
     "Text and Markdown files to look passages up in.",
-    flag="--dir",
     metavar="FOLDER",
     reaches="show the model files of the folder {}",
 )
 TOOLS = Option(
     "tools",
     tuple[str, ...],
+    "--tool",
     "A tool: calculate, run_python, or search (with --dir); may be repeated.",
-    flag="--tool",
     metavar="NAME",
     default=(),
 )
-PASSAGES = Option("passages", int, "Passages looked up for a query, at most.", metavar="K", least=1)
-THRESHOLD = Option("threshold", float, "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1)
-PATHS = Option("paths", int, "Drafts, and revisions of one in each level (default: 3).", metavar="N", least=1)
-DEPTH = Option("depth", int, "Levels of revisions (default: 2).", metavar="N", least=0)
-BEAM = Option("beam", int, "Paths that go on from a level (default: 1).", metavar="N", least=1)
+PASSAGES = Option("passages", int, "--passages", "Passages looked up for a query, at most.", metavar="K", least=1)
+THRESHOLD = Option(
+    "threshold", float, "--threshold", "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1
+)
+PATHS = Option("paths", int, "--paths", "Drafts, and revisions of each in a level (default: 3).", metavar="N", least=1)
+DEPTH = Option("depth", int, "--depth", "Levels of revisions (default: 2).", metavar="N", least=0)
+BEAM = Option("beam", int, "--beam", "Paths that go on from a level (default: 1).", metavar="N", least=1)
 HUMAN = Option(
     "human",
     bool,
+    "--human",
     "Ask you about each draft, after all others: accept, edit, give feedback or stop.",
     default=False,
     judging=True,

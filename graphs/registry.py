@@ -34,13 +34,35 @@ ENTRY_POINTS = "redraft.presets"
 """The group of entry points, each a `Preset`."""
 
 
+@cache
 def registered() -> Sequence[Preset]:
-    """Return every preset, redraft's own first.
+    """Return every preset, redraft's own first. Those of other packages are looked for once in a process.
 
     Raises:
         ValueError: One of another package can't be loaded, or its name or an option's is taken.
     """
-    return [*PRESETS, *_of_packages()]
+    from importlib.metadata import entry_points
+
+    found = list(PRESETS)
+    options = {option.name: option for option in (*COMMON, *(one for preset in PRESETS for one in preset.options))}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            preset = point.load()
+        except Exception as error:
+            raise ValueError(f"the preset {point.name!r} ({point.value}) can't be loaded: {error}") from error
+        if not isinstance(preset, Preset) or preset.name in {one.name for one in found}:
+            raise ValueError(f"the preset {point.name!r} ({point.value}) is no Preset, or its name is taken")
+        for option in preset.options:
+            if option.name in RECIPE_KEYS or options.setdefault(option.name, option) != option:
+                raise ValueError(f"the option {option.name!r} of the preset {preset.name!r} is another preset's")
+        found.append(preset)
+    return found
+
+
+RECIPE_KEYS = (
+    "preset", "model", "critics", "verifiers", "temperature", "max_output_tokens", "seed", "prices", "options", "mark",
+)  # fmt: skip
+"""Keys of a recipe that no option can have."""
 
 
 def find_preset(name: str) -> Preset:
@@ -49,12 +71,12 @@ def find_preset(name: str) -> Preset:
     Raises:
         ValueError: There is none.
     """
+    numbered = re.fullmatch("(.+-)([1-9][0-9]{0,2})", name)
     for preset in registered():
-        pattern = re.escape(preset.name.removesuffix("N")) + "([1-9][0-9]{0,2})"
-        if preset.name.endswith("-N") and (found := re.fullmatch(pattern, name)):
-            return replace(preset, name=name, build=partial(preset.build, n=int(found[1])))
         if preset.name == name and not name.endswith("-N"):
             return preset
+        if numbered and preset.name == f"{numbered[1]}N":
+            return replace(preset, name=name, build=partial(preset.build, n=int(numbered[2])))
     known = [preset.name for preset in registered() if not preset.own_command]
     raise ValueError(f"there is no graph {name!r}; known are {', '.join(known)}")
 
@@ -77,7 +99,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
     for option in options:
         users = [one.name for one in registered() if option in {own.name for own in one.options}]
         if users and option not in {own.name for own in preset.options}:
-            raise ValueError(f"{known_options()[option].typed} is for --graph {', '.join(users)}")
+            raise ValueError(f"{known_options()[option].flag or option} is for --graph {', '.join(users)}")
     if critics and preset.no_critics:
         raise ValueError(f"--critic has no use in {name}: {preset.no_critics}")
     if verifiers and preset.no_verifiers:
@@ -91,6 +113,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
     return preset.build(model, critics, verifiers, **options)
 
 
+@cache
 def known_options() -> dict[str, Option]:
     """Return the options of all presets by their names; those that every preset takes come first."""
     return {option.name: option for option in (*COMMON, *(one for preset in registered() for one in preset.options))}
@@ -108,31 +131,3 @@ def served_presets() -> dict[str, tuple[Preset, Served]]:
         for served in (Served(preset.name),) if preset.serves is None else preset.serves:
             found[served.name] = (preset, replace(served, line=served.line or preset.line))
     return found
-
-
-@cache
-def _of_packages() -> Sequence[Preset]:
-    from importlib.metadata import entry_points
-
-    found: list[Preset] = []
-    taken = {preset.name for preset in PRESETS}
-    options = {option.name: option for option in (*COMMON, *(one for preset in PRESETS for one in preset.options))}
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            preset = point.load()
-        except Exception as error:
-            raise ValueError(f"the preset {point.name!r} ({point.value}) can't be loaded: {error}") from error
-        if not isinstance(preset, Preset) or preset.name in taken:
-            raise ValueError(f"the preset {point.name!r} ({point.value}) is no Preset, or its name is taken")
-        for option in preset.options:
-            if option.name in RECIPE_KEYS or options.setdefault(option.name, option) != option:
-                raise ValueError(f"the option {option.name!r} of the preset {preset.name!r} is another preset's")
-        taken.add(preset.name)
-        found.append(preset)
-    return found
-
-
-RECIPE_KEYS = (
-    "preset", "model", "critics", "verifiers", "temperature", "max_output_tokens", "seed", "prices", "options", "mark",
-)  # fmt: skip
-"""Keys of a recipe that no option can have."""

@@ -145,12 +145,12 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     added = []
     for option in known_options().values():
         users = [preset.name for preset in presets if option in preset.options]
-        if not option.help:
+        if not option.flag:
             continue
         many, is_flag = get_origin(option.kind) is tuple, option.kind is bool
         kind = option.kind if option.kind in (int, float) else list[str] if many else bool if is_flag else str
         told = typer.Option(
-            option.typed,
+            option.flag,
             metavar=option.metavar,
             min=option.least,
             max=option.most,

@@ -30,7 +30,7 @@ def build(model, critics, verifiers, *, lines=3, **options):
     return build_refine_graph(model, generate_prompt=f"Write a poem of {lines} lines: {{task}}", **options)
 
 
-LINES = Option("lines", int, "How many lines the poem has.", metavar="N", least=1)
+LINES = Option("lines", int, "--lines", "How many lines the poem has.", metavar="N", least=1)
 PRESET = Preset("haiku", "Short poems.", build, options=(LINES,), no_critics="lines are counted by a program")
 """
 
@@ -56,7 +56,8 @@ def haiku(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def forget() -> None:
     """Look for packages anew, as a new process does."""
     importlib.invalidate_caches()
-    registry._of_packages.cache_clear()
+    registry.registered.cache_clear()
+    registry.known_options.cache_clear()
     run_config._options_model.cache_clear()
 
 
@@ -134,6 +135,6 @@ def test_the_docs_list_every_preset_and_option() -> None:
     page = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
     rows = ["| graph | what it does | options of its own |", "| --- | --- | --- |"]
     for preset in registry.registered():
-        options = ", ".join(f"`{option.typed}`" for option in preset.options if option.help)
+        options = ", ".join(f"`{option.flag}`" for option in preset.options if option.flag)
         rows.append(f"| `{preset.name}` | {preset.line} | {options} |")
     assert "\n".join(rows) in page, "\n".join(["docs/presets.md should hold:", *rows])
