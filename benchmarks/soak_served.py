@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rows import Row, at_most
-from soak import Counts, settled
+from soak_counts import Counts, settled
 from soak_model import FAILING_DRAFT, HANGING_VERDICT
 from soak_runs import AT_ONCE, WrongRunError, open_connections, open_readers
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,13 @@ def test_imports_run_one_way_and_in_no_circle() -> None:
     analysed = re.search(r"Analyzed (\d+) files", done.stdout)
     assert analysed
     assert int(analysed[1]) == len(SOURCES)
+
+
+def test_benchmarks_import_each_other_in_no_circle() -> None:
+    """A reader of one benchmark never has to read those that are built on it."""
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks").rglob("*.py")}
+    graph = {module: (imports(tree) & trees.keys()) - {module} for module, tree in trees.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 def test_imports_inside_are_relative() -> None:
