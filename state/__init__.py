@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from .threads.history import HistoryStep, ThreadTree
     from .threads.lease import BusyThreadError
     from .threads.replay import Replay
-    from .threads.steering import UnknownThreadError
-    from .threads.thread import Thread
+    from .threads.thread import Thread, UnknownThreadError
     from .usage import Usage
 else:
     __getattr__, __dir__ = lazy_names(
@@ -40,8 +39,7 @@ else:
             "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
             "redraft.state.threads.lease": ["BusyThreadError"],
             "redraft.state.threads.replay": ["Replay"],
-            "redraft.state.threads.steering": ["UnknownThreadError"],
-            "redraft.state.threads.thread": ["Thread"],
+            "redraft.state.threads.thread": ["Thread", "UnknownThreadError"],
             "redraft.state.usage": ["Usage"],
         },
     )

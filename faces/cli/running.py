@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,14 +14,13 @@ from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, s
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from ...state import Thread
-    from ...state.threads.lease import StopControl
     from ..run_config import RunConfig
     from ..views.console import Screen
 
-    Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
+    Given: TypeAlias = Mapping[str, Any] | Callable[[], Awaitable[Any]] | None
 
 __all__ = [
     "finish",
@@ -55,7 +54,7 @@ def run_graph(
     Args:
         graph: A compiled graph with a checkpointer.
         given: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
-            question. A callable is asked for it once this process is the one that runs the thread.
+            question. A callable is awaited for it once this process is the one that runs the thread.
         thread_id: The thread.
         recipe: Kept with the run.
         screen: Where progress goes.
@@ -67,49 +66,35 @@ def run_graph(
         RunStoppedError: Before the first draft the model raised, the run was interrupted, `redraft stop` asked it to
             stop, or nobody reads what it prints. The thread is kept.
     """
-    from ...state import Thread
-
-    with ExitStack() as stack:
-        with bad_input():
-            control = stack.enter_context(Thread(graph, thread_id).stoppable())
-            begun = given() if callable(given) else given
-        return _followed(graph, begun, control, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=watch)
-
-
-def _followed(
-    graph: Any,
-    given: Any,
-    control: StopControl,
-    *,
-    thread_id: str,
-    recipe: RunConfig,
-    screen: Screen,
-    db: str,
-    watch: type[LiveRun],
-) -> dict[str, Any]:
     from langgraph.errors import GraphDrained
+
+    from ...state import Thread
 
     config = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
     values: dict[str, Any] = {}
+
+    async def follow() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        async with AsyncExitStack() as stack:
+            with bad_input():
+                control = await stack.enter_async_context(Thread(graph, thread_id).astoppable())
+                begun = await given() if callable(given) else given
+            live = watch(screen, stack.enter_context(screen.thinking()))
+            # One stream of two kinds: progress to show, and the state, of which the last one is the result.
+            async for mode, item in graph.astream(
+                begun, config, stream_mode=list(MODES), durability="sync", control=control
+            ):
+                if mode == "values":
+                    found = {name: value for name, value in item.items() if name != "__interrupt__"}
+                    live.check_reader()
+                else:
+                    live.item(item)
+        return found
+
     try:
-        with screen.thinking() as thinking:
-            live = watch(screen, thinking)
-
-            async def follow() -> dict[str, Any]:
-                found: dict[str, Any] = {}
-                # One stream of two kinds: progress to show, and the state, of which the last one is the result.
-                async for mode, item in graph.astream(
-                    given, config, stream_mode=list(MODES), durability="sync", control=control
-                ):
-                    if mode == "values":
-                        found = {name: value for name, value in item.items() if name != "__interrupt__"}
-                        live.check_reader()
-                    else:
-                        live.item(item)
-                return found
-
-            # asynchronously, since Ctrl-C can then end a call that is under way
-            values = asyncio.run(follow())
+        values = asyncio.run(follow())  # asynchronously, since Ctrl-C can then end a call that is under way
+    except BadInputError:
+        raise
     except KeyboardInterrupt:
         kept = graph.checkpointer.get_tuple(config) is not None
         raise interrupted(thread_id, db, kept=kept) from None
@@ -167,7 +152,7 @@ def run_asking(
             raise interrupted(thread_id, db, kept=True) from None
         if reply is None:
             return values, question
-        given = partial(thread.ready_answer, reply, at=question["round"], by=question["by"])
+        given = partial(thread.aready_answer, reply, at=question["round"], by=question["by"])
 
 
 def go_on(
@@ -189,7 +174,7 @@ def go_on(
         RunStoppedError: As `run_graph`.
     """
     thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
-    given = partial(thread.ready, limits or None)
+    given = partial(thread.aready, limits or None)
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
@@ -212,7 +197,7 @@ def go_on_with_answer(
         RunStoppedError: As `run_graph`.
     """
     thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
-    given = partial(thread.ready_answer, reply, at=at, by=by)
+    given = partial(thread.aready_answer, reply, at=at, by=by)
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 

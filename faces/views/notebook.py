@@ -159,7 +159,7 @@ def live(graph: Any, input: Any = None, config: Mapping[str, Any] | None = None)
 async def alive(graph: Any, input: Any = None, config: Mapping[str, Any] | None = None) -> Any:  # noqa: A002
     """Async twin of `live`."""
     if isinstance(graph, Thread):
-        with graph.stoppable() as control:
+        async with graph.astoppable() as control:
             return await _afollowed(graph.graph, await graph.aready(), graph.config, control=control)
     return await _afollowed(graph, input, config)
 

@@ -13,11 +13,12 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
+from ...state.threads.lease import LeaseHolder, leased
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import emitter
 from .own_threads import PATH_RECIPE, SEARCH, OwnThread
-from .path_control import check_stop, control_of, running_path
+from .path_control import check_stop, control_of
 from .paths import forked_values
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             plan = {**plan, "thread_id": own(plan)}
             thread, meter = self._thread(plan, config or {}), _metered(ledger)
             saver, name = thread["configurable"][SAVER], thread["configurable"]["thread_id"]
-            with running_path(saver, name, control) as mine:
+            with leased(saver, name, outer=control) as mine:
                 try:
                     snapshot = self._run(plan, thread, mine)
                 except Exception as error:
@@ -101,7 +102,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             plan = {**plan, "thread_id": await own.acall(plan)}
             thread, meter = self._thread(plan, config or {}), _metered(ledger)
             saver, name = thread["configurable"][SAVER], thread["configurable"]["thread_id"]
-            with running_path(saver, name, control) as mine:
+            async with LeaseHolder(saver).leased(name, outer=control) as mine:
                 try:
                     snapshot = await self._arun(plan, thread, mine)
                 except Exception as error:

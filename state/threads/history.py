@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..dual import Do, do
 from ..storage.index import row_from_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
@@ -123,16 +124,16 @@ def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str
     return grown[root]
 
 
-def family(runs: RunIndex, thread_id: str) -> list[RunRow]:
+def family(runs: RunIndex, thread_id: str) -> Generator[Do, Any, list[RunRow]]:
     """Return the index rows of a thread's ancestors and all their descendants."""
     rows: dict[str, RunRow] = {}
     top = thread_id
-    while top not in rows and (row := runs.get(top)) is not None:
+    while top not in rows and (row := (yield do(runs, "get", top))) is not None:
         rows[top] = row
         top = row.parent_thread_id or top
     waiting, seen = [top], {top}
     while waiting:
-        for child in runs.children(waiting.pop()):
+        for child in (yield do(runs, "children", waiting.pop())):
             rows[child.thread_id] = child
             if child.thread_id not in seen:
                 seen.add(child.thread_id)

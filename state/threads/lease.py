@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import secrets
 import socket
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from langgraph.runtime import RunControl
 
+from ..dual import Do, adrive, do, drive
 from ..storage.db_executor import in_db_executor
 from ..storage.index_table import RunsTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
 __all__ = [
     "BusyThreadError",
+    "LeaseHolder",
+    "LeaseTable",
+    "Leases",
+    "LeasesInMemory",
     "Runner",
     "StopControl",
-    "UnderWay",
-    "UnderWayInMemory",
-    "UnderWayTable",
     "alive",
-    "begin",
+    "leased",
+    "leases_of",
+    "request_stop",
     "this_process",
-    "under_way",
 ]
+
+LOG = logging.getLogger("redraft")
+LOOK_S = 0.5
+"""How often a holder looks whether a thread is free, and whether somebody wants one of its runs to stop."""
 
 
 class BusyThreadError(RuntimeError):
@@ -41,24 +51,23 @@ class BusyThreadError(RuntimeError):
 
 @dataclass(frozen=True)
 class Runner:
-    """Who runs a thread."""
+    """One run of a thread, and the process that it runs in."""
 
     token: str
     """Of this one run; a later run of the thread has another, so a request never outlives the run it was meant for."""
     process: str
     """Host, process id and start of the process."""
-    asked: bool = False
-    """Whether it was asked to stop."""
+    stop_requested: bool = False
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """Return the process as a message names it."""
         host, pid, _ = self.process.rsplit(":", 2)
         return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
 
 
-class UnderWay(ABC):
-    """One runner a thread, at most."""
+class Leases(ABC):
+    """The leases of a saver's threads: one runner a thread, at most."""
 
     db_executor: Executor | None = None
     """Where the async twins run; `None` where nothing can make them wait."""
@@ -72,7 +81,7 @@ class UnderWay(ABC):
         """Return who runs the thread."""
 
     @abstractmethod
-    def ask(self, thread_id: str, token: str) -> bool:
+    def request_stop(self, thread_id: str, token: str) -> bool:
         """Ask this run to stop after the step it is in; `False` where it has ended."""
 
     @abstractmethod
@@ -81,12 +90,12 @@ class UnderWay(ABC):
 
     aadd = in_db_executor(add)
     aget = in_db_executor(get)
-    aask = in_db_executor(ask)
+    arequest_stop = in_db_executor(request_stop)
     aremove = in_db_executor(remove)
 
 
-class UnderWayTable(UnderWay):
-    """The `UnderWay` of a database: a table beside `runs`. Each method is one statement, so each is atomic."""
+class LeaseTable(Leases):
+    """The leases of a database: a table beside `runs`. Each method is one statement, so each is atomic."""
 
     def __init__(
         self,
@@ -111,7 +120,7 @@ class UnderWayTable(UnderWay):
         rows = self._query(statement, {"thread_id": thread_id})
         return Runner(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
-    def ask(self, thread_id: str, token: str) -> bool:
+    def request_stop(self, thread_id: str, token: str) -> bool:
         statement = (
             "UPDATE runs_under_way SET asked = 1 WHERE thread_id = %(thread_id)s AND token = %(token)s RETURNING token"
         )
@@ -122,8 +131,8 @@ class UnderWayTable(UnderWay):
         self._query(statement, {"thread_id": thread_id, "token": token})
 
 
-class UnderWayInMemory(UnderWay):
-    """The `UnderWay` of a saver that no other process can reach."""
+class LeasesInMemory(Leases):
+    """The leases of a saver that no other process can reach."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -136,12 +145,12 @@ class UnderWayInMemory(UnderWay):
     def get(self, thread_id: str) -> Runner | None:
         return self._runners.get(thread_id)
 
-    def ask(self, thread_id: str, token: str) -> bool:
+    def request_stop(self, thread_id: str, token: str) -> bool:
         with self._lock:
             found = self._runners.get(thread_id)
             if found is None or found.token != token:
                 return False
-            self._runners[thread_id] = Runner(token, found.process, asked=True)
+            self._runners[thread_id] = replace(found, stop_requested=True)
             return True
 
     def remove(self, thread_id: str, token: str) -> None:
@@ -150,38 +159,188 @@ class UnderWayInMemory(UnderWay):
                 del self._runners[thread_id]
 
 
-_OF_OTHER_SAVERS: WeakKeyDictionary[Any, UnderWayInMemory] = WeakKeyDictionary()
+_OF_OTHER_SAVERS: WeakKeyDictionary[Any, LeasesInMemory] = WeakKeyDictionary()
 
 
-def under_way(saver: Any) -> UnderWay:
-    """Return who runs what in a saver's threads: for all processes where the saver is a database of ours."""
+def leases_of(saver: Any) -> Leases:
+    """Return the leases of a saver's threads: for all processes where the saver is a database of ours."""
     runs = getattr(saver, "runs", None)
     if isinstance(runs, RunsTable):
-        return UnderWayTable(runs.query, runs.db_executor)
+        return LeaseTable(runs.query, runs.db_executor)
     # By its runs where it has such: each graph is compiled with a copy of the saver, and they share these.
-    return _OF_OTHER_SAVERS.setdefault(saver if runs is None else runs, UnderWayInMemory())
+    return _OF_OTHER_SAVERS.setdefault(saver if runs is None else runs, LeasesInMemory())
 
 
-def begin(runs: UnderWay, thread_id: str, *, token: str | None = None) -> Runner:
-    """Return this process as the runner of a thread. One that died, or of whom that can't be known, is followed.
+class StopControl(RunControl):
+    """LangGraph's control of one run, which is read between two steps: whether someone wants the run to stop.
 
     Args:
-        runs: Who runs what.
+        look: Returns why the run is to stop, or `None`. Without it, that is said by `request_drain`.
+        outer: Of the run that this one is a part of: the two stop together.
+    """
+
+    def __init__(self, look: Callable[[], str | None] | None = None, *, outer: RunControl | None = None) -> None:
+        super().__init__()
+        self._look = look
+        self._outer = outer
+
+    def request_drain(self, reason: str = "shutdown") -> None:
+        """Have this run, and the one that it is a part of, end before the next step."""
+        super().request_drain(reason)
+        if self._outer is not None:
+            self._outer.request_drain(reason)
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run ends before the next step: on request, or since another process took the thread over."""
+        if self.drain_reason is None:
+            if self._outer is not None and self._outer.drain_requested:
+                super().request_drain(self._outer.drain_reason or "shutdown")
+            elif self._look is not None and (reason := self._look()):
+                self.request_drain(reason)
+        return self.drain_reason is not None
+
+
+_CONTROLS: WeakValueDictionary[str, StopControl] = WeakValueDictionary()
+"""Those of this process by the tokens of their runs: a request from within the process is seen at once."""
+
+
+@contextmanager
+def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> Iterator[StopControl]:
+    """Hold a thread's lease, and give what its run is controlled by: the lease is read before each step.
+
+    Args:
+        saver: Where the thread is kept.
         thread_id: The thread.
-        token: Of this run, for who may have to `remove` it without having heard that it began; default: a new one.
+        outer: Of the run that this one is a part of.
 
     Raises:
         BusyThreadError: Somebody on this machine runs the thread right now.
     """
-    runner = Runner(token or secrets.token_hex(8), this_process())
-    while not runs.add(thread_id, runner):
-        other = runs.get(thread_id)
+    leases, token = leases_of(saver), secrets.token_hex(8)
+    drive(_acquire(leases, thread_id, token))
+    try:
+        yield StopControl(lambda: _stop_reason(leases.get(thread_id), token), outer=outer)
+    finally:
+        leases.remove(thread_id, token)
+
+
+class LeaseHolder:
+    """The leases that are held within an event loop: taken, watched and released without ever blocking it.
+
+    One task looks at all of them every half second, instead of each run at its own before each of its steps.
+
+    Args:
+        saver: Where the threads are kept.
+    """
+
+    def __init__(self, saver: Any) -> None:
+        self._leases = leases_of(saver)
+        self._held: dict[str, tuple[str, StopControl]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def leased(
+        self, thread_id: str, *, outer: RunControl | None = None, wait: bool = False
+    ) -> AsyncIterator[StopControl]:
+        """Hold a thread's lease, and give what its run is controlled by.
+
+        Args:
+            thread_id: The thread.
+            outer: Of the run that this one is a part of.
+            wait: Whether to wait until the thread is free.
+
+        Raises:
+            BusyThreadError: Somebody on this machine runs the thread right now, and `wait` is not set.
+        """
+        token, control = secrets.token_hex(8), StopControl(outer=outer)
+        while True:
+            acquiring = asyncio.ensure_future(adrive(_acquire(self._leases, thread_id, token)))
+            try:
+                await asyncio.shield(acquiring)
+            except BusyThreadError:
+                if not wait:
+                    raise
+            except asyncio.CancelledError:  # while it is being written that the run begins
+                await self._release(thread_id, token, after=acquiring)
+                raise
+            else:
+                break
+            await asyncio.sleep(LOOK_S)
+        _CONTROLS[token] = control
+        self._held[thread_id] = (token, control)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        try:
+            yield control
+        finally:
+            del self._held[thread_id]
+            if not self._held:
+                self._looking.cancel()
+                self._looking = None
+            await self._release(thread_id, token)
+
+    async def _release(self, thread_id: str, token: str, *, after: asyncio.Future[None] | None = None) -> None:
+        """Give a lease back, also where the run is cancelled meanwhile: one that stays would keep the thread busy for
+        as long as this process lives."""
+
+        async def released() -> None:
+            if after is not None:
+                await asyncio.wait([after])
+                after.exception()  # which nobody else asks for
+            await self._leases.aremove(thread_id, token)
+
+        await asyncio.shield(asyncio.ensure_future(released()))
+
+    async def _look(self) -> None:
+        """Look again and again, until it is cancelled, and tell those runs to stop that are wanted to."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for thread_id, (token, control) in list(self._held.items()):
+                try:
+                    reason = _stop_reason(await self._leases.aget(thread_id), token)
+                except Exception:
+                    LOG.exception("who is asked to stop can't be read")
+                else:
+                    if reason is not None:
+                        control.request_drain(reason)
+
+
+def request_stop(leases: Leases, thread_id: str) -> Generator[Do, Any, Runner | None]:
+    """Ask whoever runs a thread to stop after the step it is in; return who that is, or `None` where nobody does."""
+    runner: Runner | None = yield do(leases, "get", thread_id)
+    if runner is None or alive(runner.process) is False:
+        return None
+    if not (yield do(leases, "request_stop", thread_id, runner.token)):
+        return None
+    if control := _CONTROLS.get(runner.token):
+        control.request_drain(REQUESTED)
+    return runner
+
+
+def _acquire(leases: Leases, thread_id: str, token: str) -> Generator[Do, Any, None]:
+    """Make this process the runner of a thread. One that died, or of whom that can't be known, is followed.
+
+    Raises:
+        BusyThreadError: Somebody on this machine runs the thread right now.
+    """
+    runner = Runner(token, this_process())
+    while not (yield do(leases, "add", thread_id, runner)):
+        other: Runner | None = yield do(leases, "get", thread_id)
         if other is None:
             continue
         if alive(other.process):
-            raise BusyThreadError(f"the thread {thread_id!r} is being run right now, by {other.told}")
-        runs.remove(thread_id, other.token)
-    return runner
+            raise BusyThreadError(f"the thread {thread_id!r} is being run right now, by {other.described}")
+        yield do(leases, "remove", thread_id, other.token)
+
+
+def _stop_reason(found: Runner | None, token: str) -> str | None:
+    if found is None or found.token != token:
+        return "another process runs the thread now"
+    return REQUESTED if found.stop_requested else None
+
+
+REQUESTED = "stopped on request"
 
 
 def alive(process: str) -> bool | None:
@@ -215,24 +374,3 @@ def _started(pid: int) -> str | None:
         return None
     fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
     return None if fields[0] in "ZX" else fields[19]
-
-
-class StopControl(RunControl):
-    """LangGraph's control of one run: asked between two steps, it looks whether someone wants the run to stop."""
-
-    def __init__(self, runs: UnderWay, thread_id: str, runner: Runner) -> None:
-        super().__init__()
-        self._runs = runs
-        self._thread_id = thread_id
-        self._runner = runner
-
-    @property
-    def drain_requested(self) -> bool:
-        """Whether the run ends before the next step: on request, or since another process took the thread over."""
-        if self.drain_reason is None:
-            found = self._runs.get(self._thread_id)
-            if found is None or found.token != self._runner.token:
-                self.request_drain("another process runs the thread now")
-            elif found.asked:
-                self.request_drain("stopped on request")
-        return self.drain_reason is not None

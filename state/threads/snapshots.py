@@ -15,18 +15,19 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from ..checked_channels import Writes, check_found, naming
+from ..dual import Do, adrive, do, drive
 from ..events import Record
 from .kind import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
     from langgraph.types import StateSnapshot
 
-__all__ = ["asnapshots", "astate_of", "check_stored", "snapshots", "state_of"]
+__all__ = ["asnapshots", "astate_of", "check_stored", "snapshot_at", "snapshots", "snapshots_of", "state_of"]
 
 
 def state_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
@@ -40,18 +41,31 @@ def state_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> 
     Raises:
         BadCheckpointError: What is stored of the thread holds a value of a wrong type.
     """
-    if _schemas(graph):
-        check_stored(graph, graph.checkpointer.get_tuple(config))
-    with _named(graph, config):
-        return cast("StateSnapshot", graph.get_state(config, subgraphs=subgraphs))
+    return drive(snapshot_at(graph, config, subgraphs=subgraphs))
 
 
 async def astate_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
     """Async twin of `state_of`."""
-    if _schemas(graph):
-        check_stored(graph, await graph.checkpointer.aget_tuple(config))
+    return await adrive(snapshot_at(graph, config, subgraphs=subgraphs))
+
+
+def snapshot_at(
+    graph: Any, config: RunnableConfig, *, subgraphs: bool = False, found: CheckpointTuple | None = None
+) -> Generator[Do, Any, StateSnapshot]:
+    """Return a snapshot of which the checkpoint is read once: what `state_of` does, for sync and async callers.
+
+    Args:
+        graph: As in `state_of`.
+        config: As in `state_of`.
+        subgraphs: As in `state_of`.
+        found: The checkpoint, where it was read and checked already.
+    """
+    if found is None and _schemas(graph):
+        found = yield do(graph.checkpointer, "get_tuple", config)
+        check_stored(graph, found)
     with _named(graph, config):
-        return cast("StateSnapshot", await graph.aget_state(config, subgraphs=subgraphs))
+        reader = graph if found is None else _over_read_once(graph, found)
+        return cast("StateSnapshot", (yield do(reader, "get_state", config, subgraphs=subgraphs)))
 
 
 def check_stored(graph: Any, found: CheckpointTuple | None) -> None:
@@ -95,23 +109,33 @@ async def asnapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
         return [snapshot async for snapshot in _over_read_once(graph).aget_state_history(config)]
 
 
-def _over_read_once(graph: Any) -> Any:
+def snapshots_of(graph: Any, config: RunnableConfig) -> Do:
+    """Return the call of `snapshots`, for sync and async callers."""
+    return Do(snapshots, asnapshots, (graph, config))
+
+
+def _over_read_once(graph: Any, found: CheckpointTuple | None = None) -> Any:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return graph
-    return graph.copy({"checkpointer": ReadOnce(graph)})
+    return graph.copy({"checkpointer": ReadOnce(graph, found)})
 
 
 class ReadOnce(BaseCheckpointSaver[Any]):
     """One thread of another saver: after `list` or `alist`, the database is not asked again.
 
     Where the saver's `list` leaves out what was written at a checkpoint, its own history is asked, as LangGraph does.
+
+    Args:
+        graph: A graph on that saver.
+        newest: A checkpoint that was read already.
     """
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, newest: CheckpointTuple | None = None) -> None:
         super().__init__(serde=graph.checkpointer.serde)
         self._schemas = _schemas(graph)
         self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
         self._channels: Mapping[str, Any] = graph.channels
+        self._newest = newest
         self._found: dict[str, CheckpointTuple] = {}
         self._values: dict[tuple[str, str], Any] = {}
 
@@ -123,10 +147,19 @@ class ReadOnce(BaseCheckpointSaver[Any]):
             yield found
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return self._saver.get_tuple(config)
+        return self._known(config) or self._saver.get_tuple(config)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._saver.aget_tuple(config)
+        return self._known(config) or await self._saver.aget_tuple(config)
+
+    def _known(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that was read already, where it is the one that is meant."""
+        if self._newest is None:
+            return None
+        known, meant = self._newest.config["configurable"], config["configurable"]
+        here = {"checkpoint_ns": "", "checkpoint_id": known["checkpoint_id"], **meant}
+        same = all(here[key] == known.get(key, "") for key in ("thread_id", "checkpoint_ns", "checkpoint_id"))
+        return self._newest if same else None
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -1,40 +1,54 @@
-"""A run that is kept: resumed, read, forked, replayed and compared."""
+"""A run that is kept: resumed, read, forked, replayed, compared, answered and stopped."""
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from ..dual import Do, adrive, do, do_all, drive
 from ..events import DRAFT_KINDS
 from ..summary import attempts, best_draft, run_options
+from .answers import ASK, answer_of, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
-from .lease import BusyThreadError
+from .kind import kind_of
+from .lease import BusyThreadError, LeaseHolder, leased, leases_of, request_stop
 from .replay import Replay, replay_record
-from .snapshots import asnapshots, astate_of, snapshots, state_of
-from .steering import SteeredThread, UnknownThreadError
+from .snapshots import check_stored, snapshot_at, snapshots_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple
-    from langgraph.types import StateSnapshot
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.types import Command, Interrupt, StateSnapshot
 
+    from ..events import Event
     from ..schema import RefineOutput
     from ..storage.index import RunRow
-    from .kind import ForkPoint
+    from .kind import GraphKind
+    from .lease import StopControl
+
+    T = TypeVar("T")
+    Logic: TypeAlias = Generator[Do, Any, T]
+    """A method as it is written once, for both worlds; see `redraft.state.dual`."""
 
 __all__ = ["BusyThreadError", "Thread", "UnknownThreadError"]
 
 
-class Thread(SteeredThread):
+class UnknownThreadError(LookupError):
+    """No checkpoint of this thread is stored where the graph's checkpointer looks."""
+
+
+class Thread:
     """One thread of a compiled graph with a checkpointer.
 
     `history`, `tree` and `resume` work on any graph; `fork`, `replay`, `rerun`, `diff` and other limits need one of
     ours. A pipeline's thread is forked with `build_reasoning_graph`, on the same checkpointer. Each method that touches
     the store has an async twin: `aresume`, `aready`, `aanswer`, `aquestion`, `astop`, `ahistory`, `areplay`, `adiff`,
-    `atree`, `afork`, `arerun`.
+    `atree`, `afork`, `arerun`, `astoppable`.
 
     Args:
         graph: A compiled graph. Forking to another model means a Thread on a graph built with that model.
@@ -43,6 +57,28 @@ class Thread(SteeredThread):
     Raises:
         ValueError: The graph has no checkpointer.
     """
+
+    def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any], thread_id: str) -> None:
+        if not graph.checkpointer or isinstance(graph.checkpointer, bool):
+            raise ValueError(
+                "the graph has no checkpointer, so it keeps no threads; build it inside "
+                "`with open_checkpointer(…) as saver:` with checkpointer=saver"
+            )
+        self.graph = graph
+        self.thread_id = str(thread_id)
+        self.kind = kind_of(graph)
+
+    def __repr__(self) -> str:
+        return f"Thread({self.graph.get_name()!r}, {self.thread_id!r})"
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The config that runs and reads this thread."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+    @property
+    def saver(self) -> BaseCheckpointSaver[Any]:
+        return cast("BaseCheckpointSaver[Any]", self.graph.checkpointer)
 
     # resume
 
@@ -63,14 +99,16 @@ class Thread(SteeredThread):
             GraphDrained: LangGraph's own: someone asked it to `stop`. Resumed again, it goes on.
         """
         with self.stoppable() as control:
-            given = self.ready(limits)
-            return self._invoke(given, control)
+            return drive(self._resume(limits, control))
 
     async def aresume(self, limits: Mapping[str, Any] | None = None) -> RefineOutput:
         """Async twin of `resume`."""
-        with self.stoppable() as control:
-            given = await self.aready(limits)
-            return await self._ainvoke(given, control)
+        async with self.astoppable() as control:
+            return await adrive(self._resume(limits, control))
+
+    def _resume(self, limits: Mapping[str, Any] | None, control: StopControl) -> Logic[RefineOutput]:
+        given = yield from self._ready(limits)
+        return cast("RefineOutput", (yield self._run(given, control)))
 
     def ready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Write what `resume` writes before it runs, and return what to invoke or stream the graph with.
@@ -84,26 +122,21 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
-        if limits is not None:
-            self._check("resuming with other limits")
-        stored, snapshot = self._stored(), state_of(self.graph, self.config)
-        if _killed_in_mid_step(stored, snapshot):
-            self.graph.invoke(None, self.config, interrupt_before="*", durability="sync")
-            snapshot = state_of(self.graph, self.config)
-        if step := self.kind.next_step(snapshot, limits):
-            self.graph.update_state(self.config, step.values, as_node=step.as_node)
-        return self.kind.restart(stored, snapshot, limits)
+        return drive(self._ready(limits))
 
     async def aready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Async twin of `ready`."""
+        return await adrive(self._ready(limits))
+
+    def _ready(self, limits: Mapping[str, Any] | None) -> Logic[dict[str, Any] | None]:
         if limits is not None:
             self._check("resuming with other limits")
-        stored, snapshot = await self._astored(), await astate_of(self.graph, self.config)
+        stored, snapshot = yield from self._read()
         if _killed_in_mid_step(stored, snapshot):
-            await self.graph.ainvoke(None, self.config, interrupt_before="*", durability="sync")
-            snapshot = await astate_of(self.graph, self.config)
+            yield do(self.graph, "invoke", None, self.config, interrupt_before="*", durability="sync")
+            stored, snapshot = yield from self._read()
         if step := self.kind.next_step(snapshot, limits):
-            await self.graph.aupdate_state(self.config, step.values, as_node=step.as_node)
+            yield do(self.graph, "update_state", self.config, step.values, as_node=step.as_node)
         return self.kind.restart(stored, snapshot, limits)
 
     # read
@@ -114,13 +147,15 @@ class Thread(SteeredThread):
         Raises:
             UnknownThreadError: There is no such thread.
         """
-        self._stored()
-        return read_history(snapshots(self.graph, self.config), self.kind)
+        return drive(self._history())
 
     async def ahistory(self) -> list[HistoryStep]:
         """Async twin of `history`."""
-        await self._astored()
-        return read_history(await asnapshots(self.graph, self.config), self.kind)
+        return await adrive(self._history())
+
+    def _history(self) -> Logic[list[HistoryStep]]:
+        yield from self._stored()
+        return read_history((yield snapshots_of(self.graph, self.config)), self.kind)
 
     def replay(self) -> Replay:
         """Return the output recomputed from the record, and whether it agrees with the result. Calls no model, ever.
@@ -131,13 +166,16 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
             ValueError: The thread holds no record of ours.
         """
-        snapshot = self._snapshot()
-        return replay_record(self._last_run(snapshot), reopened=bool(snapshot.next))
+        return drive(self._replay())
 
     async def areplay(self) -> Replay:
         """Async twin of `replay`."""
-        snapshot = await self._asnapshot()
-        return replay_record(self._last_run(snapshot), reopened=bool(snapshot.next))
+        return await adrive(self._replay())
+
+    def _replay(self) -> Logic[Replay]:
+        _, snapshot = yield from self._read()
+        values = self.kind.values_of_last_run(snapshot) if self.kind.keeps_record else {}
+        return replay_record(values, reopened=bool(snapshot.next))
 
     def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Return what differs, word by word, between two drafts of this thread or of this and another.
@@ -151,14 +189,15 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
             ValueError: There is no such draft.
         """
-        mine = self._snapshot().values
-        others = other._snapshot().values if other else mine
-        return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))
+        return drive(self._diff(other, before, after))
 
     async def adiff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Async twin of `diff`."""
-        mine = (await self._asnapshot()).values
-        others = (await other._asnapshot()).values if other else mine
+        return await adrive(self._diff(other, before, after))
+
+    def _diff(self, other: Thread | None, before: int | None, after: int | None) -> Logic[Diff]:
+        mine = yield from self._record()
+        others = (yield from other._record()) if other else mine
         return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))
 
     def tree(self) -> ThreadTree:
@@ -167,20 +206,17 @@ class Thread(SteeredThread):
         Raises:
             UnknownThreadError: There is no such thread.
         """
-        self._stored()
-        runs = getattr(self.saver, "runs", None)
-        rows = family(runs, self.thread_id) if runs else rows_of(self.saver.list(None))
-        return grow_tree(self.thread_id, rows)
+        return drive(self._tree())
 
     async def atree(self) -> ThreadTree:
         """Async twin of `tree`."""
-        await self._astored()
-        runs = getattr(self.saver, "runs", None)
-        if runs:
-            from asyncio import to_thread
+        return await adrive(self._tree())
 
-            return grow_tree(self.thread_id, await to_thread(family, runs, self.thread_id))
-        return grow_tree(self.thread_id, rows_of([stored async for stored in self.saver.alist(None)]))
+    def _tree(self) -> Logic[ThreadTree]:
+        yield from self._stored()
+        if runs := getattr(self.saver, "runs", None):
+            return grow_tree(self.thread_id, (yield from family(runs, self.thread_id)))
+        return grow_tree(self.thread_id, rows_of((yield do_all(self.saver, "list", None))))
 
     # branch
 
@@ -207,14 +243,7 @@ class Thread(SteeredThread):
             ValueError: There is no such draft, a text is blank, a limit makes no sense, `thread_id` is taken, `at` is
                 neither a round nor an id, or the graph is not ours.
         """
-        branch = self._branch(thread_id)
-        self._check_fork(at, branch, self.saver.get_tuple(branch.config))
-        latest = self._snapshot()
-        snapshot = self._before(at, latest)
-        point = self._fork_point(snapshot, at, feedback=feedback, draft=draft, limits=limits)
-        config = _forked_config(branch.config, self, snapshot, at, latest)
-        self.graph.update_state(config, point.values, as_node=point.as_node)
-        return branch
+        return drive(self._fork(at, thread_id, feedback=feedback, draft=draft, limits=limits))
 
     async def afork(
         self,
@@ -226,14 +255,42 @@ class Thread(SteeredThread):
         thread_id: str | None = None,
     ) -> Thread:
         """Async twin of `fork`."""
-        branch = self._branch(thread_id)
-        self._check_fork(at, branch, await self.saver.aget_tuple(branch.config))
-        latest = await self._asnapshot()
-        snapshot = await self._abefore(at, latest)
-        point = self._fork_point(snapshot, at, feedback=feedback, draft=draft, limits=limits)
-        config = _forked_config(branch.config, self, snapshot, at, latest)
-        await self.graph.aupdate_state(config, point.values, as_node=point.as_node)
+        return await adrive(self._fork(at, thread_id, feedback=feedback, draft=draft, limits=limits))
+
+    def _fork(self, at: int | str, thread_id: str | None, **changes: Any) -> Logic[Thread]:
+        branch = yield from self._branch("fork()", thread_id)
+        if not isinstance(at, int | str) or isinstance(at, bool) or at == "":
+            raise ValueError(f"at must be a round (0 is the first draft) or a checkpoint id, not {at!r}")
+        _, latest = yield from self._read()
+        if isinstance(at, str):
+            snapshot = yield from snapshot_at(self.graph, _at(self.config, at))
+            if snapshot.created_at is None:
+                raise UnknownThreadError(f"the thread {self.thread_id!r} has no checkpoint {at!r}")
+        else:
+            snapshot = yield from self._ending_with(at, latest)
+        point = self.kind.fork_point(snapshot, at, **changes)
+        known: Mapping[str, Any] = {**(snapshot.metadata or {}), **(latest.metadata or {})}
+        runs = getattr(self.saver, "runs", None)
+        row: RunRow | None = (yield do(runs, "get", self.thread_id)) if runs else None
+        metadata = {
+            "redraft_parent_thread": self.thread_id,
+            "redraft_parent_checkpoint": snapshot.config["configurable"].get("checkpoint_id"),
+            "redraft_fork_at": at,
+            "redraft_recipe": row.recipe if row else known.get("redraft_recipe"),
+            "redraft_preset": row.preset if row else known.get("redraft_preset"),
+        }
+        kept = {key: value for key, value in metadata.items() if value is not None}
+        config = {**branch.config, "metadata": kept}
+        yield do(self.graph, "update_state", config, point.values, as_node=point.as_node)
         return branch
+
+    def _ending_with(self, number: int, latest: StateSnapshot) -> Logic[StateSnapshot]:
+        """Return the newest checkpoint that ends with the draft of that round, or the newest of all."""
+        if any(attempt.round == number for attempt in attempts(self.kind.read(latest.values))):
+            for snapshot in (yield snapshots_of(self.graph, self.config)):
+                if self.kind.begun(snapshot) and _latest_round(self.kind.read(snapshot.values)) == number:
+                    return cast("StateSnapshot", snapshot)
+        return latest
 
     def rerun(self, *, thread_id: str | None = None) -> Thread:
         """Run the same task with the same limits once more, in a thread of its own, and return that. Spends tokens.
@@ -242,91 +299,233 @@ class Thread(SteeredThread):
             UnknownThreadError: There is no such thread.
             ValueError: `thread_id` is taken, no task of this thread has begun, or the graph is not ours.
         """
-        snapshot, branch = self._snapshot(), self._branch(thread_id)
-        self._check_new("rerun()", branch, self.saver.get_tuple(branch.config))
+        branch, given = drive(self._rerun(thread_id))
         with branch.stoppable() as control:
-            branch._invoke(self.kind.task_again(snapshot), control)
+            branch._run(given, control).make()
         return branch
 
     async def arerun(self, *, thread_id: str | None = None) -> Thread:
         """Async twin of `rerun`."""
-        snapshot, branch = await self._asnapshot(), self._branch(thread_id)
-        self._check_new("rerun()", branch, await self.saver.aget_tuple(branch.config))
-        with branch.stoppable() as control:
-            await branch._ainvoke(self.kind.task_again(snapshot), control)
+        branch, given = await adrive(self._rerun(thread_id))
+        async with branch.astoppable() as control:
+            await branch._run(given, control).amake()
         return branch
 
-    def _last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
-        return self.kind.values_of_last_run(snapshot) if self.kind.keeps_record else {}
+    def _rerun(self, thread_id: str | None) -> Logic[tuple[Thread, dict[str, Any]]]:
+        _, snapshot = yield from self._read()
+        branch = yield from self._branch("rerun()", thread_id)
+        return branch, self.kind.task_again(snapshot)
 
-    def _branch(self, thread_id: str | None) -> Thread:
-        return Thread(self.graph, thread_id or f"{self.thread_id}-{secrets.token_hex(3)}")
+    # people
 
-    def _before(self, at: int | str, latest: StateSnapshot) -> StateSnapshot:
-        """Return the checkpoint that a fork starts from: that id's, or the newest that ends with that draft."""
-        if isinstance(at, str):
-            return state_of(self.graph, _at(self.config, at))
-        for snapshot in snapshots(self.graph, self.config) if _has_draft(latest, at) else ():
-            if self.kind.begun(snapshot) and _latest_round(snapshot) == at:
-                return snapshot
-        return latest
+    def question(self) -> dict[str, Any] | None:
+        """Return what a person is asked right now, or `None` where the thread waits for nobody.
 
-    async def _abefore(self, at: int | str, latest: StateSnapshot) -> StateSnapshot:
-        if isinstance(at, str):
-            return await astate_of(self.graph, _at(self.config, at))
-        if _has_draft(latest, at):
-            for snapshot in await asnapshots(self.graph, self.config):
-                if self.kind.begun(snapshot) and _latest_round(snapshot) == at:
-                    return snapshot
-        return latest
+        It holds `task`, `round`, `draft`, `score`, `critiques` and `replies`, and in `error` why the last was refused.
 
-    def _fork_point(self, snapshot: StateSnapshot, at: int | str, **changes: Any) -> ForkPoint:
-        if isinstance(at, str) and snapshot.created_at is None:
-            raise UnknownThreadError(f"the thread {self.thread_id!r} has no checkpoint {at!r}")
-        return self.kind.fork_point(snapshot, at, **changes)
+        Raises:
+            UnknownThreadError: There is no such thread.
+        """
+        return drive(self._question())
 
-    def _check_fork(self, at: object, branch: Thread, taken: object) -> None:
-        self._check_new("fork()", branch, taken)
-        if not isinstance(at, int | str) or isinstance(at, bool) or at == "":
-            raise ValueError(f"at must be a round (0 is the first draft) or a checkpoint id, not {at!r}")
+    async def aquestion(self) -> dict[str, Any] | None:
+        """Async twin of `question`."""
+        return await adrive(self._question())
 
-    def _check_new(self, what: str, branch: Thread, taken: object) -> None:
-        self._check(what)
-        if taken is not None:
-            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
+    def _question(self) -> Logic[dict[str, Any] | None]:
+        asked = _our_questions(pending_interrupts((yield from self._stored())))
+        return dict(asked[-1].value) if asked else None
+
+    def answer(
+        self,
+        *,
+        accept: bool = False,
+        feedback: str | None = None,
+        draft: str | None = None,
+        stop: bool = False,
+        score: float | None = None,
+        at: int | None = None,
+        by: str | None = None,
+    ) -> RefineOutput:
+        """Answer the question that the thread waits with, run on, and return the output.
+
+        It runs until it ends, or until a person is asked again: `question()` then says about what.
+
+        Args:
+            accept: The draft is right.
+            feedback: What to change; the draft is revised.
+            draft: The whole text to put in its place; it counts as a revision, and is accepted.
+            stop: The run ends here, as `human`.
+            score: How good the draft is, 0–1, beside one of these.
+            at: Round of the draft that is meant; an answer to a question about another one is refused.
+            by: Name of the person who answers; where several are asked, an answer to another's question is refused.
+
+        Raises:
+            UnknownThreadError: There is no such thread: it never began.
+            ValueError: The thread waits for nobody, since it is finished, stands in the middle of a run, or was
+                answered already; or it asks about another draft than `at`, or another person than `by`; or not exactly
+                one answer is given, or one that can't be read. Nothing has changed then.
+            BusyThreadError: As in `resume`.
+            GraphDrained: As in `resume`.
+        """
+        reply = answer_of(accept=accept, feedback=feedback, draft=draft, stop=stop, score=score)
+        with self.stoppable() as control:
+            return drive(self._answer(reply, at, by, control))
+
+    async def aanswer(
+        self,
+        *,
+        accept: bool = False,
+        feedback: str | None = None,
+        draft: str | None = None,
+        stop: bool = False,
+        score: float | None = None,
+        at: int | None = None,
+        by: str | None = None,
+    ) -> RefineOutput:
+        """Async twin of `answer`."""
+        reply = answer_of(accept=accept, feedback=feedback, draft=draft, stop=stop, score=score)
+        async with self.astoppable() as control:
+            return await adrive(self._answer(reply, at, by, control))
+
+    def _answer(self, reply: Any, at: int | None, by: str | None, control: StopControl) -> Logic[RefineOutput]:
+        given = yield from self._ready_answer(reply, at, by)
+        return cast("RefineOutput", (yield self._run(given, control)))
+
+    def ready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
+        """Return what to invoke or stream the graph with to give a reply, having checked it. Writes nothing.
+
+        For who wants to watch, within `stoppable`; `answer` does both.
+
+        Args:
+            reply: As `human_critic` takes it.
+            at: As in `answer`.
+            by: As in `answer`.
+
+        Raises:
+            UnknownThreadError: As in `answer`.
+            ValueError: As in `answer`.
+        """
+        return drive(self._ready_answer(reply, at, by))
+
+    async def aready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
+        """Async twin of `ready_answer`."""
+        return await adrive(self._ready_answer(reply, at, by))
+
+    def _ready_answer(self, reply: Any, at: int | None, by: str | None) -> Logic[Command[Any]]:
+        from langgraph.types import Command
+
+        stored = yield from self._stored()
+        pending = pending_interrupts(stored)
+        asked = _our_questions(pending)
+        if pending and not asked:
+            raise ValueError(
+                f"the thread {self.thread_id!r} waits at an interrupt of another node, which asks for something else: "
+                "answer with graph.invoke(Command(resume=…), config)"
+            )
+        if not asked:
+            raise ValueError(
+                f"the thread {self.thread_id!r} {_standing(stored, self.kind)}: there is no question to answer"
+            )
+        meant = [one for one in asked if at in (None, one.value["round"]) and by in (None, one.value["by"])]
+        if not meant:
+            question = asked[-1].value
+            whose = "" if by is None else f" to {by!r}"
+            waits = f"the draft of round {question['round']}" + ("" if by is None else f" for {question['by']!r}")
+            about = "" if at is None else f" about round {at!r}"
+            raise ValueError(
+                f"the question{whose}{about} of thread {self.thread_id!r} is answered or never was asked; "
+                f"it waits with {waits}"
+            )
+        read_answer(reply, draft=meant[-1].value["draft"])
+        # Where graphs run side by side, LangGraph wants to know whose question this answers.
+        return Command(resume={meant[-1].id: reply} if len(pending) > 1 else reply)
+
+    # stop
+
+    def stoppable(self) -> AbstractContextManager[StopControl]:
+        """Give what a run of this thread is invoked with so that `stop` reaches it, also from another process.
+
+        ```python
+        with thread.stoppable() as control:
+            graph.invoke({"task": …}, thread.config, control=control)
+        ```
+
+        `resume`, `answer` and the shell's commands do this by themselves. The run looks between two steps whether it
+        was asked to stop, and then raises LangGraph's `GraphDrained`; what is finished is saved. Processes see each
+        other where the checkpointer is a database of ours.
+
+        Raises:
+            BusyThreadError: The thread is being run right now.
+        """
+        return leased(self.saver, self.thread_id)
+
+    def astoppable(self) -> AbstractAsyncContextManager[StopControl]:
+        """Async twin of `stoppable`, for `async with`: it never blocks the event loop.
+
+        Whether someone asked the run to stop is looked up beside it, twice a second; who asks within this process is
+        heard before the next step.
+        """
+        return LeaseHolder(self.saver).leased(self.thread_id)
+
+    def stop(self) -> str:
+        """Ask whoever runs this thread to stop after the step it is in, and return who that is; `resume` goes on.
+
+        Raises:
+            UnknownThreadError: There is no such thread.
+            ValueError: Nobody runs it: it is finished, waits for a person, or lies interrupted.
+        """
+        return drive(self._stop())
+
+    async def astop(self) -> str:
+        """Async twin of `stop`."""
+        return await adrive(self._stop())
+
+    def _stop(self) -> Logic[str]:
+        if runner := (yield from request_stop(leases_of(self.saver), self.thread_id)):
+            return runner.described
+        stored = yield from self._stored()
+        raise ValueError(f"the thread {self.thread_id!r} {_standing(stored, self.kind)}, so there is nothing to stop")
+
+    # what these share
+
+    def _run(self, given: Any, control: StopControl) -> Do:
+        return do(self.graph, "invoke", given, self.config, durability="sync", control=control)
 
     def _check(self, what: str) -> None:
         self.kind.check(what, thread_id=self.thread_id, graph_name=self.graph.get_name())
 
-    def _snapshot(self) -> StateSnapshot:
-        self._stored()
-        return state_of(self.graph, self.config)
+    def _branch(self, what: str, thread_id: str | None) -> Logic[Thread]:
+        """Return a thread that is not there yet, for what makes one of this.
 
-    async def _asnapshot(self) -> StateSnapshot:
-        await self._astored()
-        return await astate_of(self.graph, self.config)
+        Raises:
+            ValueError: `thread_id` is taken, or the graph is of a kind that can't do that.
+        """
+        self._check(what)
+        branch = Thread(self.graph, thread_id or f"{self.thread_id}-{secrets.token_hex(3)}")
+        if (yield do(self.saver, "get_tuple", branch.config)) is not None:
+            raise ValueError(f"the thread {branch.thread_id!r} exists already; choose another thread_id")
+        return branch
+
+    def _stored(self) -> Logic[CheckpointTuple]:
+        stored: CheckpointTuple | None = yield do(self.saver, "get_tuple", self.config)
+        if stored is None:
+            raise UnknownThreadError(f"there is no thread {self.thread_id!r}")
+        check_stored(self.graph, stored)
+        return stored
+
+    def _read(self) -> Logic[tuple[CheckpointTuple, StateSnapshot]]:
+        """Read the newest checkpoint, once."""
+        stored = yield from self._stored()
+        return stored, (yield from snapshot_at(self.graph, self.config, found=stored))
+
+    def _record(self) -> Logic[list[Event]]:
+        _, snapshot = yield from self._read()
+        return self.kind.read(snapshot.values)
 
 
 def _at(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint_id}}
-
-
-def _forked_config(
-    config: RunnableConfig, parent: Thread, snapshot: StateSnapshot, at: int | str, latest: StateSnapshot
-) -> RunnableConfig:
-    known: Mapping[str, Any] = {**(snapshot.metadata or {}), **(latest.metadata or {})}
-    runs = getattr(parent.saver, "runs", None)
-    row: RunRow | None = runs.get(parent.thread_id) if runs else None
-    recipe = row.recipe if row else known.get("redraft_recipe")
-    preset = row.preset if row else known.get("redraft_preset")
-    metadata = {
-        "redraft_parent_thread": parent.thread_id,
-        "redraft_parent_checkpoint": snapshot.config["configurable"].get("checkpoint_id"),
-        "redraft_fork_at": at,
-        "redraft_recipe": recipe,
-        "redraft_preset": preset,
-    }
-    return {**config, "metadata": {key: value for key, value in metadata.items() if value is not None}}
 
 
 def _killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> bool:
@@ -338,12 +537,8 @@ def _killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> boo
     return not snapshot.next and bool(stored.pending_writes)
 
 
-def _has_draft(snapshot: StateSnapshot, number: int) -> bool:
-    return any(attempt.round == number for attempt in attempts(snapshot.values.get("events") or []))
-
-
-def _latest_round(snapshot: StateSnapshot) -> int | None:
-    for event in reversed(snapshot.values.get("events") or []):
+def _latest_round(events: Sequence[Event]) -> int | None:
+    for event in reversed(events):
         if event["kind"] in DRAFT_KINDS and not event.get("rejected"):
             number: int = event["round"]
             return number
@@ -352,8 +547,7 @@ def _latest_round(snapshot: StateSnapshot) -> int | None:
     return None
 
 
-def _draft(values: Mapping[str, Any], number: int | None, *, first: bool) -> str:
-    events = values.get("events") or []
+def _draft(events: Sequence[Event], number: int | None, *, first: bool) -> str:
     found = attempts(events)
     if not found:
         raise ValueError("the thread has no draft yet")
@@ -364,3 +558,20 @@ def _draft(values: Mapping[str, Any], number: int | None, *, first: bool) -> str
         if attempt.round == number:
             return attempt.text
     raise ValueError(f"there is no draft of round {number}; there are {[attempt.round for attempt in found]}")
+
+
+def _our_questions(pending: Sequence[Interrupt]) -> list[Interrupt]:
+    return [one for one in pending if isinstance(one.value, dict) and one.value.get("ask") == ASK]
+
+
+def _standing(stored: CheckpointTuple, kind: GraphKind) -> str:
+    """Return where a thread stands that nobody runs, in words that follow its name."""
+    values = stored.checkpoint["channel_values"]
+    if pending_interrupts(stored):
+        return "waits for a person, whose answer may end it"
+    waits = kind.waiting(stored)
+    if kind.keeps_record and values.get("stop_reason") and not waits:
+        return f"is finished ({values['stop_reason']})"
+    if not waits and not (kind.keeps_record and "head" in values):  # which every task of ours sets
+        return "waits for nobody"
+    return "stands in the middle of a run and waits for nobody (resume runs it on)"

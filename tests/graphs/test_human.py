@@ -19,7 +19,7 @@ from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
 from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Critique, Thread, open_checkpointer
-from redraft.state.threads.lease import Runner, under_way
+from redraft.state.threads.lease import Runner, leases_of
 from redraft.state.threads.thread import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
 
@@ -405,12 +405,12 @@ def test_a_request_to_a_process_that_died_stops_nobody(call: Any, saver: Any) ->
     graph.invoke({"task": TASK}, CONFIG)
     thread = Thread(graph, "t")
     with thread.stoppable():
-        mine = under_way(saver).get("t")
+        mine = leases_of(saver).get("t")
         assert mine
     host, _, start = mine.process.rsplit(":", 2)
-    runs = under_way(saver)
+    runs = leases_of(saver)
     runs.add("t", Runner("killed", f"{host}:{process.pid}:{start}0"))
-    runs.ask("t", "killed")
+    runs.request_stop("t", "killed")
     with pytest.raises(ValueError, match="nothing to stop"):
         call(thread, "stop")
     assert call(thread, "answer", accept=True)["stop_reason"] == "accepted"
@@ -420,7 +420,7 @@ def test_a_request_to_a_process_that_died_stops_nobody(call: Any, saver: Any) ->
 def test_a_run_that_another_process_took_over_stops(saver: Any) -> None:
     """A run whose thread was given to another process, on another machine say, ends before its next step."""
     graph, model = graph_of("one", saver=saver)
-    thread, runs = Thread(graph, "t"), under_way(saver)
+    thread, runs = Thread(graph, "t"), leases_of(saver)
     with thread.stoppable() as control:
         mine = runs.get("t")
         assert mine

@@ -8,6 +8,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key
 from .assistants import Assistants
@@ -17,7 +18,6 @@ from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_request
 from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
-from .steering import Steering
 from .takeover import Handover, run_of
 
 if TYPE_CHECKING:
@@ -75,20 +75,20 @@ class Engine:
         self.records: Records = await self._db.write(open_records, self.saver)
         self.owned = OwnedThreads(self.saver, self.records, self._db)
         self._handover = Handover(self.records, self._db)
-        self._steering = Steering(self.saver, self._db)
+        self._leases = LeaseHolder(self.saver)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
         self._execution = Execution(
             self._assistants,
             self.owned,
             self.records,
             self._db,
-            self._steering,
+            self._leases,
             max_seconds=self.settings.max_seconds_a_run,
             on_finished=self.on_finished,
         )
         await asyncio.to_thread(self._assistants.model, self.settings.model)
         await self._take_over()
-        self._tending = [asyncio.create_task(self._beat()), asyncio.create_task(self._steering.look())]
+        self._tending = [asyncio.create_task(self._beat())]
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""

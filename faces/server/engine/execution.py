@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.runtime import RunControl
 
+    from ....state.threads.lease import LeaseHolder
     from .assistants import Assistants
     from .ownership import OwnedThreads
     from .records import DbExecutor, Records
     from .runs import Run, RunStatus
-    from .steering import Steering
 
 __all__ = ["Execution", "Finished", "MessageParts", "built_graph"]
 
@@ -63,7 +63,7 @@ class Execution:
         owned: The threads they run on.
         records: Where it is noted how they stand.
         db: Calls the records.
-        steering: Keeps each thread to one run at a time.
+        leases: Keeps each thread to one run at a time.
         max_seconds: How long a run may take by the clock.
         on_finished: Called with each run that ended, and its output.
     """
@@ -74,7 +74,7 @@ class Execution:
         owned: OwnedThreads,
         records: Records,
         db: DbExecutor,
-        steering: Steering,
+        leases: LeaseHolder,
         *,
         max_seconds: float,
         on_finished: list[Finished],
@@ -85,7 +85,7 @@ class Execution:
         self._owned = owned
         self._records = records
         self._db = db
-        self._steering = steering
+        self._leases = leases
         self._max_seconds = max_seconds
         self._on_finished = on_finished
 
@@ -101,7 +101,7 @@ class Execution:
                 graph = await built_graph(self._assistants, run.assistant, run.model)
                 recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
                 metadata = recipe.metadata() if recipe is not None else {}
-                async with self._steering.steered(run.thread_id) as control:
+                async with self._leases.leased(run.thread_id, wait=True) as control:
                     mark_begun = partial(self._mark_begun, run)
                     status = await _drive(run, graph, control, metadata=metadata, mark_begun=mark_begun)
         except asyncio.CancelledError:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ....state.dual import adrive
 from ....state.threads.history import family
 from ....state.threads.thread import Thread, UnknownThreadError
 from ...views.documents import macros
@@ -80,7 +81,7 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
     """Draw a thread: its run under way, answer, steps and branches."""
     engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
-    rows = await asyncio.to_thread(family, engine.saver.runs, thread_id)
+    rows = await adrive(family(engine.saver.runs, thread_id))
     owned = {row.thread_id for row in rows if await _owns(engine, caller, row.thread_id)}
     facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
     runs = await engine.runs(caller, thread_id)

@@ -61,7 +61,7 @@ def test_redraft_stop_reaches_a_run_of_the_server(
         while not talking.model.calls:
             pass
         assert shell("stop", "mine").code == 0
-        _, control = server.engine._steering._steered["mine"]
+        _, control = server.engine._leases._held["mine"]
         while not control.drain_requested:  # it looks twice a second
             pass
         talking.gate.set()

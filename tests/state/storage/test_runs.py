@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state.storage.index import RunRow, row_from_checkpoint
-from redraft.state.threads.lease import Runner, this_process, under_way
+from redraft.state.threads.lease import Runner, leases_of, this_process
 
 USAGE = {"total_tokens": 120, "cost_usd": 0.25}
 DONE = {
@@ -266,11 +266,11 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert await saver.runs.aget("a") == saver.runs.get("a") is not None
     assert [row.thread_id for row in await saver.runs.alist(limit=1)] == ["b"]
     assert await saver.runs.achildren("a") == []
-    lease, runner = under_way(saver), Runner("token", this_process())
+    lease, runner = leases_of(saver), Runner("token", this_process())
     assert await lease.aadd("a", runner)
     assert not await lease.aadd("a", Runner("other", this_process()))
     assert await lease.aget("a") == lease.get("a") == runner
-    assert await lease.aask("a", "token")
-    assert (await lease.aget("a")).asked
+    assert await lease.arequest_stop("a", "token")
+    assert (await lease.aget("a")).stop_requested
     await lease.aremove("a", "token")
     assert await lease.aget("a") is None

@@ -1,0 +1,93 @@
+"""Logic written once for sync and async callers: a generator that yields the calls it wants made.
+
+It is sent what became of each, so that it neither blocks nor awaits itself. `drive` makes the calls in place, `adrive`
+awaits them; beside these two nothing needs a second version of what it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Mapping
+
+__all__ = ["Do", "adrive", "do", "do_all", "drive"]
+
+Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Do:
+    """A call that the logic wants made, and how it is made where calls are awaited."""
+
+    call: Callable[..., Any]
+    acall: Callable[..., Awaitable[Any]]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self) -> Any:
+        """Make the call in this thread."""
+        return self.call(*self.args, **self.kwargs)
+
+    async def amake(self) -> Any:
+        """Await the call."""
+        return await self.acall(*self.args, **self.kwargs)
+
+
+def do(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
+    """Return the call of a method whose async twin has its name behind an `a`, as LangGraph's methods have."""
+    return Do(getattr(owner, method), getattr(owner, f"a{method}"), args, kwargs)
+
+
+def do_all(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
+    """Return the call that lists what such a method iterates over."""
+
+    def listed() -> list[Any]:
+        return list(getattr(owner, method)(*args, **kwargs))
+
+    async def alisted() -> list[Any]:
+        return [item async for item in getattr(owner, f"a{method}")(*args, **kwargs)]
+
+    return Do(listed, alisted)
+
+
+def drive(logic: Generator[Wanted, Any, Result], make: Callable[[Wanted], Any] = Do.make) -> Result:  # type: ignore[assignment]
+    """Run the logic to its end and return its result.
+
+    Args:
+        logic: Gets the result of each call that it yields, or has its error raised where it stands.
+        make: Makes one call.
+    """
+    try:
+        wanted = next(logic)
+        while True:
+            try:
+                result = make(wanted)
+            except Exception as error:
+                wanted = logic.throw(error)
+            else:
+                wanted = logic.send(result)
+    except StopIteration as end:
+        found: Result = end.value
+        return found
+
+
+async def adrive(
+    logic: Generator[Wanted, Any, Result],
+    make: Callable[[Wanted], Awaitable[Any]] = Do.amake,  # type: ignore[assignment]
+) -> Result:
+    """Run the logic to its end, awaiting each call, and return its result; see `drive`."""
+    try:
+        wanted = next(logic)
+        while True:
+            try:
+                result = await make(wanted)
+            except Exception as error:
+                wanted = logic.throw(error)
+            else:
+                wanted = logic.send(result)
+    except StopIteration as end:
+        found: Result = end.value
+        return found
