@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..state import Thread
+    from ..state.storage.index import RunRow
 
 __all__ = [
     "OPENAI_DEFAULT",
     "any_reader",
+    "checked_row",
     "checked_thread_id",
     "encryption_key",
     "model_or_default",
@@ -77,9 +79,20 @@ def reader_graph(saver: Any, thread_id: str) -> Any:
     Raises:
         BadInputError: There is no such thread.
     """
-    if saver.runs.get(thread_id) is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
-        raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
+    checked_row(saver, thread_id)
     return any_reader(saver, thread_id)
+
+
+def checked_row(saver: Any, thread_id: str) -> RunRow | None:
+    """Return a thread's row of the runs index; `None` for one that another saver wrote.
+
+    Raises:
+        BadInputError: There is no such thread.
+    """
+    row: RunRow | None = saver.runs.get(thread_id)
+    if row is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
+        raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
+    return row
 
 
 def any_reader(saver: Any, thread_id: str) -> Any:

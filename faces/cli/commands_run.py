@@ -30,11 +30,10 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_core.runnables import RunnableConfig
 
     from ...state import Thread
+    from ...state.storage.index import RunRow
     from ..run_config import RunConfig
 
 __all__ = ["demo", "fork", "resume", "run"]
@@ -141,27 +140,25 @@ def resume(
     Nothing that is finished is paid again. Limits that are not named stay as they were.
     """
     from ...state.threads.snapshots import state_of
-    from ..sessions import opened, reader_graph
+    from ..sessions import any_reader, checked_row, opened
     from ..views.console import Screen, say
     from .running import finish, go_on
 
     screen = Screen(as_json=as_json)
-    question = None
+    limits = given_limits(
+        max_rounds=max_rounds,
+        max_tokens=token_budget,
+        max_seconds=time_budget,
+        max_cost_usd=cost_budget,
+        patience=patience,
+    )
     with opened(db) as saver:
-        values: dict[str, Any] = dict(state_of(reader_graph(saver, thread_id), _config(thread_id)).values)
-        limits = given_limits(
-            values.get("limits"),
-            max_rounds=max_rounds,
-            max_tokens=token_budget,
-            max_seconds=time_budget,
-            max_cost_usd=cost_budget,
-            patience=patience,
-        )
-        reason = values.get("stop_reason")
-        if reason in (None, "failed") or limits:
+        row = checked_row(saver, thread_id)
+        if limits or row is None or row.stop_reason in (None, "failed"):
             values, question = go_on(saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe)
         else:
-            say(f"thread {thread_id} is finished ({reason}); {_what_now(values, thread_id, db)}")
+            values, question = dict(state_of(any_reader(saver, thread_id), _config(thread_id)).values), None
+            say(f"thread {thread_id} is finished ({row.stop_reason}); {_what_now(row, db)}")
     finish(screen, values, question, thread_id=thread_id, db=db)
 
 
@@ -250,13 +247,13 @@ def _keep_recipe(forked: Thread, recipe: RunConfig) -> None:
     )
 
 
-def _what_now(values: Mapping[str, Any], thread_id: str, db: str) -> str:
+def _what_now(row: RunRow, db: str) -> str:
     """Return what can be done with a thread that came to its end, in words."""
-    reason = str(values["stop_reason"])
-    if "at" in values and not reason.endswith("_budget"):
+    reason = str(row.stop_reason)
+    if row.preset == "pipeline" and not reason.endswith("_budget"):
         return "all its steps are done, and new limits change nothing"
     if reason == "accepted":
-        going_on = command("fork", thread_id, "--at", "ROUND", "--feedback", "TEXT", "--run", db=db)
+        going_on = command("fork", row.thread_id, "--at", "ROUND", "--feedback", "TEXT", "--run", db=db)
         return f"an accepted answer stays, whatever the limits; a branch goes on from a draft: {going_on}"
     if reason == "human":
         return "new limits, such as --max-rounds, open it again"
