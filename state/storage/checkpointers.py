@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from .database_urls import kind_and_place
-from .encryption import Vault, key_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +23,7 @@ __all__ = ["Checkpointer", "open_checkpointer"]
 
 
 def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow: Iterable[type] = ()) -> Checkpointer:
-    """What gives, in `with` and in `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
+    """Return what opens, in `with` and `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
 
     ```python
     with open_checkpointer("runs.sqlite") as saver:
@@ -49,7 +48,11 @@ def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow:
         ImportError: On entering, if the `postgres` or the `encryption` extra is needed and not installed.
         OSError: On entering, if the file can't be opened or the server can't be reached.
     """
-    return Checkpointer(*kind_and_place(url), key=key_bytes(key), allow=allow)
+    if key is not None:
+        from .encryption import key_bytes
+
+        key = key_bytes(key)
+    return Checkpointer(*kind_and_place(url), key=key, allow=allow)
 
 
 class Checkpointer:
@@ -63,20 +66,25 @@ class Checkpointer:
         self._opened: list[IndexedSaver] = []
 
     def open(self) -> IndexedSaver:
-        """The saver, which the caller closes; `with` does both."""
+        """Return the saver, which the caller closes; `with` does both."""
         if self._kind == "memory":
             from .memory import IndexedMemorySaver
 
             return IndexedMemorySaver()
+        vault = None
+        if self._key is not None:
+            from .encryption import Vault
+
+            vault = Vault(self._key)
         if self._kind == "sqlite":
             from .sqlite import open_sqlite
 
-            return open_sqlite(Path(self._place), vault=Vault(self._key), allow=self._allow)
+            return open_sqlite(Path(self._place), vault=vault, allow=self._allow)
         try:
             from .postgres import open_postgres
         except ImportError as error:
             raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
-        return open_postgres(self._place, vault=Vault(self._key), allow=self._allow)
+        return open_postgres(self._place, vault=vault, allow=self._allow)
 
     def __enter__(self) -> IndexedSaver:
         self._opened.append(self.open())

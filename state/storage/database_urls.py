@@ -1,4 +1,4 @@
-"""What a database URL names, and how it is shown without its password."""
+"""Database URLs: what they name, and how they are shown without their password."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTHORITY = re.compile(rf"(?:[^@:]*(?::[^@]*)?@)?{HOST_AND_PORT}(?:,{HOST_AND_PO
 
 
 def kind_and_place(url: str | Path) -> tuple[DatabaseKind, str]:
-    """The kind of database, and the file or the URL to open.
+    """Return the kind of database, and the file or the URL to open.
 
     Raises:
         ValueError: If it names none; the message says what is accepted and holds no password.
@@ -55,7 +55,10 @@ def _file(path: str, *, shown: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """The URL as messages show it: no password, no query, which may hold one, and nothing where they can't be told."""
+    """Return the URL as messages show it: no password, and no query, which may hold one.
+
+    Where they can't be told from the rest, nothing is shown but the scheme.
+    """
     scheme, separator, rest = url.partition("://")
     userinfo, at, place = rest.rpartition("@")
     if re.search("[/?#@]", userinfo):

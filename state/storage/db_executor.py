@@ -5,21 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from concurrent.futures import Executor
 
 __all__ = ["in_db_executor"]
 
 
-class _UsesDatabase(Protocol):
-    @property
-    def db_executor(self) -> Executor | None: ...
-
-
-S = TypeVar("S", bound=_UsesDatabase)
+S = TypeVar("S")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -27,18 +21,19 @@ T = TypeVar("T")
 def in_db_executor(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the async twin of a method, which never blocks the event loop.
 
-    It calls the method of that name, as a subclass has it, on a thread of `self.db_executor`; where that is `None`, as
-    it is for what is kept in memory, it calls it at once.
+    It calls the method of that name, as a subclass has it, on a thread of `self.db_executor`, an `Executor`; where that
+    is `None`, as it is for what is kept in memory, it calls it at once.
     """
     name = method.__name__
 
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         call = getattr(self, name)
-        if self.db_executor is None:
+        executor = getattr(self, "db_executor", None)
+        if executor is None:
             result: T = call(*args, **kwargs)
             return result
         run = partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self.db_executor, run)
+        return await asyncio.get_running_loop().run_in_executor(executor, run)
 
     twin.__name__ = f"a{name}"
     twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"

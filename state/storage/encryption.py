@@ -1,16 +1,22 @@
-"""What is kept of a run, unreadable without a key: AES in EAX mode, through LangGraph's own cipher."""
+"""Encryption of what is kept of a run: AES in EAX mode, through LangGraph's own cipher.
+
+Without a key nothing of this runs: savers have no `Vault` then.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-__all__ = ["SET_UP_ENCRYPTION", "EncryptionKeyError", "Vault", "check_key", "key_bytes"]
+    from langgraph.checkpoint.base import CheckpointTuple
+
+__all__ = ["TAG_MARK", "EncryptionKeyError", "Vault", "key_bytes", "split_filter"]
 
 KEY_BYTES = 32
 HEX_KEY = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
@@ -23,12 +29,30 @@ CIPHER_OVERHEAD = 32
 """Bytes of the nonce and of the tag before what is encrypted."""
 
 
+CLEAR = frozenset(
+    {
+        "source",
+        "step",
+        "parents",
+        "counters_since_delta_snapshot",
+        "delta_writes_versioned",
+        "redraft_fork_at",
+        "redraft_parent_checkpoint",
+        "redraft_parent_thread",
+        "redraft_preset",
+    }
+)
+"""Metadata that is never encrypted: places, names of ours and numbers, by which the database itself looks."""
+HIDDEN = "redraft_encrypted"
+"""The name under which all other metadata stand."""
+
+
 class EncryptionKeyError(ValueError):
     """The key is none, is the wrong one, or is missing. No message shows it."""
 
 
-def key_bytes(key: str | bytes | None) -> bytes | None:
-    """Return the 32 bytes of a key, or `None` where there is none.
+def key_bytes(key: str | bytes) -> bytes:
+    """Return the 32 bytes of a key.
 
     Args:
         key: 32 bytes, or 64 hexadecimal digits; white space around them is nothing.
@@ -36,50 +60,39 @@ def key_bytes(key: str | bytes | None) -> bytes | None:
     Raises:
         EncryptionKeyError: It is neither.
     """
-    if key is None or (isinstance(key, bytes) and len(key) == KEY_BYTES):
+    if isinstance(key, bytes) and len(key) == KEY_BYTES:
         return key
     if isinstance(key, str) and HEX_KEY.fullmatch(key.strip()):
         return bytes.fromhex(key.strip())
-    told = f"{len(key)} {'bytes' if isinstance(key, bytes) else 'characters'}" if isinstance(key, (str, bytes)) else ""
+    shown = f"{len(key)} {'bytes' if isinstance(key, bytes) else 'characters'}" if isinstance(key, (str, bytes)) else ""
     raise EncryptionKeyError(
         f"an encryption key is 64 hexadecimal digits, as `openssl rand -hex 32` prints them, not "
-        f"{told or type(key).__name__}{' that are something else' if told.startswith('64 ') else ''}"
+        f"{shown or type(key).__name__}{' that are something else' if shown.startswith('64 ') else ''}"
     )
 
 
 class Vault:
-    """Encrypts with a key what a database keeps; without a key, hands everything on as it is.
+    """Encrypts with a key what a database keeps.
 
-    With a key, what is not encrypted is refused: a row that somebody wrote without the key is not read as if it were
-    one of ours.
+    What is not encrypted is refused: a row that somebody wrote without the key is not read as if it were one of ours.
 
     Args:
         key: As `key_bytes` returns it.
 
     Raises:
-        ImportError: There is a key, and the extra `encryption` is not installed.
+        ImportError: The extra `encryption` is not installed.
     """
 
-    def __init__(self, key: bytes | None = None) -> None:
-        self._cipher: Any = None
-        if key is None:
-            return
+    def __init__(self, key: bytes) -> None:
         from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
         try:
-            self._cipher = EncryptedSerializer.from_pycryptodome_aes(key=key).cipher
+            self._cipher: Any = EncryptedSerializer.from_pycryptodome_aes(key=key).cipher
         except ImportError as error:
             raise ImportError(f'encryption needs an extra: pip install "redraft[encryption]" ({error})') from None
 
-    @property
-    def locked(self) -> bool:
-        """Whether there is a key."""
-        return self._cipher is not None
-
     def seal(self, kind: str, data: bytes) -> tuple[str, bytes]:
         """Return a serialised value and its tag as they are stored."""
-        if self._cipher is None:
-            return kind, data
         name, sealed = self._cipher.encrypt(data)
         return f"{kind}+{name}", sealed
 
@@ -87,21 +100,15 @@ class Vault:
         """Return what `seal` was given.
 
         Raises:
-            ValueError: It was encrypted with another key, was changed since, or is (not) encrypted and should (not) be.
+            ValueError: It was encrypted with another key, was changed since, or is not encrypted.
         """
         plain = kind.removesuffix(TAG_MARK)
-        if self._cipher is None:
-            if plain != kind:
-                raise EncryptionKeyError("it is encrypted, and no key was given")
-            return kind, data
         if plain == kind:
-            raise EncryptionKeyError("it is not encrypted, as all that is kept with this key must be")
+            raise EncryptionKeyError(IN_CLEAR)
         return plain, self._decrypted(data)
 
     def hide(self, text: str) -> str:
         """Return a text as it is stored."""
-        if self._cipher is None:
-            return text
         sealed: bytes = self._cipher.encrypt(text.encode("utf-8", "surrogatepass"))[1]
         return TEXT_MARK + base64.b64encode(sealed).decode()
 
@@ -113,15 +120,24 @@ class Vault:
         """
         if not isinstance(text, str):
             raise ValueError(f"it is {type(text).__name__}, not a text")  # noqa: TRY004  (all that is wrong with data)
-        if self._cipher is None:
-            return text
         if not text.startswith(TEXT_MARK):
-            raise EncryptionKeyError("it is not encrypted, as all that is kept with this key must be")
+            raise EncryptionKeyError(IN_CLEAR)
         try:
             sealed = base64.b64decode(text.removeprefix(TEXT_MARK), validate=True)
         except binascii.Error:
             raise ValueError("it is no base64") from None
         return self._decrypted(sealed).decode("utf-8", "surrogatepass")
+
+    def hide_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata as they are stored: all but places and numbers encrypted."""
+        kept = {name: value for name, value in metadata.items() if name in CLEAR}
+        rest = {name: value for name, value in metadata.items() if name not in CLEAR}
+        return {**kept, HIDDEN: self.hide(json.dumps(rest))}
+
+    def reveal_metadata(self, metadata: Mapping[str, Any]) -> Any:
+        """Return what `hide_metadata` was given; raises ValueError as `reveal`."""
+        rest = json.loads(self.reveal(metadata.get(HIDDEN, "")))
+        return {**rest, **{name: value for name, value in metadata.items() if name in CLEAR}}
 
     def _decrypted(self, data: bytes) -> bytes:
         if not isinstance(data, bytes) or len(data) < CIPHER_OVERHEAD:
@@ -133,47 +149,20 @@ class Vault:
         return decrypted
 
 
-SET_UP_ENCRYPTION = "CREATE TABLE IF NOT EXISTS redraft_encryption (one INTEGER PRIMARY KEY, proof TEXT NOT NULL)"
-
-PROOF = "redraft"
-"""Stored as the first who opens a database writes it: in clear, or encrypted, which shows who has the key."""
-SELECT_PROOF = "SELECT proof FROM redraft_encryption WHERE one = 1"
-INSERT_PROOF = "INSERT INTO redraft_encryption (one, proof) VALUES (1, %(proof)s) ON CONFLICT (one) DO NOTHING"
-BEGUN = (
-    "SELECT 1 WHERE EXISTS (SELECT 1 FROM checkpoints) OR EXISTS (SELECT 1 FROM runs) "
-    "OR EXISTS (SELECT 1 FROM redraft_journal)"
-)
+IN_CLEAR = "it is not encrypted, as all that is kept with this key must be"
 
 
-def check_key(query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], vault: Vault, shown: str) -> None:
-    """Return if this is the key of a database, or neither has one. The first who opens a new database decides.
+def split_filter(
+    wanted: Mapping[str, Any] | None,
+) -> tuple[dict[str, Any] | None, Callable[[CheckpointTuple], bool] | None]:
+    """Return which part of a filter the database can apply, and what tests the rest once metadata are decrypted."""
+    if not wanted or wanted.keys() <= CLEAR:
+        return (dict(wanted) if wanted else None), None
+    clear = {name: value for name, value in wanted.items() if name in CLEAR}
+    rest = {name: value for name, value in wanted.items() if name not in CLEAR}
 
-    Args:
-        query: Runs a statement with `%(name)s` parameters, commits, and returns its rows.
-        vault: Has the key.
-        shown: The database as messages name it.
+    def matches(found: CheckpointTuple) -> bool:
+        known: Mapping[str, Any] = {**found.metadata}
+        return all(name in known and known[name] == value for name, value in rest.items())
 
-    Raises:
-        EncryptionKeyError: It is not.
-    """
-    found = query(SELECT_PROOF, {})
-    if not found:
-        if query(BEGUN, {}) and vault.locked:
-            raise EncryptionKeyError(_in_clear(shown))
-        query(INSERT_PROOF, {"proof": vault.hide(PROOF)})
-        found = query(SELECT_PROOF, {})
-    proof = found[0][0]
-    if proof == PROOF and vault.locked:
-        raise EncryptionKeyError(_in_clear(shown))
-    if proof != PROOF and not vault.locked:
-        raise EncryptionKeyError(
-            f"{shown!r} is encrypted: open_checkpointer(…, key=…), or REDRAFT_ENCRYPTION_KEY at the shell, opens it"
-        )
-    try:
-        vault.reveal(proof)
-    except ValueError:
-        raise EncryptionKeyError(f"{shown!r} was encrypted with another key than the one given") from None
-
-
-def _in_clear(shown: str) -> str:
-    return f"{shown!r} was begun without a key and is not encrypted: open it without one, or begin another database"
+    return clear or None, matches

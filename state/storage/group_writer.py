@@ -1,4 +1,4 @@
-"""Many writers' rows in few SQLite transactions: one thread writes, the others wait until theirs are committed."""
+"""Group commit: what many callers put at the same moment is written in one transaction."""
 
 from __future__ import annotations
 
@@ -6,223 +6,238 @@ import asyncio
 import contextlib
 import copy
 import os
-import sqlite3
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["GroupCommit", "Insert", "Rows", "Statement"]
-
-MOST_WORKS = 2000
-"""In one transaction, so that nobody waits for others without end."""
-MOST_ROWS = 64
-"""In one statement. With nine columns that is below the 999 parameters which an old SQLite allows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Insert:
-    """One way to insert into a table. Rows of several writers go into one statement: `head (…), (…) tail`."""
-
-    table: str
-    head: str
-    columns: int
-    tail: str = ""
-
-    def sql(self, rows: int) -> str:
-        """Return the statement for so many rows."""
-        row = f"({', '.join('?' * self.columns)})"
-        return f"{self.head} {', '.join([row] * rows)} {self.tail}"
+__all__ = ["Committer", "GroupWriter", "Put", "Rows", "Statement", "UnavailableError"]
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows to insert."""
 
-    insert: Insert
-    values: Sequence[tuple[Any, ...]]
+    insert: Any
+    """The committer's way to insert them."""
+    values: list[Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Any other statement; it is executed after what was asked for before it, and the last one's rows are returned."""
+    """Any other statement; it is executed after what was put before it, and the last one's rows are returned."""
 
     sql: str
     parameters: Any = ()
 
 
-Step: TypeAlias = Rows | Statement
-
-
 @dataclass(eq=False)
-class Work:
-    """What one caller wants written, all or nothing, and where it waits."""
+class Put:
+    """One caller's steps, all or nothing, and where it waits."""
 
-    steps: Sequence[Step]
+    steps: Sequence[Rows | Statement]
+    thread_id: str
+    key: object
     waiter: Future[Any] | asyncio.Future[Any]
+    """It may be cancelled; what was put is written all the same."""
     loop: asyncio.AbstractEventLoop | None = None
     rows: list[Any] = field(default_factory=list)
 
 
-Queue: TypeAlias = SimpleQueue["list[Work] | None"]
+class UnavailableError(Exception):
+    """The database takes no transaction right now: no put is to blame, and none is tried again alone."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
-class GroupCommit:
-    """Writes for many threads and event loops through one connection, which it closes at the end.
+class Committer(ABC):
+    """A database as one writer thread sees it."""
 
-    What is asked for while a transaction is under way goes into the next one together. A call returns after COMMIT. A
-    transaction that fails is tried again one caller at a time, so that an error is raised to whom it belongs.
+    largest_group = 2000
+    """Puts in one transaction, so that nobody waits for others without end."""
+    idle_s: float | None = None
+    """After how many seconds without a put `rest` is called; `None` for never."""
+
+    @abstractmethod
+    def commit(self, puts: Sequence[Put]) -> None:
+        """Write all of these in one transaction, in their order, or none of them.
+
+        Raises:
+            UnavailableError: The transaction could not begin.
+            Exception: What the database said to one of them.
+        """
+
+    def rest(self) -> None:  # noqa: B027  (most hold nothing)
+        """Give back what is held only while there is something to write."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back everything. Called once, at the end."""
+
+
+Result: TypeAlias = tuple[Put, BaseException | None]
+"""A put and its error, or `None` where it is committed."""
+
+
+class GroupWriter:
+    """Writes for many threads and event loops, through one writer thread for each committer.
+
+    What is put while a transaction is under way goes into the next one together. A call returns after COMMIT. A
+    transaction that fails is tried again one put at a time, so that an error is raised to whom it belongs. The puts of
+    a thread of LangGraph's are written by the same committer, in their order.
 
     Args:
-        conn: In autocommit mode, and usable from another thread; nobody else uses it from now on.
+        committers: Nobody else uses them, or their connections, from now on.
     """
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._queue: Queue = SimpleQueue()
-        self._gathered: dict[asyncio.AbstractEventLoop, list[Work]] = {}
+    def __init__(self, *committers: Committer) -> None:
+        self._queues: list[SimpleQueue[list[Put] | None]] = [SimpleQueue() for _ in committers]
+        self._gathered: dict[asyncio.AbstractEventLoop, list[Put]] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        # The thread knows the queue and not this object, so that one which nobody closes can go, and its thread too.
-        writer = threading.Thread(
-            target=_write_until_closed, args=(self._queue, conn), name="redraft-sqlite-writer", daemon=True
-        )
-        writer.start()
-        self._close = weakref.finalize(self, _stop, self._queue, writer)
+        # The threads know the queues and not this object, so that one which nobody closes can go, and they too.
+        writers = [
+            threading.Thread(target=_write_until_closed, args=each, name="redraft-writer", daemon=True)
+            for each in zip(self._queues, committers, strict=True)
+        ]
+        for writer in writers:
+            writer.start()
+        self._close = weakref.finalize(self, _stop, self._queues, writers)
 
     def close(self) -> None:
-        """Commit what was asked for, and close the connection."""
+        """Commit what was put, and close the committers."""
         with self._lock:
             if os.getpid() == self._pid:
                 for loop in list(self._gathered):
-                    self._queue.put(self._gathered.pop(loop, []))
+                    self._enqueue(self._gathered.pop(loop, []))
             self._close()
 
-    def write(self, *steps: Step) -> list[Any]:
+    def write(self, *steps: Rows | Statement, thread_id: str = "", key: object = None) -> list[Any]:
         """Return the last statement's rows when the steps are committed, together.
 
+        Args:
+            steps: What is written.
+            thread_id: Whose they are.
+            key: What they are, in the thread: two with the same key never share a transaction. Default: it may.
+
         Raises:
-            sqlite3.Error: What the database said; nothing of the steps was written then.
+            Exception: What the database said; nothing of the steps was written then.
             RuntimeError: This was closed, or belongs to another process.
         """
-        waiter: Future[Any] = Future()
-        self._hand([Work(steps, waiter)])
-        rows: list[Any] = waiter.result()
-        return rows
+        waiter: Future[list[Any]] = Future()
+        self._hand([Put(steps, thread_id, key, waiter)])
+        return waiter.result()
 
-    async def awrite(self, *steps: Step) -> list[Any]:
-        """As `write`. What one turn of an event loop asks for is handed over at its end, at once."""
+    async def awrite(self, *steps: Rows | Statement, thread_id: str = "", key: object = None) -> list[Any]:
+        """As `write`. What one turn of an event loop puts is handed over at its end, at once."""
         loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
+        waiter: asyncio.Future[list[Any]] = loop.create_future()
         gathered = self._gathered.get(loop)
         if gathered is None:
             gathered = self._gathered[loop] = []
             loop.call_soon(self._hand_gathered, loop)
-        gathered.append(Work(steps, waiter, loop))
-        rows: list[Any] = await waiter
-        return rows
+        gathered.append(Put(steps, thread_id, key, waiter, loop))
+        return await waiter
 
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
-        works = self._gathered.pop(loop, [])
+        puts = self._gathered.pop(loop, [])
         try:
-            self._hand(works)
+            self._hand(puts)
         except RuntimeError as error:
-            _settle([(work, error) for work in works])
+            _settle([(put, error) for put in puts])
 
-    def _hand(self, works: list[Work]) -> None:
+    def _hand(self, puts: list[Put]) -> None:
         if os.getpid() != self._pid:
             raise RuntimeError(f"the database was opened by process {self._pid}; open it again in this one")
         with self._lock:
             if not self._close.alive:
                 raise RuntimeError("the database was closed")
-            self._queue.put(works)
+            self._enqueue(puts)
+
+    def _enqueue(self, puts: list[Put]) -> None:
+        if len(self._queues) == 1:
+            self._queues[0].put(puts)
+            return
+        for number, queue in enumerate(self._queues):
+            if mine := [put for put in puts if hash(put.thread_id) % len(self._queues) == number]:
+                queue.put(mine)
 
 
-def _stop(queue: Queue, writer: threading.Thread) -> None:
-    queue.put(None)
-    if writer is not threading.current_thread():
-        writer.join()
+def _stop(queues: Iterable[SimpleQueue[list[Put] | None]], writers: Iterable[threading.Thread]) -> None:
+    for queue in queues:
+        queue.put(None)
+    for writer in writers:
+        if writer is not threading.current_thread():
+            writer.join()
 
 
-def _write_until_closed(queue: Queue, conn: sqlite3.Connection) -> None:
+def _write_until_closed(queue: SimpleQueue[list[Put] | None], committer: Committer) -> None:
     """Take all that waits, commit it, say so to those who wait, and again."""
     ended = False
     while not ended:
-        works: list[Work] = []
-        found = queue.get()
+        puts: list[Put] = []
+        try:
+            found = queue.get(timeout=committer.idle_s)
+        except Empty:
+            committer.rest()
+            continue
         while found is not None:
-            works += found
-            if len(works) >= MOST_WORKS:
+            puts += found
+            if len(puts) >= committer.largest_group:
                 break
             try:
                 found = queue.get_nowait()
             except Empty:
                 break
         ended = found is None
-        _tell(_committed(conn, works))
-        works, found = [], None  # what was written need not stay in memory while this waits
-    conn.close()
+        for group in _groups(puts, committer.largest_group):
+            _wake(_committed(committer, group))
+            del group  # what was written need not stay in memory while this waits
+        puts, found = [], None
+    committer.close()
 
 
-def _committed(conn: sqlite3.Connection, works: list[Work]) -> list[tuple[Work, BaseException | None]]:
-    """Return each caller's error, or `None` where its rows are committed."""
-    if not works:
-        return []
+def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
+    """Yield what is committed together: up to the first put that writes what one before it does."""
+    group: list[Put] = []
+    keys: set[object] = set()
+    for put in puts:
+        key = (put.thread_id, put.key)
+        if len(group) == largest or key in keys:
+            yield group
+            group, keys = [], set()
+        group.append(put)
+        if put.key is not None:
+            keys.add(key)
+    if group:
+        yield group
+
+
+def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
     try:
-        conn.execute("BEGIN IMMEDIATE")  # waits for another process here, where it may, and not in mid-transaction
-    except sqlite3.Error as error:
-        return [(work, copy.copy(error)) for work in works]
-    try:
-        _execute(conn, works)
-        conn.execute("COMMIT")
-    except BaseException as error:  # raised to whom it belongs, below
-        with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
-            conn.rollback()
-        if len(works) == 1:
-            return [(works[0], error)]
-        return [told for work in works for told in _committed(conn, [work])]
-    return [(work, None) for work in works]
+        committer.commit(puts)
+    except UnavailableError as error:
+        return [(put, copy.copy(error.reason)) for put in puts]
+    except BaseException as error:  # raised to whom it belongs
+        if len(puts) == 1:
+            return [(puts[0], error)]
+        return [result for put in puts for result in _committed(committer, [put])]
+    return [(put, None) for put in puts]
 
 
-def _execute(conn: sqlite3.Connection, works: Iterable[Work]) -> None:
-    """Insert rows of many writers in few statements: each lets go of the interpreter, and waits to have it back."""
-    waiting: dict[str, tuple[Insert, list[tuple[Any, ...]]]] = {}
-    for work in works:
-        for step in work.steps:
-            if isinstance(step, Statement):
-                _insert(conn, waiting)
-                work.rows = conn.execute(step.sql, step.parameters).fetchall()
-                continue
-            insert = step.insert
-            found = waiting.get(insert.table)
-            if found is not None and found[0] is not insert:  # what was asked for first comes first
-                _insert(conn, waiting)
-                found = None
-            if found is None:
-                found = waiting[insert.table] = (insert, [])
-            found[1].extend(step.values)
-    _insert(conn, waiting)
-
-
-def _insert(conn: sqlite3.Connection, waiting: dict[str, tuple[Insert, list[tuple[Any, ...]]]]) -> None:
-    for insert, rows in waiting.values():
-        start = 0
-        while left := len(rows) - start:
-            size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes, so that each statement is compiled once
-            conn.execute(insert.sql(size), [value for row in rows[start : start + size] for value in row])
-            start += size
-    waiting.clear()
-
-
-def _tell(results: Iterable[tuple[Work, BaseException | None]]) -> None:
+def _wake(results: Iterable[Result]) -> None:
     """Wake whoever waits: each event loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Work, BaseException | None]]] = {}
-    for work, error in results:
-        by_loop.setdefault(work.loop, []).append((work, error))
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[Result]] = {}
+    for put, error in results:
+        by_loop.setdefault(put.loop, []).append((put, error))
     for loop, settled in by_loop.items():
         if loop is None:
             _settle(settled)
@@ -231,11 +246,11 @@ def _tell(results: Iterable[tuple[Work, BaseException | None]]) -> None:
             loop.call_soon_threadsafe(_settle, settled)
 
 
-def _settle(results: Iterable[tuple[Work, BaseException | None]]) -> None:
-    for work, error in results:
-        if work.waiter.done():  # cancelled
+def _settle(results: Iterable[Result]) -> None:
+    for put, error in results:
+        if put.waiter.done():  # cancelled
             continue
         if error is None:
-            work.waiter.set_result(work.rows)
+            put.waiter.set_result(put.rows)
         else:
-            work.waiter.set_exception(error)
+            put.waiter.set_exception(error)

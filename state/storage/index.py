@@ -1,23 +1,45 @@
-"""One row per thread, so that threads are listed without reading a checkpoint."""
+"""The runs index: one row per thread, so that threads are listed without reading a checkpoint.
+
+On SQLite and PostgreSQL it is a table beside the checkpoints, with one SQL text for both.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .db_executor import in_db_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from concurrent.futures import Executor
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import Checkpoint
 
-__all__ = ["KEPT", "Position", "RunIndex", "RunRow", "Runs", "row_from_checkpoint"]
+    from .encryption import Vault
+
+__all__ = [
+    "COLUMNS",
+    "DELETE_RUNS",
+    "KEPT",
+    "RUN_COLUMNS",
+    "SET_UP_RUNS",
+    "UPSERT_RUN_ON_CONFLICT",
+    "BadRunError",
+    "Position",
+    "Query",
+    "RunIndex",
+    "RunRow",
+    "Runs",
+    "RunsTable",
+    "row_from_checkpoint",
+    "stored_values",
+]
 
 Position: TypeAlias = tuple[str, str]
 """Where a page of runs ended: `(created_at, thread_id)` of its last row."""
@@ -27,7 +49,7 @@ TASK_CHARACTERS = 200
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunRow:
-    """What the index knows of one thread, as of its newest checkpoint."""
+    """One thread's row in the index, as of its newest checkpoint."""
 
     thread_id: str
     preset: str | None = None
@@ -57,11 +79,11 @@ class RunRow:
 
     @property
     def position(self) -> Position:
-        """The `before=` that lists what follows this row."""
+        """Return the `before=` that lists what follows this row."""
         return (self.created_at, self.thread_id)
 
     def after(self, previous: RunRow) -> RunRow:
-        """This row, with what the thread's earlier row knows and a later checkpoint need not repeat."""
+        """Return this row, with what the thread's earlier row knows and a later checkpoint need not repeat."""
         kept = {name: getattr(previous, name) for name in KEPT if getattr(self, name) is None}
         return dataclasses.replace(self, created_at=previous.created_at, **kept)
 
@@ -88,7 +110,7 @@ class RunIndex(ABC):
         stop_reason: str | None = None,
         parent: str | None = None,
     ) -> Runs:
-        """At most `limit` rows, the last created first; a page never repeats a row of the one before it.
+        """Return at most `limit` rows, the last created first; a page never repeats a row of the one before it.
 
         Args:
             limit: Rows on a page, at least 1.
@@ -103,11 +125,11 @@ class RunIndex(ABC):
 
     @abstractmethod
     def get(self, thread_id: str) -> RunRow | None:
-        """The row of this thread, or `None` if the database has no such thread."""
+        """Return the row of this thread, or `None` if the database has no such thread."""
 
     @abstractmethod
     def children(self, thread_id: str) -> Runs:
-        """Every fork of this thread, the first created first."""
+        """Return every fork of this thread, the first created first."""
 
     alist = in_db_executor(list)  # noqa: A003  (the method above)
     aget = in_db_executor(get)
@@ -115,9 +137,9 @@ class RunIndex(ABC):
 
 
 def row_from_checkpoint(
-    config: RunnableConfig, checkpoint: Checkpoint, told: Mapping[str, object], *, previous: RunRow | None = None
+    config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, object], *, previous: RunRow | None = None
 ) -> RunRow | None:
-    """The row that a checkpoint gives its thread; `None` for a subgraph's checkpoint, which is part of another run.
+    """Return the row that a checkpoint gives its thread; `None` for a subgraph's, which is part of another run.
 
     Values of an unexpected type, as another graph's channels may hold under the same names, count as absent: the index
     never makes a run fail.
@@ -125,7 +147,7 @@ def row_from_checkpoint(
     Args:
         config: What the graph hands to `put`.
         checkpoint: Its `channel_values` hold our state.
-        told: The metadata of both, as LangGraph's `get_checkpoint_metadata` puts them together.
+        metadata: Those of both, as LangGraph's `get_checkpoint_metadata` puts them together.
         previous: The thread's row so far: `created_at`, and what only the first call's metadata told, is kept from it.
     """
     if config["configurable"].get("checkpoint_ns"):
@@ -141,7 +163,7 @@ def row_from_checkpoint(
     updated_at = _utc(checkpoint["ts"])
     row = RunRow(
         thread_id=str(config["configurable"]["thread_id"]),
-        preset=_text(told.get("redraft_preset")),
+        preset=_text(metadata.get("redraft_preset")),
         task=" ".join((_text(values.get("task")) or "").split(maxsplit=TASK_CHARACTERS))[:TASK_CHARACTERS],
         stop_reason=_text(values.get("stop_reason")),
         rounds=_integer(values.get("rounds")) or 0,
@@ -151,16 +173,16 @@ def row_from_checkpoint(
         cost_usd=_number(usage.get("cost_usd")),
         created_at=updated_at,
         updated_at=updated_at,
-        parent_thread_id=_text(told.get("redraft_parent_thread")),
-        parent_checkpoint_id=_text(told.get("redraft_parent_checkpoint")),
-        fork_at=_round_or_id(told.get("redraft_fork_at")),
-        recipe=_text(told.get("redraft_recipe")),
+        parent_thread_id=_text(metadata.get("redraft_parent_thread")),
+        parent_checkpoint_id=_text(metadata.get("redraft_parent_checkpoint")),
+        fork_at=_round_or_id(metadata.get("redraft_fork_at")),
+        recipe=_text(metadata.get("redraft_recipe")),
     )
     return row if previous is None else row.after(previous)
 
 
 def _text(value: object) -> str | None:
-    """The string without what a database refuses: NUL and lone surrogates."""
+    """Return a string without what a database refuses: NUL and lone surrogates."""
     if not isinstance(value, str):
         return None
     value = value.replace("\0", "")
@@ -182,8 +204,179 @@ def _round_or_id(value: object) -> int | str | None:
 
 
 def _utc(timestamp: str) -> str:
-    """The time in one fixed form, in which order of text is order of time."""
+    """Return a time in one fixed form, in which order of text is order of time."""
     try:
         return datetime.fromisoformat(timestamp).astimezone(UTC).isoformat(timespec="microseconds")
     except ValueError:
         return timestamp
+
+
+Query: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]
+"""Run one statement with `%(name)s` parameters and return its rows."""
+
+COLUMNS = tuple(field.name for field in dataclasses.fields(RunRow))
+
+NUMBERS = {"rounds": "bigint", "score": "float8", "total_tokens": "bigint", "cost_usd": "float8"}
+
+RUN_COLUMNS = ", ".join(f"{name} {NUMBERS.get(name, 'text')}" for name in COLUMNS)
+"""The columns with their types in PostgreSQL."""
+
+SET_UP_RUNS = (
+    """CREATE TABLE IF NOT EXISTS runs (
+        thread_id TEXT {bytewise} PRIMARY KEY,
+        preset TEXT,
+        task TEXT NOT NULL,
+        stop_reason TEXT,
+        rounds BIGINT NOT NULL,
+        score DOUBLE PRECISION,
+        accepted_by TEXT,
+        total_tokens BIGINT NOT NULL,
+        cost_usd DOUBLE PRECISION,
+        created_at TEXT {bytewise} NOT NULL,
+        updated_at TEXT {bytewise} NOT NULL,
+        parent_thread_id TEXT {bytewise},
+        parent_checkpoint_id TEXT,
+        fork_at TEXT,
+        recipe TEXT
+    )""",
+    f"SELECT {', '.join(COLUMNS)} FROM runs LIMIT 0",  # noqa: S608  (fails when another program's table has the name)
+    "CREATE INDEX IF NOT EXISTS runs_newest ON runs (created_at, thread_id)",
+    """CREATE INDEX IF NOT EXISTS runs_children ON runs (parent_thread_id, created_at, thread_id)
+        WHERE parent_thread_id IS NOT NULL""",
+    """CREATE TABLE IF NOT EXISTS runs_under_way (
+        thread_id TEXT {bytewise} PRIMARY KEY,
+        token TEXT NOT NULL,
+        process TEXT NOT NULL,
+        asked INTEGER NOT NULL
+    )""",
+)
+"""`{bytewise}` is what makes the database order text as Python does."""
+
+UPSERT_RUN_ON_CONFLICT = f"""(thread_id) DO UPDATE SET {
+    ", ".join(
+        f"{name} = COALESCE(excluded.{name}, runs.{name})" if name in KEPT else f"{name} = excluded.{name}"
+        for name in COLUMNS
+        if name not in ("thread_id", "created_at")
+    )
+}"""
+
+DELETE_RUNS = "DELETE FROM runs WHERE thread_id = %(thread_id)s"
+
+SELECT_RUNS = f"SELECT {', '.join(COLUMNS)} FROM runs"  # noqa: S608  (column names of our own)
+
+FILTERS = {
+    "before": "(created_at, thread_id) < (%(created_at)s, %(thread_id)s)",
+    "preset": "preset = %(preset)s",
+    "stop_reason": "stop_reason = %(stop_reason)s",
+    "running": "stop_reason IS NULL",
+    "parent": "parent_thread_id = %(parent)s",
+}
+
+
+def stored_values(row: RunRow, vault: Vault | None) -> Sequence[Any]:
+    """Return what is stored of a row, in the order of `COLUMNS`; with a key, its texts are encrypted."""
+    values = list(_columns_of(row))
+    if row.fork_at is not None:
+        values[COLUMNS.index("fork_at")] = str(row.fork_at)
+    if vault is not None:
+        for at in map(COLUMNS.index, HIDDEN):
+            values[at] = None if values[at] is None else vault.hide(values[at])
+    return values
+
+
+_columns_of = attrgetter(*COLUMNS)
+
+
+class BadRunError(ValueError):
+    """The index holds of a thread what it never wrote."""
+
+
+class RunsTable(RunIndex):
+    """The `RunIndex` of a database, read through its saver's own connection.
+
+    A row that is none of ours is refused by `get`; a list shows that it is there and what is wrong with it, so that one
+    bad row hides no other thread.
+
+    Args:
+        query: Runs one statement. The lease of threads is read and written through it too.
+        vault: Decrypts the rows; `None` where there is no key.
+        db_executor: Where the async twins run.
+    """
+
+    def __init__(self, query: Query, vault: Vault | None = None, *, db_executor: Executor | None = None) -> None:
+        self.query = query
+        self.db_executor = db_executor
+        self._vault = vault
+
+    def get(self, thread_id: str) -> RunRow | None:
+        """As `RunIndex` says.
+
+        Raises:
+            BadRunError: What is stored of the thread is no row of this index.
+        """
+        rows = self.query(f"{SELECT_RUNS} WHERE thread_id = %(thread_id)s", {"thread_id": thread_id})
+        return _row(rows[0], self._vault) if rows else None
+
+    def children(self, thread_id: str) -> Runs:
+        statement = f"{SELECT_RUNS} WHERE {FILTERS['parent']} ORDER BY created_at, thread_id"
+        return self._rows(statement, {"parent": thread_id})
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        before: Position | None = None,
+        preset: str | None = None,
+        stop_reason: str | None = None,
+        parent: str | None = None,
+    ) -> Runs:
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit!r}")
+        given = {
+            "before": before,
+            "preset": preset,
+            "stop_reason": stop_reason if stop_reason != "running" else None,
+            "running": stop_reason == "running" or None,
+            "parent": parent,
+        }
+        wanted = " AND ".join(FILTERS[name] for name, value in given.items() if value is not None)
+        statement = (
+            f"{SELECT_RUNS} {'WHERE ' if wanted else ''}{wanted} "
+            "ORDER BY created_at DESC, thread_id DESC LIMIT %(limit)s"
+        )
+        created_at, thread_id = before or ("", "")
+        return self._rows(statement, {**given, "created_at": created_at, "thread_id": thread_id, "limit": limit})
+
+    def _rows(self, statement: str, values: Mapping[str, Any]) -> Runs:
+        rows = []
+        for columns in self.query(statement, values):
+            try:
+                rows.append(_row(columns, self._vault))
+            except BadRunError as error:
+                place = zip(COLUMNS, columns, strict=True)
+                known: dict[str, Any] = {name: str(value) for name, value in place if name in PLACE}
+                rows.append(RunRow(**known, task=f"(unreadable: {error})"))
+        return rows
+
+
+def _row(columns: Sequence[Any], vault: Vault | None) -> RunRow:
+    values = dict(zip(COLUMNS, columns, strict=True))
+    try:
+        for name, value in values.items():
+            kinds = (int, float) if name in NUMBERS else str
+            if (value is None and name in NEEDED) or (value is not None and not isinstance(value, kinds)):
+                raise ValueError(f"its {name} is {type(value).__name__}")  # noqa: TRY301  (as all bad data)
+        if vault is not None:
+            values |= {name: vault.reveal(values[name]) for name in HIDDEN if values[name] is not None}
+    except ValueError as error:
+        raise BadRunError(f"what the runs index holds of thread {values['thread_id']!r} is refused: {error}") from None
+    at = values["fork_at"]
+    is_round = at is not None and at.isascii() and at.isdecimal() and len(at) < ROUND_DIGITS
+    return RunRow(**{**values, "fork_at": int(at) if is_round else at})
+
+
+HIDDEN = ("task", "accepted_by", "recipe")
+"""Columns with texts that a person, a model or a program's author wrote."""
+PLACE = ("thread_id", "created_at", "updated_at")
+NEEDED = (*PLACE, "task", "rounds", "total_tokens")
+ROUND_DIGITS = 19

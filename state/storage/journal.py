@@ -10,12 +10,17 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from .encryption import Vault
+from .db_executor import in_db_executor
+from .group_writer import GroupWriter, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Sequence
+    from concurrent.futures import Executor
+
+    from .encryption import Vault
+    from .index import Query
 
 __all__ = [
     "COLUMNS",
@@ -26,14 +31,13 @@ __all__ = [
     "JournalInMemory",
     "JournalTable",
     "KeptReply",
-    "ReplyRow",
     "UnkeptReplyError",
     "UnreadJournalError",
 ]
 
 
 class BadJournalError(ValueError):
-    """What the journal holds of a call is no reply of a model. It is neither used nor paid for a second time."""
+    """The journal holds of a call what is no reply of a model. It is neither used nor paid for a second time."""
 
 
 class UnkeptReplyError(OSError):
@@ -57,6 +61,9 @@ class KeptReply:
 class Journal(ABC):
     """The finished calls of all threads of one database."""
 
+    db_executor: Executor | None = None
+    """Where the async twins run; `None` where nothing can make them wait."""
+
     @abstractmethod
     def get(self, thread_id: str, call: str) -> KeptReply | None:
         """Return what was replied to a call, or `None` where it was not finished."""
@@ -73,17 +80,12 @@ class Journal(ABC):
     def calls(self, thread_id: str) -> list[str]:
         """Return which calls of a thread are kept."""
 
-    async def aget(self, thread_id: str, call: str) -> KeptReply | None:
-        """Async twin of `get`."""
-        return self.get(thread_id, call)
-
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
         """Async twin of `add`."""
         self.add(thread_id, call, kept)
 
-    async def aforget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        """Async twin of `forget`."""
-        self.forget(thread_id, calls)
+    aget = in_db_executor(get)
+    aforget = in_db_executor(forget)
 
 
 class JournalInMemory(Journal):
@@ -119,76 +121,65 @@ class JournalTable(Journal):
 
     Args:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
-        aquery: The same, awaited.
-        insert: Inserts one row of `COLUMNS`, together with those of other runs, where the table has none like it, and
-            returns when it is committed.
-        ainsert: The same, awaited.
-        vault: Encrypts the replies.
+        writer: Commits replies together with those of other runs.
+        insert: The writer's way to insert a row of `COLUMNS` where the table has none like it.
+        vault: Encrypts the replies; `None` where there is no key.
+        db_executor: Where the async twins run.
     """
 
     def __init__(
         self,
-        query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
-        aquery: Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Sequence[Any]]]],
-        insert: Callable[[ReplyRow], object],
-        ainsert: Callable[[ReplyRow], Awaitable[object]],
-        vault: Vault | None = None,
+        query: Query,
+        writer: GroupWriter,
+        insert: Any,
+        vault: Vault | None,
+        *,
+        db_executor: Executor,
     ) -> None:
         self._query = query
-        self._aquery = aquery
+        self._writer = writer
         self._insert = insert
-        self._ainsert = ainsert
-        self._vault = vault or Vault()
+        self._vault = vault
+        self.db_executor = db_executor
 
     def get(self, thread_id: str, call: str) -> KeptReply | None:
-        return self._kept(thread_id, call, self._query(SELECT, {"thread_id": thread_id, "call": call}))
-
-    async def aget(self, thread_id: str, call: str) -> KeptReply | None:
-        return self._kept(thread_id, call, await self._aquery(SELECT, {"thread_id": thread_id, "call": call}))
-
-    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        self._insert(self._row(thread_id, call, kept))
-
-    async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        await self._ainsert(self._row(thread_id, call, kept))
-
-    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        for statement, values in _deletions(thread_id, calls):
-            self._query(statement, values)
-
-    async def aforget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        for statement, values in _deletions(thread_id, calls):
-            await self._aquery(statement, values)
-
-    def calls(self, thread_id: str) -> list[str]:
-        return [str(row[0]) for row in self._query(SELECT_CALLS, {"thread_id": thread_id})]
-
-    def _kept(self, thread_id: str, call: str, rows: Sequence[Sequence[Any]]) -> KeptReply | None:
+        rows = self._query(SELECT, {"thread_id": thread_id, "call": call})
         if not rows:
             return None
         reply, seconds = rows[0]
         try:
-            return KeptReply(self._vault.reveal(reply), _checked_seconds(seconds))
+            if self._vault is not None:
+                reply = self._vault.reveal(reply)
+            if not isinstance(reply, str):
+                raise ValueError(f"it is {type(reply).__name__}, not a text")  # noqa: TRY004, TRY301  (as all bad data)
+            if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+                raise ValueError(f"its seconds are {str(seconds)[:100]!r}")  # noqa: TRY301
+            return KeptReply(reply, seconds)
         except ValueError as error:
             raise BadJournalError(
                 f"what the journal of thread {thread_id!r} holds under {call!r} is refused: {error}; "
                 f"saver.journal.forget({thread_id!r}) drops what it holds, and the calls are made anew"
             ) from None
 
-    def _row(self, thread_id: str, call: str, kept: KeptReply) -> ReplyRow:
-        return thread_id, call, self._vault.hide(kept.reply), kept.seconds
+    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        self._writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
+    async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        await self._writer.awrite(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
-def _checked_seconds(seconds: object) -> float:
-    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise ValueError(f"its seconds are {str(seconds)[:100]!r}")
-    return seconds
+    def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
+        reply = kept.reply if self._vault is None else self._vault.hide(kept.reply)
+        return Rows(self._insert, [(thread_id, call, reply, kept.seconds)])
 
+    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        if calls is None:
+            self._query(DELETE_JOURNAL, {"thread_id": thread_id})
+            return
+        for call in calls:
+            self._query(DELETE_CALL, {"thread_id": thread_id, "call": call})
 
-def _deletions(thread_id: str, calls: Sequence[str] | None) -> list[tuple[str, dict[str, Any]]]:
-    if calls is None:
-        return [(DELETE_JOURNAL, {"thread_id": thread_id})]
-    return [(DELETE_CALL, {"thread_id": thread_id, "call": call}) for call in calls]
+    def calls(self, thread_id: str) -> list[str]:
+        return [str(row[0]) for row in self._query(SELECT_CALLS, {"thread_id": thread_id})]
 
 
 SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
@@ -198,12 +189,10 @@ SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
         seconds DOUBLE PRECISION NOT NULL,
         PRIMARY KEY (thread_id, call)
     )"""
-"""`{bytewise}` as in `runs_table`. `RETURNING` below makes every statement one that has rows to fetch."""
+"""`{bytewise}` as in `index`. `RETURNING` below makes every statement one that has rows to fetch."""
 
 SELECT = "SELECT reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s"
 SELECT_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
 COLUMNS = ("thread_id", "call", "reply", "seconds")
-ReplyRow: TypeAlias = tuple[str, str, str, float]
-"""Of these columns."""
 DELETE_CALL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s RETURNING call"
 DELETE_JOURNAL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s RETURNING call"

@@ -40,7 +40,7 @@ class IndexedMemorySaver(InMemorySaver):
         self.journal = JournalInMemory()
 
     def close(self) -> None:
-        """Nothing to give back; here so that every saver can be closed."""
+        """Do nothing: it is here so that every saver can be closed."""
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self.lock:
@@ -66,8 +66,8 @@ class IndexedMemorySaver(InMemorySaver):
     ) -> RunnableConfig:
         with self.lock:
             previous = self.runs.get(str(config["configurable"]["thread_id"]))
-            told = get_checkpoint_metadata(config, metadata)
-            row = row_from_checkpoint(config, checkpoint, told, previous=previous)
+            known = get_checkpoint_metadata(config, metadata)
+            row = row_from_checkpoint(config, checkpoint, known, previous=previous)
             saved = super().put(config, checkpoint, metadata, new_versions)
             if row is not None:
                 self.runs.upsert(row)
@@ -101,13 +101,13 @@ class RunsInMemory(RunIndex):
         self._order: list[Position] = []
 
     def upsert(self, row: RunRow) -> None:
-        """Takes the row in; `created_at` is that of the row it replaces."""
+        """Take the row in; `created_at` is that of the row it replaces."""
         if row.thread_id not in self._rows:
             insort(self._order, row.position)
         self._rows[row.thread_id] = row
 
     def delete(self, thread_id: str) -> None:
-        """Forgets the thread, if it is known."""
+        """Forget the thread, if it is known."""
         if row := self._rows.pop(thread_id, None):
             del self._order[bisect_left(self._order, row.position)]
 

@@ -1,4 +1,4 @@
-"""Checkpoints and the runs index in one PostgreSQL database."""
+"""Checkpoints, runs index and journal in one PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -7,50 +7,45 @@ import json
 import math
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from langgraph.checkpoint.base import WRITES_IDX_MAP, get_serializable_checkpoint_metadata
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from ..checked_channels import naming, placed
-from .async_by_thread import AsyncByThread
+from .database_saver import DatabaseSaver
 from .database_urls import without_secrets
-from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
-from .index import row_from_checkpoint
-from .index_table import DELETE_RUNS, SET_UP_RUNS, RunsTable, hidden, stored_values
-from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
-from .postgres_writer import GroupWriter
-from .serializing import PlainSerializer
-from .trust import checked, hidden_metadata, split_filter
+from .db_executor import in_db_executor
+from .encryption import EncryptionKeyError, Vault, split_filter
+from .group_writer import Committer, Rows, UnavailableError
+from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
+from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        DeltaChannelHistory,
-    )
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
-    from .journal import ReplyRow
+    from .group_writer import Put
 
-    Rows = Mapping[str, Sequence[Sequence[Any]]]
-
-__all__ = ["IndexedPostgresSaver", "open_postgres"]
+__all__ = ["IndexedPostgresSaver", "PostgresCommitter", "open_postgres"]
 
 CONNECTIONS = 10
+WRITERS = 2
+"""One prepares its statements while the database works on the other's."""
+RECONNECT_S = 30.0
+"""How long a put waits for a server that went away."""
 CONNECT_TIMEOUT_S = 10
 SET_UP_TIMEOUT_S = 60.0
 SET_UP_LOCK = int.from_bytes(b"redraft", "big")
@@ -70,11 +65,11 @@ Connection = psycopg.Connection[DictRow]
 
 
 def open_postgres(url: str, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedPostgresSaver:
-    """A saver over this database, whose tables are made if they are not there.
+    """Return a saver over a database, whose tables are made if they are not there.
 
     Args:
         url: As `kind_and_place` let it through.
-        vault: Encrypts what is kept.
+        vault: Encrypts what is kept; default: nothing is encrypted.
         allow: Types of one's own that may be built from what the database holds.
 
     Raises:
@@ -111,28 +106,64 @@ def open_postgres(url: str, *, vault: Vault | None = None, allow: Iterable[type]
     return IndexedPostgresSaver(pool, serde)
 
 
-class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
+def _insert(table: str, columns: str, then: str) -> str:
+    """Return the statement that inserts rows given as one array a column; JSON comes as text."""
+    named = [column.partition(" ") for column in columns.split(", ")]
+    names = ", ".join(name for name, _, _ in named)
+    arrays = ", ".join(f"%b::{'text' if kind == 'jsonb' else kind}[]" for _, _, kind in named)
+    cast = ", ".join(f"{name}::{kind}" if kind == "jsonb" else name for name, _, kind in named)
+    return f"INSERT INTO {table} ({names}) SELECT {cast} FROM unnest({arrays}) AS given ({names}) ON CONFLICT {then}"  # noqa: S608  (names of our own)
+
+
+INSERTS = {
+    "blobs": _insert(
+        "checkpoint_blobs",
+        "thread_id text, checkpoint_ns text, channel text, version text, type text, blob bytea",
+        "DO NOTHING",
+    ),
+    "checkpoints": _insert(
+        "checkpoints",
+        "thread_id text, checkpoint_ns text, checkpoint_id text, parent_checkpoint_id text, checkpoint jsonb, "
+        "metadata jsonb",
+        "(thread_id, checkpoint_ns, checkpoint_id) "
+        "DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata",
+    ),
+    "new_writes": _insert(
+        "checkpoint_writes",
+        "thread_id text, checkpoint_ns text, checkpoint_id text, task_id text, task_path text, idx int4, channel text, "
+        "type text, blob bytea",
+        "DO NOTHING",
+    ),
+    "writes": _insert(
+        "checkpoint_writes",
+        "thread_id text, checkpoint_ns text, checkpoint_id text, task_id text, task_path text, idx int4, channel text, "
+        "type text, blob bytea",
+        "(thread_id, checkpoint_ns, checkpoint_id, task_id, idx) "
+        "DO UPDATE SET channel = excluded.channel, type = excluded.type, blob = excluded.blob",
+    ),
+    "replies": _insert("redraft_journal", "thread_id text, call text, reply text, seconds float8", "DO NOTHING"),
+    "runs": _insert("runs", RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT),
+}
+"""By what they insert."""
+
+
+class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     """LangGraph's PostgreSQL saver for `invoke` and `ainvoke`, as wide as its pool, with its threads in `runs`.
 
     The tables are LangGraph's own, so its savers read what this one wrote, and the other way round.
     """
 
-    serde: PlainSerializer
+    inserts = {name: name for name in INSERTS}  # noqa: RUF012
 
     def __init__(self, pool: ConnectionPool[Connection], serde: PlainSerializer) -> None:
-        super().__init__(pool, serde=serde)
-        self.vault = serde.vault
+        committers = [PostgresCommitter(pool) for _ in range(WRITERS)]
+        super().__init__(pool, serde=serde, committers=committers, width=CONNECTIONS)
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
-        self.db_executor = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="redraft-postgres")
-        self.writer = GroupWriter(pool)
-        self.runs = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.journal = JournalTable(self._query, self._aquery, self._insert_reply, self._ainsert_reply, self.vault)
 
     def close(self) -> None:
-        """Waits for what is under way, then closes every connection."""
-        self.writer.close()
-        self.db_executor.shutdown()
+        """Wait for what is under way, then close every connection."""
+        super().close()
         self.pool.close()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -147,8 +178,8 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """All that match, read before this returns, so that no connection is held while a caller looks at them."""
-        clear, matches = split_filter(filter, self.vault)
+        """Return all that match, read before this returns: no connection is held while a caller looks at them."""
+        clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
         found = super().list(config, filter=clear, before=before, limit=None if matches else limit)
         return iter(tuple(found if matches is None else islice(builtins.filter(matches, found), limit)))
 
@@ -182,77 +213,30 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
 
     def _refuse_clear(self, inline: Iterable[Any]) -> None:
         """Return if what stands in a checkpoint's own JSON is what stands there when there is a key: no text."""
-        if self.vault.locked and any(isinstance(value, str | list | dict) for value in inline):
+        if self.vault is not None and any(isinstance(value, str | list | dict) for value in inline):
             raise EncryptionKeyError("it holds text that is not encrypted, as all that is kept with this key must be")
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Saves the checkpoint and its thread's row in one transaction: both or neither."""
-        saved, thread_id, key, rows = self._checkpoint_rows(config, checkpoint, metadata, new_versions)
-        self.writer.write(thread_id, key, rows)
-        return saved
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        saved, thread_id, key, rows = self._checkpoint_rows(config, checkpoint, metadata, new_versions)
-        await self.writer.awrite(thread_id, key, rows)
-        return saved
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        self.writer.write(*self._written_rows(config, writes, task_id, task_path))
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await self.writer.awrite(*self._written_rows(config, writes, task_id, task_path))
-
-    def _checkpoint_rows(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
-    ) -> tuple[RunnableConfig, str, object, Rows]:
-        """Return the config of the checkpoint, whose it is, what it is, and the rows that LangGraph's saver writes."""
+    def _checkpoint_steps(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
+    ) -> builtins.list[Rows]:
         place = config["configurable"]
         thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
-        told = get_serializable_checkpoint_metadata(config, metadata)
-        row = row_from_checkpoint(config, checkpoint, told)
         values = checkpoint["channel_values"]
         aside = {channel: value for channel, value in values.items() if self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
         kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
-        about = json.dumps(hidden_metadata(told, self.vault))
+        known = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
+        about = json.dumps(known if self.vault is None else self.vault.hide_metadata(known))
         changed = {channel: version for channel, version in versions.items() if channel in aside}
-        rows: Rows = {
-            "blobs": self._dump_blobs(thread_id, namespace, aside, changed),
-            "checkpoints": [(thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)],
-            "runs": [stored_values(hidden(row, self.vault))] if row is not None else [],
-        }
-        saved = {"thread_id": place["thread_id"], "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
-        return {"configurable": saved}, thread_id, "checkpoint", rows
+        row = (thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)
+        return [
+            Rows("blobs", list(self._dump_blobs(thread_id, namespace, aside, changed))),
+            Rows("checkpoints", [row]),
+        ]
 
     def _goes_aside(self, value: object) -> bool:
-        return not _fits_jsonb(value) or (self.vault.locked and isinstance(value, str))
-
-    def _written_rows(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> tuple[str, object, Rows]:
-        """Return whose they are, which, and the rows. What a task wrote stays; its errors and pauses are replaced."""
-        place = config["configurable"]
-        where = (str(place["thread_id"]), place["checkpoint_ns"], place["checkpoint_id"])
-        kind = "writes" if all(channel in WRITES_IDX_MAP for channel, _ in writes) else "new_writes"
-        rows = self._dump_writes(*where, task_id, task_path, writes)
-        return where[0], (*where[1:], task_id), {kind: rows}
+        return not _fits_jsonb(value) or (self.vault is not None and isinstance(value, str))
 
     def delete_thread(self, thread_id: str) -> None:
         with self.pool.connection() as conn, conn.transaction():
@@ -271,8 +255,7 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
                 conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
                 conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self._by_thread(self.prune, thread_ids, strategy=strategy)
+    aprune = in_db_executor(BaseCheckpointSaver.prune)
 
     def _on(self, conn: Connection) -> PostgresSaver:
         """LangGraph's saver on this one connection, so that what it writes joins a transaction of ours."""
@@ -282,25 +265,75 @@ class IndexedPostgresSaver(AsyncByThread, PostgresSaver):
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
 
-    async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        rows: Sequence[Sequence[Any]] = await self._by_thread(self._query, statement, values)
-        return rows
 
-    def _insert_reply(self, row: ReplyRow) -> None:
-        self.writer.write(*_put_of(row))
+class PostgresCommitter(Committer):
+    """Commits with one statement: one round trip for all that wait at the same moment.
 
-    async def _ainsert_reply(self, row: ReplyRow) -> None:
-        await self.writer.awrite(*_put_of(row))
+    It keeps a connection while there is something to write: each time that one is taken from the pool, the server is
+    asked whether it lives.
+
+    Args:
+        pool: Where its connections come from.
+    """
+
+    largest_group = 128
+
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+        self._pool = pool
+        self._conn: Connection | None = None
+
+    @property
+    def idle_s(self) -> float | None:  # type: ignore[override]
+        return 1.0 if self._conn else None
+
+    def commit(self, puts: Sequence[Put]) -> None:
+        """Write all. Repeated on a new connection when the old one broke: every row is an upsert, so that one whose
+        commit was not heard of is only written again."""
+        found: dict[str, list[Sequence[Any]]] = {name: [] for name in INSERTS}
+        for put in puts:
+            for step in put.steps:
+                if not isinstance(step, Rows):
+                    raise TypeError(f"{step!r} is not written in a group")
+                found[step.insert] += step.values
+        # in one order everywhere, so that no two transactions wait for each other
+        rows = {name: sorted(some, key=itemgetter(0)) for name, some in found.items() if some}
+        if not rows:
+            return
+        statement = _statement(*rows)
+        columns = [list(column) for some in rows.values() for column in zip(*some, strict=True)]
+        deadline = time.monotonic() + RECONNECT_S
+        while True:
+            try:
+                self._conn = self._conn or self._pool.getconn(RECONNECT_S)
+            except PoolTimeout as error:
+                raise UnavailableError(error) from error
+            try:
+                self._conn.execute(statement, columns)
+            except Exception as error:
+                lost = isinstance(error, psycopg.OperationalError) and self._conn.broken
+                self.rest()
+                if not lost or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+    def rest(self) -> None:
+        if self._conn is not None:
+            self._pool.putconn(self._conn)  # which replaces one that is broken
+            self._conn = None
+
+    close = rest
 
 
-def _put_of(row: ReplyRow) -> tuple[str, object, Rows]:
-    """Return whose reply it is, which, and the rows."""
-    thread_id, call, *_ = row
-    return thread_id, ("reply", call), {"replies": [row]}
+@cache
+def _statement(*names: str) -> bytes:
+    """Return the statement that inserts all of these: one trip to the server, which parses and plans it once."""
+    inserts = ", ".join(f"given_{name} AS ({INSERTS[name]})" for name in names)
+    return f"WITH {inserts} SELECT".encode()
 
 
-def _set_up(conn: Connection, vault: Vault, shown: str) -> None:
-    """Makes the tables. LangGraph's own set-up fails when two processes do it at once."""
+def _set_up(conn: Connection, vault: Vault | None, shown: str) -> None:
+    """Make the tables. LangGraph's own set-up fails when two processes do it at once."""
     deadline = time.monotonic() + SET_UP_TIMEOUT_S
     # Asked again and again, not waited for: the wait would be a transaction, for whose end the other process's
     # CREATE INDEX CONCURRENTLY waits in its turn.
@@ -322,7 +355,7 @@ def _on(conn: Connection, statement: str, values: Mapping[str, Any]) -> Sequence
 
 
 def _fits_jsonb(value: object) -> bool:
-    """Whether a value stands in the checkpoint's own JSON; every other has a row of its own, once a version."""
+    """Return whether a value stands in the checkpoint's own JSON; every other has a row of its own, once a version."""
     if isinstance(value, str):
         return "\0" not in value and not SURROGATE.search(value)
     return value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))

@@ -1,81 +1,99 @@
-"""Checkpoints and the runs index in one SQLite file."""
+"""Checkpoints, runs index and journal in one SQLite file."""
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import json
 import re
 import sqlite3
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.utils import search_where
 
-from .async_by_thread import AsyncByThread
-from .encryption import SET_UP_ENCRYPTION, Vault, check_key
-from .group_writer import GroupCommit, Insert, Rows, Statement
-from .index import row_from_checkpoint
-from .index_table import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, RunsTable, hidden, stored_values
+from ..checked_channels import naming, placed
+from .database_saver import DatabaseSaver
+from .encryption import Vault, split_filter
+from .group_writer import Committer, Rows, Statement, UnavailableError
+from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
 from .journal import COLUMNS as REPLY_COLUMNS
-from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, JournalTable
-from .serializing import PlainSerializer
-from .sqlite_readers import Readers, StockReader
-from .trust import hidden_metadata
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
+from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        DeltaChannelHistory,
-    )
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
-    from .journal import ReplyRow
+    from .group_writer import Put
 
-__all__ = ["IndexedSqliteSaver", "open_sqlite"]
+__all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "open_sqlite"]
 
 BUSY_TIMEOUT_S = 30.0
 READERS = 4
 SHORT = 8
 """Characters of a version, the first of them a space."""
 
-INSERT_CHECKPOINT = Insert(
-    "checkpoints",
-    "INSERT OR REPLACE INTO checkpoints"
-    " (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata) VALUES",
-    7,
-)
+MOST_ROWS = 64
+"""In one statement. With nine columns that is below the 999 parameters which an old SQLite allows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Insert:
+    """One way to insert into a table. Rows of several puts go into one statement: `head (…), (…) tail`."""
+
+    table: str
+    head: str
+    columns: int
+    tail: str = ""
+
+    def sql(self, rows: int) -> str:
+        """Return the statement for so many rows."""
+        row = f"({', '.join('?' * self.columns)})"
+        return f"{self.head} {', '.join([row] * rows)} {self.tail}"
+
+
 _WRITES = "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value) VALUES"
-INSERT_WRITES = Insert("writes", f"INSERT OR IGNORE {_WRITES}", 9)
-REPLACE_WRITES = Insert("writes", f"INSERT OR REPLACE {_WRITES}", 9)
-INSERT_RUN = Insert(
-    "runs", f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES", len(COLUMNS), f"ON CONFLICT {UPSERT_RUN_ON_CONFLICT}"
-)
-INSERT_REPLIES = Insert(
-    "redraft_journal",
-    f"INSERT INTO redraft_journal ({', '.join(REPLY_COLUMNS)}) VALUES",
-    len(REPLY_COLUMNS),
-    "ON CONFLICT DO NOTHING",
-)
+INSERTS = {
+    "checkpoints": Insert(
+        "checkpoints",
+        "INSERT OR REPLACE INTO checkpoints"
+        " (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata) VALUES",
+        7,
+    ),
+    "new_writes": Insert("writes", f"INSERT OR IGNORE {_WRITES}", 9),
+    "writes": Insert("writes", f"INSERT OR REPLACE {_WRITES}", 9),
+    "runs": Insert(
+        "runs", f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES", len(COLUMNS), f"ON CONFLICT {UPSERT_RUN_ON_CONFLICT}"
+    ),
+    "replies": Insert(
+        "redraft_journal",
+        f"INSERT INTO redraft_journal ({', '.join(REPLY_COLUMNS)}) VALUES",
+        len(REPLY_COLUMNS),
+        "ON CONFLICT DO NOTHING",
+    ),
+}
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedSqliteSaver:
-    """A saver over this file, which is made if it is not there.
+    """Return a saver over a file, which is made if it is not there.
 
     A step that is saved survives the death of the process at any moment; the last few may be lost, whole, when the
     machine itself loses power (`synchronous=NORMAL` with a write-ahead log).
 
     Args:
         path: The file.
-        vault: Encrypts what is kept.
+        vault: Encrypts what is kept; default: nothing is encrypted.
         allow: Types of one's own that may be built from what the file holds.
 
     Raises:
@@ -107,36 +125,26 @@ def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type]
         raise
 
 
-class IndexedSqliteSaver(AsyncByThread):
+class IndexedSqliteSaver(DatabaseSaver):
     """A saver for `invoke` and `ainvoke`, many threads and processes, with its threads in `runs`.
 
     The tables are those of LangGraph's SQLite savers, so they read what this one wrote, and the other way round. What
     many runs save at once is committed together; a call returns when its own is committed. Reads wait for no writer.
     """
 
-    serde: PlainSerializer
+    inserts = INSERTS
 
     def __init__(self, conn: sqlite3.Connection, path: Path, serde: PlainSerializer) -> None:
-        super().__init__(serde=serde)
-        self.vault = serde.vault
-        self.writer = GroupCommit(conn)
-        connect = partial(_connect, path, read_only=True)
-        self.readers = Readers(connect, READERS)
-        self.lookups = Readers(connect, 1)
-        """For what an event loop reads by its key: sooner done than handed to a thread, and never behind long reads."""
-        self.db_executor = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-sqlite")
-        self.runs = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.journal = JournalTable(self._query, self._aquery, self._insert_reply, self._ainsert_reply, self.vault)
+        super().__init__(serde=serde, committers=[SqliteCommitter(conn)], width=READERS)
+        self.readers = Readers(partial(_connect, path, read_only=True), READERS)
 
     def close(self) -> None:
-        """Waits for what is under way, then gives the file back."""
-        self.db_executor.shutdown()
+        """Wait for what is under way, then give the file back."""
+        super().close()
         self.readers.close()
-        self.lookups.close()
-        self.writer.close()
 
     def get_next_version(self, current: str | int | None, channel: None) -> str:
-        """The version after this one, as text that is in order: short, since a checkpoint holds many.
+        """Return the version after this one, as text that is in order: short, since a checkpoint holds many.
 
         LangGraph's SQLite savers count in 32 digits and a random part, which tells branches apart where a value is
         stored by its version; here each checkpoint holds its values. Where they have counted, their width is kept, and
@@ -149,10 +157,6 @@ class IndexedSqliteSaver(AsyncByThread):
         with self.readers.borrowed() as conn:
             return StockReader(conn, self.serde).get_tuple(config)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with self.lookups.borrowed() as conn:
-            return StockReader(conn, self.serde).get_tuple(config)
-
     def list(
         self,
         config: RunnableConfig | None,
@@ -161,7 +165,7 @@ class IndexedSqliteSaver(AsyncByThread):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """All that match, read before this returns, so that nothing is held while a caller looks at them."""
+        """Return all that match, read before this returns: nothing is held while a caller looks at them."""
         with self.readers.borrowed() as conn:
             found = StockReader(conn, self.serde).list(config, filter=filter, before=before, limit=limit)
             return iter(tuple(found))
@@ -172,72 +176,27 @@ class IndexedSqliteSaver(AsyncByThread):
         with self.readers.borrowed() as conn:
             return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Saves the checkpoint and its thread's row in one transaction: both or neither."""
-        self.writer.write(*self._of_checkpoint(config, checkpoint, metadata))
-        return _saved(config, checkpoint)
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        await self.writer.awrite(*self._of_checkpoint(config, checkpoint, metadata))
-        return _saved(config, checkpoint)
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        self.writer.write(self._of_writes(config, writes, task_id, task_path))
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await self.writer.awrite(self._of_writes(config, writes, task_id, task_path))
-
     def delete_thread(self, thread_id: str) -> None:
-        self.writer.write(*_of_deletion(thread_id))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self.writer.awrite(*_of_deletion(thread_id))
-
-    def _of_checkpoint(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
-    ) -> Sequence[Rows]:
-        """All of it is serialised here, so that a value which can't be saved stops its own caller only."""
-        told = get_checkpoint_metadata(config, metadata)
-        where = config["configurable"]
-        values = (
-            str(where["thread_id"]),
-            where["checkpoint_ns"],
-            checkpoint["id"],
-            where.get("checkpoint_id"),
-            *self.serde.dumps_typed(checkpoint),
-            _to_json(hidden_metadata(told, self.vault)).encode("utf-8", "ignore"),
+        values = {"thread_id": str(thread_id)}
+        tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
+        self.writer.write(
+            *(Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL))
         )
-        saved = Rows(INSERT_CHECKPOINT, [values])
-        row = row_from_checkpoint(config, checkpoint, told)
-        return [saved] if row is None else [saved, Rows(INSERT_RUN, [stored_values(hidden(row, self.vault))])]
 
-    def _of_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Rows:
-        where = config["configurable"]
-        key = (str(where["thread_id"]), str(where["checkpoint_ns"]), str(where["checkpoint_id"]), task_id, task_path)
-        dumps = self.serde.dumps_typed
-        rows = [
-            (*key, WRITES_IDX_MAP.get(channel, index), channel, *dumps(value))
-            for index, (channel, value) in enumerate(writes)
-        ]
-        return Rows(REPLACE_WRITES if all(one[0] in WRITES_IDX_MAP for one in writes) else INSERT_WRITES, rows)
+    def _checkpoint_steps(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
+    ) -> builtins.list[Rows]:
+        place = config["configurable"]
+        stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
+        row = (
+            str(place["thread_id"]),
+            place["checkpoint_ns"],
+            checkpoint["id"],
+            place.get("checkpoint_id"),
+            *self.serde.dumps_typed(checkpoint),
+            _to_json(stored).encode("utf-8", "ignore"),
+        )
+        return [Rows(INSERTS["checkpoints"], [row])]
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         if not statement.startswith("SELECT"):
@@ -245,29 +204,172 @@ class IndexedSqliteSaver(AsyncByThread):
         with self.readers.borrowed() as conn:
             return _on(conn, statement, values)
 
-    async def _aquery(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        if statement.startswith("SELECT"):
-            with self.lookups.borrowed() as conn:
-                return _on(conn, statement, values)
-        return await self.writer.awrite(Statement(_named(statement), values))
 
-    def _insert_reply(self, row: ReplyRow) -> None:
-        self.writer.write(Rows(INSERT_REPLIES, [row]))
+class SqliteCommitter(Committer):
+    """Commits through one connection.
 
-    async def _ainsert_reply(self, row: ReplyRow) -> None:
-        await self.writer.awrite(Rows(INSERT_REPLIES, [row]))
+    Args:
+        conn: In autocommit mode, and usable from another thread.
+    """
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._conn = conn
+
+    def commit(self, puts: Sequence[Put]) -> None:
+        try:
+            self._conn.execute("BEGIN IMMEDIATE")  # waits for another process here, and not in mid-transaction
+        except sqlite3.Error as error:
+            raise UnavailableError(error) from error
+        try:
+            self._execute(puts)
+            self._conn.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
+                self._conn.rollback()
+            raise
+
+    def close(self) -> None:
+        self._conn.close()
+
+    def _execute(self, puts: Iterable[Put]) -> None:
+        """Insert rows of many puts in few statements: each lets go of the interpreter, and waits to have it back."""
+        waiting: dict[str, Rows] = {}
+        for put in puts:
+            for step in put.steps:
+                if isinstance(step, Statement):
+                    self._insert(waiting)
+                    put.rows = self._conn.execute(step.sql, step.parameters).fetchall()
+                    continue
+                found = waiting.get(step.insert.table)
+                if found is not None and found.insert is not step.insert:  # what was put first comes first
+                    self._insert(waiting)
+                    found = None
+                if found is None:
+                    found = waiting[step.insert.table] = Rows(step.insert, [])
+                found.values.extend(step.values)
+        self._insert(waiting)
+
+    def _insert(self, waiting: dict[str, Rows]) -> None:
+        for found in waiting.values():
+            rows, start = found.values, 0
+            while left := len(rows) - start:
+                size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes: each statement is compiled once
+                self._conn.execute(
+                    found.insert.sql(size), [value for row in rows[start : start + size] for value in row]
+                )
+                start += size
+        waiting.clear()
 
 
-def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
-    where = config["configurable"]
-    place = {"thread_id": where["thread_id"], "checkpoint_ns": where["checkpoint_ns"]}
-    return {"configurable": {**place, "checkpoint_id": checkpoint["id"]}}
+class Readers:
+    """At most `limit` connections, made when they are needed. What one borrower reads is of one moment.
+
+    Args:
+        connect: Makes a connection in autocommit mode.
+        limit: Who asks for one more waits until another is given back.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], limit: int) -> None:
+        self._connect = connect
+        self._free: list[sqlite3.Connection] = []
+        self._lent = threading.Semaphore(limit)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextlib.contextmanager
+    def borrowed(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection within a read transaction: no writer makes it wait, and it sees all that was committed.
+
+        Raises:
+            sqlite3.Error: The file can't be read.
+            RuntimeError: `close` was called.
+        """
+        with self._lent:
+            with self._lock:
+                if self._closed:
+                    raise RuntimeError("the database was closed")
+                conn = self._free.pop() if self._free else self._connect()
+            try:
+                conn.execute("BEGIN")
+                yield conn
+            finally:
+                if conn.in_transaction:
+                    conn.rollback()
+                self._take_back(conn)
+
+    def _take_back(self, conn: sqlite3.Connection) -> None:
+        with self._lock:
+            if self._closed:
+                conn.close()
+            else:
+                self._free.append(conn)
+
+    def close(self) -> None:
+        """Close the connections; one that is lent is closed when it comes back."""
+        with self._lock:
+            self._closed = True
+            while self._free:
+                self._free.pop().close()
 
 
-def _of_deletion(thread_id: str) -> Sequence[Statement]:
-    values = {"thread_id": str(thread_id)}
-    tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
-    return [Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL)]
+class StockReader(SqliteSaver):
+    """LangGraph's SQLite saver for what it reads, on a connection that is nobody else's meanwhile.
+
+    What is stored in a form that no checkpoint has is refused, with the names of its thread and checkpoint.
+    """
+
+    def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer) -> None:
+        BaseCheckpointSaver.__init__(self, serde=serde)
+        self.conn = conn
+        self.is_setup = True
+        self._vault = serde.vault
+        self._at: dict[str, Any] = {}
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint; raises BadCheckpointError."""
+        self._at = dict(config["configurable"])
+        with naming(lambda: self._at):
+            found = super().get_tuple(config)
+            return None if found is None else checked(found, self._vault)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield what matches; raises BadCheckpointError, and ValueError for a filter that is none."""
+        clear, matches = (filter or None, None) if self._vault is None else split_filter(filter)
+        search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
+        with naming(lambda: self._at):
+            listed = super().list(config, filter=clear, before=before, limit=None if matches else limit)
+            seen = (checked(found, self._vault, pending=False) for found in listed)
+            yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what led to a checkpoint; raises BadCheckpointError."""
+        place = dict(config["configurable"])
+        self._at = {**place}
+        with naming(lambda: self._at):
+            return placed(super().get_delta_channel_history(config=config, channels=channels), lambda: place)
+
+    @contextlib.contextmanager
+    def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:
+        """A cursor; the transaction is the borrower's."""
+        with contextlib.closing(self.conn.cursor()) as cur:
+            cur.row_factory = self._noted
+            yield cur
+
+    def _noted(self, cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a row, having noted whose it is."""
+        for column, value in zip(cursor.description, row, strict=True):
+            if column[0] in ("thread_id", "checkpoint_ns", "checkpoint_id"):
+                self._at[column[0]] = value
+        return row
 
 
 def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
@@ -281,7 +383,7 @@ def _version(number: int, is_long: bool) -> str:
 
 @cache
 def _named(statement: str) -> str:
-    """The statement with SQLite's way to write its parameters."""
+    """Return a statement with SQLite's way to write its parameters."""
     return re.sub(r"%\((\w+)\)s", r":\1", statement)
 
 
@@ -294,7 +396,7 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def _set_up(conn: sqlite3.Connection) -> None:
-    """Makes the tables, waiting for another process that makes them: the switch to WAL heeds no busy timeout."""
+    """Make the tables, waiting for another process that makes them: the switch to WAL heeds no busy timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:

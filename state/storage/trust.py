@@ -1,4 +1,7 @@
-"""What a database holds is looked at before it is used, and refused by the name of its thread and checkpoint."""
+"""Checks of what a database holds, before it is used: its values, its checkpoints and its key.
+
+What is written is plain data and the few types that can do no harm; nothing else is built from what is read.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +9,170 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import ormsgpack
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde.jsonplus import (
+    EXT_CONSTRUCTOR_KW_ARGS,
+    EXT_CONSTRUCTOR_POS_ARGS,
+    EXT_CONSTRUCTOR_SINGLE_ARG,
+    EXT_DELTA_SNAPSHOT,
+    EXT_METHOD_SINGLE_ARG,
+    EXT_NUMPY_ARRAY,
+    EXT_PYDANTIC_V1,
+    EXT_PYDANTIC_V2,
+    JsonPlusSerializer,
+)
+
 from ..checked_channels import check_found, naming
 from ..schema import RefineState
+from .encryption import TAG_MARK, EncryptionKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
 
     from .encryption import Vault
+    from .index import Query
 
-__all__ = ["checked", "hidden_metadata", "split_filter"]
+__all__ = ["LARGEST_VALUE", "SET_UP_ENCRYPTION", "PlainSerializer", "check_key", "checked"]
+
+LARGEST_VALUE = 64 * 2**20
+"""Bytes of one serialised value, written or read. A list of empty objects takes some 60 times as much memory."""
+DEEPEST = 32
+"""How many objects may stand inside each other; LangGraph's own need three."""
+
+FIELDS = {
+    EXT_CONSTRUCTOR_SINGLE_ARG: 3,
+    EXT_CONSTRUCTOR_POS_ARGS: 3,
+    EXT_CONSTRUCTOR_KW_ARGS: 3,
+    EXT_METHOD_SINGLE_ARG: 4,
+    EXT_PYDANTIC_V1: 3,
+    EXT_PYDANTIC_V2: 3,
+    EXT_NUMPY_ARRAY: 4,
+}
+"""The kinds of objects that LangGraph writes, and how many fields each has at least."""
 
 
-CLEAR = frozenset(
-    {
-        "source",
-        "step",
-        "parents",
-        "counters_since_delta_snapshot",
-        "delta_writes_versioned",
-        "redraft_fork_at",
-        "redraft_parent_checkpoint",
-        "redraft_parent_thread",
-        "redraft_preset",
-    }
-)
-"""Metadata that is never encrypted: places, names of ours and numbers, by which the database itself looks."""
-HIDDEN = "redraft_encrypted"
+class PlainSerializer(JsonPlusSerializer):
+    """LangGraph's serializer in its strict mode, whatever the environment says, and without its leniency.
+
+    What it reads is plain data, LangGraph's and LangChain's messages and other harmless types, and the types that the
+    user named. Where LangGraph in strict mode hands on the parts of any other object, this refuses the value. It never
+    unpickles.
+
+    Args:
+        vault: Encrypts what is written; `None` where there is no key.
+        allow: Further types that may be built from what a database holds.
+    """
+
+    def __init__(self, vault: Vault | None = None, *, allow: Iterable[type] = ()) -> None:
+        super().__init__(allowed_msgpack_modules=tuple(allow) or None)
+        self.vault = vault
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Return the tag and the bytes of a value.
+
+        Raises:
+            ValueError: It is larger than `LARGEST_VALUE`.
+            TypeError: It can't be serialised.
+        """
+        kind, data = super().dumps_typed(obj)
+        if len(data) > LARGEST_VALUE:
+            raise _too_large(data)
+        return (kind, data) if self.vault is None else self.vault.seal(kind, data)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return a value.
+
+        Raises:
+            ValueError: It is refused; the message says why, and no code of its choosing was run.
+        """
+        kind, content = data
+        if not isinstance(kind, str) or not isinstance(content, bytes | bytearray | memoryview):
+            raise ValueError(f"it is {type(content).__name__} tagged {kind!r}, not bytes tagged 'msgpack'")  # noqa: TRY004
+        content = bytes(content)
+        if self.vault is not None:
+            kind, content = self.vault.unseal(kind, content)
+        elif kind.endswith(TAG_MARK):
+            raise EncryptionKeyError("it is encrypted, and no key was given")
+        if len(content) > LARGEST_VALUE:
+            raise _too_large(content)
+        if kind in ("null", "bytes", "bytearray"):
+            return super().loads_typed((kind, content))
+        if kind == "json":
+            return json.loads(content, object_hook=_no_object)
+        if kind != "msgpack":
+            raise ValueError(f"it is tagged {kind!r}, which is never read; what is kept here is 'msgpack'")
+        allowed = self._allowed_msgpack_modules  # LangGraph has `True` for all of them, which never counts here
+        named = frozenset(allowed) if isinstance(allowed, set) else frozenset()
+        gate = _Gate(SAFE_MSGPACK_TYPES | named, self._unpack_ext_hook)
+        try:
+            return ormsgpack.unpackb(content, ext_hook=gate, option=ormsgpack.OPT_NON_STR_KEYS)
+        except (ValueError, TypeError) as error:
+            raise ValueError(gate.refusal or f"it is no msgpack: {error}") from None
 
 
-def checked(found: CheckpointTuple, vault: Vault, *, pending: bool = True) -> CheckpointTuple:
+class _Gate:
+    """Looks at every object, with all that is inside it, before any is built."""
+
+    def __init__(self, allowed: frozenset[tuple[str, ...]], build: Callable[[int, bytes], Any]) -> None:
+        self._allowed = allowed
+        self._build = build
+        self.refusal = ""
+        """What is wrong; ormsgpack keeps no error of ours."""
+
+    def __call__(self, code: int, data: bytes) -> Any:
+        self._look(code, data, 1)
+        return self._build(code, data)
+
+    def _look(self, code: int, data: bytes, depth: int) -> None:
+        if depth > DEEPEST:
+            self._refuse(f"more than {DEEPEST} objects stand inside each other")
+        if code != EXT_DELTA_SNAPSHOT and code not in FIELDS:
+            self._refuse(f"it holds an object of the unknown kind {code}")
+        fields = ormsgpack.unpackb(
+            data,
+            ext_hook=lambda inner, content: self._look(inner, content, depth + 1),
+            option=ormsgpack.OPT_NON_STR_KEYS,
+        )
+        if code == EXT_DELTA_SNAPSHOT:
+            return
+        if not isinstance(fields, list) or len(fields) < FIELDS[code]:
+            self._refuse("it holds an object without a type")
+        if code == EXT_NUMPY_ARRAY:
+            return
+        name = tuple(str(part)[:100] for part in fields[:2])
+        if name not in self._allowed:
+            self._refuse(
+                f"it names the type {'.'.join(name)!r}, which is not built from a database; "
+                "open_checkpointer(…, allow=[…]) takes the types of your own that may be"
+            )
+        if code == EXT_METHOD_SINGLE_ARG and (*name, fields[3]) not in SAFE_MSGPACK_METHODS:
+            self._refuse(f"it names the method {'.'.join((*name, str(fields[3])[:100]))!r}, which is never called")
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = self.refusal or reason
+        raise ValueError(reason)
+
+
+def _no_object(value: dict[str, Any]) -> dict[str, Any]:
+    if "lc" in value:
+        raise ValueError("it is JSON that names an object, and none is built from JSON")
+    return value
+
+
+def _too_large(data: bytes) -> ValueError:
+    size, largest = len(data) / 2**20, LARGEST_VALUE // 2**20
+    return ValueError(f"a value of {size:.0f} MiB is too large: {largest} MiB are kept of one")
+
+
+def checked(found: CheckpointTuple, vault: Vault | None, *, pending: bool = True) -> CheckpointTuple:  # noqa: PLR0912
     """Return what was read, with its metadata decrypted.
 
     Args:
         found: As LangGraph's saver gives it.
-        vault: Decrypts.
+        vault: Decrypts; `None` where there is no key.
         pending: Whether what waits to be applied is looked at; of past checkpoints that is done when it is replayed.
 
     Raises:
@@ -69,45 +200,14 @@ def checked(found: CheckpointTuple, vault: Vault, *, pending: bool = True) -> Ch
         for node, seen in checkpoint["versions_seen"].items():
             if not isinstance(seen, dict):
                 raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
-        metadata = _revealed(found.metadata, vault)
+        metadata: Any = found.metadata
+        if not isinstance(metadata, dict):
+            raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
+        if vault is not None:
+            metadata = vault.reveal_metadata(metadata)
         if len(MARKS & checkpoint["channel_values"].keys()) > 1:
             check_found(found, (RefineState,), pending=pending)
     return found._replace(metadata=metadata)
-
-
-def hidden_metadata(metadata: Mapping[str, Any], vault: Vault) -> dict[str, Any]:
-    """Return metadata as they are stored: all but places and numbers encrypted, where there is a key."""
-    if not vault.locked:
-        return dict(metadata)
-    kept = {name: value for name, value in metadata.items() if name in CLEAR}
-    rest = {name: value for name, value in metadata.items() if name not in CLEAR}
-    return {**kept, HIDDEN: vault.hide(json.dumps(rest))}
-
-
-def split_filter(
-    wanted: Mapping[str, Any] | None, vault: Vault
-) -> tuple[dict[str, Any] | None, Callable[[CheckpointTuple], bool] | None]:
-    """Return which part of a filter the database can apply, and what tells the rest once metadata are decrypted."""
-    if not wanted or not vault.locked or wanted.keys() <= CLEAR:
-        return (dict(wanted) if wanted else None), None
-    clear = {name: value for name, value in wanted.items() if name in CLEAR}
-    rest = {name: value for name, value in wanted.items() if name not in CLEAR}
-
-    def matches(found: CheckpointTuple) -> bool:
-        known: Mapping[str, Any] = {**found.metadata}
-        return all(name in known and known[name] == value for name, value in rest.items())
-
-    return clear or None, matches
-
-
-def _revealed(metadata: Any, vault: Vault) -> Any:
-    if not isinstance(metadata, dict):
-        raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
-    if not vault.locked:
-        return metadata
-    rest = json.loads(vault.reveal(metadata.get(HIDDEN, "")))
-    kept = {name: value for name, value in metadata.items() if name in CLEAR}
-    return {**rest, **kept}
 
 
 MARKS = {"head", "accepted_by", "oracle"}
@@ -125,3 +225,48 @@ SHAPE: Mapping[str, type] = {
     "versions_seen": dict,
 }
 """What every checkpoint has."""
+
+
+SET_UP_ENCRYPTION = "CREATE TABLE IF NOT EXISTS redraft_encryption (one INTEGER PRIMARY KEY, proof TEXT NOT NULL)"
+
+PROOF = "redraft"
+"""Stored as the first who opens a database writes it: in clear, or encrypted, which shows who has the key."""
+SELECT_PROOF = "SELECT proof FROM redraft_encryption WHERE one = 1"
+INSERT_PROOF = "INSERT INTO redraft_encryption (one, proof) VALUES (1, %(proof)s) ON CONFLICT (one) DO NOTHING"
+BEGUN = (
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM checkpoints) OR EXISTS (SELECT 1 FROM runs) "
+    "OR EXISTS (SELECT 1 FROM redraft_journal)"
+)
+
+
+def check_key(query: Query, vault: Vault | None, shown: str) -> None:
+    """Return if this is the key of a database, or neither has one. The first who opens a new database decides.
+
+    Args:
+        query: Runs a statement with `%(name)s` parameters, commits, and returns its rows.
+        vault: Has the key; `None` where there is none.
+        shown: The database as messages name it.
+
+    Raises:
+        EncryptionKeyError: It is not.
+    """
+    in_clear = f"{shown!r} was begun without a key and is not encrypted: open it without one, or begin another database"
+    found = query(SELECT_PROOF, {})
+    if not found:
+        if query(BEGUN, {}) and vault is not None:
+            raise EncryptionKeyError(in_clear)
+        query(INSERT_PROOF, {"proof": PROOF if vault is None else vault.hide(PROOF)})
+        found = query(SELECT_PROOF, {})
+    proof = found[0][0]
+    if vault is None:
+        if proof != PROOF:
+            raise EncryptionKeyError(
+                f"{shown!r} is encrypted: open_checkpointer(…, key=…), or REDRAFT_ENCRYPTION_KEY at the shell, opens it"
+            )
+        return
+    if proof == PROOF:
+        raise EncryptionKeyError(in_clear)
+    try:
+        vault.reveal(proof)
+    except ValueError:
+        raise EncryptionKeyError(f"{shown!r} was encrypted with another key than the one given") from None

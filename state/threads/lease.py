@@ -19,7 +19,7 @@ from langgraph.runtime import RunControl
 
 from ..dual import Do, adrive, do, drive
 from ..storage.db_executor import in_db_executor
-from ..storage.index_table import RunsTable
+from ..storage.index import RunsTable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence

@@ -13,11 +13,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ....state.storage.encryption import Vault
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from ....state.storage.encryption import Vault
     from .runs import RunStatus
 
 __all__ = ["DbExecutor", "Records", "RunRecord", "ThreadRecord", "now", "open_records"]
@@ -123,7 +122,7 @@ class Records:
         self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], vault: Vault | None = None
     ) -> None:
         self._query = query
-        self._vault = vault or Vault()
+        self._vault = vault
 
     # threads
 
@@ -236,10 +235,11 @@ class Records:
         self._query(statement, {"process": process, "beat": beat})
 
     def _hidden(self, value: Mapping[str, Any]) -> str:
-        return self._vault.hide(json.dumps(value))
+        text = json.dumps(value)
+        return text if self._vault is None else self._vault.hide(text)
 
     def _shown(self, text: str) -> Any:
-        return json.loads(self._vault.reveal(text))
+        return json.loads(text if self._vault is None else self._vault.reveal(text))
 
     def _thread(self, row: Sequence[Any]) -> ThreadRecord:
         thread_id, owner, assistant, metadata, status, created_at, updated_at = row

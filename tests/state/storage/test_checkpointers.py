@@ -18,6 +18,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from redraft.state import open_checkpointer
+from redraft.state.storage.journal import KeptReply
+from redraft.state.storage.sqlite import READERS
+from redraft.state.threads.lease import Runner, leases_of, this_process
 
 HOSTILE = (
     "it's",
@@ -112,6 +115,46 @@ async def test_reading_inside_alist_does_not_deadlock(saver: Any) -> None:
         await graph.ainvoke({"task": "count"}, on(f"inside {seen}"))
         seen += 1
     assert seen == 5
+
+
+async def test_a_busy_file_does_not_hold_an_event_loop_up(tmp_path: Path) -> None:
+    """While another process writes the file, or all its readers are lent, other tasks of the event loop go on."""
+    async with open_checkpointer(tmp_path / "a.sqlite") as saver:
+        await build(saver).ainvoke({"task": "count"}, on("t"))
+        lease, runner = leases_of(saver), Runner("token", this_process())
+        other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        writes = [saver.adelete_thread("none"), lease.aadd("t", runner), saver.journal.aforget("t")]
+        waiting = [
+            asyncio.ensure_future(call) for call in (*writes, saver.journal.aadd("t", "call", KeptReply("[]", 0)))
+        ]
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        other.execute("ROLLBACK")
+        other.close()
+        await asyncio.gather(*waiting)
+        assert await lease.aget("t") == runner
+
+        lent, free = threading.Barrier(READERS + 1), threading.Event()
+
+        def borrow() -> None:
+            with saver.readers.borrowed():
+                lent.wait(20)
+                assert free.wait(20)
+
+        with ThreadPoolExecutor(READERS) as pool:
+            lending = [pool.submit(borrow) for _ in range(READERS)]
+            await asyncio.to_thread(lent.wait, 20)
+            reads = [saver.aget_tuple(on("t")), saver.runs.aget("t"), lease.aget("t"), saver.journal.aget("t", "call")]
+            waiting = [asyncio.ensure_future(read) for read in reads]
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert not any(task.done() for task in waiting)
+            free.set()
+            assert None not in await asyncio.gather(*waiting)
+            for each in lending:
+                each.result()
 
 
 def test_reading_inside_list_does_not_deadlock(saver: Any) -> None:
@@ -524,7 +567,7 @@ def test_naming_a_checkpointer_imports_no_langgraph() -> None:
     """`open_checkpointer` is there at once: LangGraph is loaded when the database is opened."""
     program = (
         "import sys; from redraft.state.storage.checkpointers import open_checkpointer\n"
-        "import redraft.state.storage.index_table\n"
+        "import redraft.state.storage.index\n"
         "open_checkpointer('runs.sqlite'); print([name for name in sys.modules if name.startswith('langgraph')])"
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic
 from redraft.state import BadCheckpointError, EncryptionKeyError, Thread, open_checkpointer
-from redraft.state.storage.index_table import BadRunError
+from redraft.state.storage.index import BadRunError
 from redraft.state.storage.journal import BadJournalError
 
 if TYPE_CHECKING:

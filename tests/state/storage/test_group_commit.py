@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from redraft.state import open_checkpointer
-from redraft.state.storage.group_writer import GroupCommit, Insert, Rows, Statement
+from redraft.state.storage.group_writer import GroupWriter, Rows, Statement
+from redraft.state.storage.sqlite import Insert, SqliteCommitter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ ALL = Statement("SELECT number FROM numbers ORDER BY number")
 
 
 class Numbers:
-    """A table behind a GroupCommit whose writer can be held in the middle of a transaction."""
+    """A table behind a GroupWriter whose writer can be held in the middle of a transaction."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +37,7 @@ class Numbers:
         conn.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
         conn.create_function("hold", 0, self._hold)
         conn.set_trace_callback(self.statements.append)
-        self.writer = GroupCommit(conn)
+        self.writer = GroupWriter(SqliteCommitter(conn))
 
     def _hold(self) -> None:
         self.held.set()

@@ -16,9 +16,9 @@ from langgraph.types import Interrupt, Send
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import BadCheckpointError, Thread, open_checkpointer
-from redraft.state.storage.index_table import BadRunError
+from redraft.state.storage.index import BadRunError
 from redraft.state.storage.journal import BadJournalError, KeptReply
-from redraft.state.storage.serializing import DEEPEST, LARGEST_VALUE, PlainSerializer
+from redraft.state.storage.trust import DEEPEST, LARGEST_VALUE, PlainSerializer
 
 if TYPE_CHECKING:
     from pathlib import Path

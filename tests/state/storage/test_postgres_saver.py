@@ -13,7 +13,7 @@ from redraft.state import open_checkpointer
 from redraft.state.storage.journal import KeptReply
 
 psycopg = pytest.importorskip("psycopg")
-postgres_writer = pytest.importorskip("redraft.state.storage.postgres_writer")
+Committer = pytest.importorskip("redraft.state.storage.postgres").PostgresCommitter
 
 
 def on(thread_id: str) -> Any:
@@ -32,29 +32,29 @@ async def put(saver: Any, thread_id: str, **values: Any) -> Any:
 
 def hold_writers(patch: pytest.MonkeyPatch, hold: threading.Event) -> threading.Barrier:
     """Make each writer wait at its first transaction; the barrier says that both do."""
-    commit, both = postgres_writer._commit, threading.Barrier(3)
+    commit, both = Committer.commit, threading.Barrier(3)
     waited = threading.local()
 
-    def later(loan: Any, group: Any) -> None:
+    def later(self: Any, group: Any) -> None:
         if not hasattr(waited, "once"):
             waited.once = True
             both.wait(60)
             assert hold.wait(60)
-        commit(loan, group)
+        commit(self, group)
 
-    patch.setattr(postgres_writer, "_commit", later)
+    patch.setattr(Committer, "commit", later)
     return both
 
 
 def count_commits(patch: pytest.MonkeyPatch) -> list[int]:
     """How many puts each transaction takes, from now on."""
-    commit, counts = postgres_writer._commit, []
+    commit, counts = Committer.commit, []
 
-    def counted(loan: Any, group: Any) -> None:
+    def counted(self: Any, group: Any) -> None:
         counts.append(len(group))
-        commit(loan, group)
+        commit(self, group)
 
-    patch.setattr(postgres_writer, "_commit", counted)
+    patch.setattr(Committer, "commit", counted)
     return counts
 
 
@@ -173,7 +173,7 @@ def test_a_closed_saver_says_so(postgres_url: str) -> None:
     """A put after the end is refused in words, and does not wait for ever."""
     with open_checkpointer(postgres_url) as saver:
         pass
-    with pytest.raises(RuntimeError, match="the checkpointer is closed"):
+    with pytest.raises(RuntimeError, match="the database was closed"):
         saver.put(on("t"), checkpoint(), {}, {})
 
 

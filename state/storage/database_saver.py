@@ -1,0 +1,157 @@
+"""Saver for `invoke` and `ainvoke` over a database: reads on its own threads, writes in groups."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
+
+from .db_executor import in_db_executor
+from .group_writer import GroupWriter, Rows
+from .index import RunsTable, row_from_checkpoint, stored_values
+from .journal import JournalTable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+
+    from .group_writer import Committer
+    from .trust import PlainSerializer
+
+__all__ = ["DatabaseSaver"]
+
+
+class DatabaseSaver(BaseCheckpointSaver[str]):
+    """The core of a saver, to be put first among its bases. Nothing of it blocks an event loop.
+
+    A database says how it reads (`get_tuple`, `list`, `get_delta_channel_history`, safe from several threads), which
+    rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
+    a consumer of `alist` may use the saver as it likes.
+
+    Args:
+        saver: Arguments of the saver that it is mixed into.
+        serde: Reads and writes values.
+        committers: One for each writer thread.
+        width: How many calls the database serves at once.
+    """
+
+    serde: PlainSerializer
+    inserts: Mapping[str, Any]
+    """By `checkpoints`, `writes` (which replace), `new_writes` (which don't), `runs` and `replies`."""
+
+    def __init__(self, *saver: Any, serde: PlainSerializer, committers: Sequence[Committer], width: int) -> None:
+        super().__init__(*saver, serde=serde)
+        self.vault = serde.vault
+        """Encrypts what is kept; `None` where there is no key."""
+        self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
+        self.writer = GroupWriter(*committers)
+        self.runs = RunsTable(self._query, self.vault, db_executor=self.db_executor)
+        self.journal = JournalTable(
+            self._query, self.writer, self.inserts["replies"], self.vault, db_executor=self.db_executor
+        )
+
+    def close(self) -> None:
+        """Wait for what is under way, and commit what was put."""
+        self.db_executor.shutdown()
+        self.writer.close()
+
+    @abstractmethod
+    def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run one statement with `%(name)s` parameters, commit, and return its rows."""
+
+    @abstractmethod
+    def _checkpoint_steps(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
+    ) -> list[Rows]:
+        """Return the rows that LangGraph's saver writes. Serialised here, so that a bad value stops its caller only."""
+
+    # reading
+
+    aget_tuple = in_db_executor(BaseCheckpointSaver.get_tuple)
+    aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        for found in await _alist(self, config, filter=filter, before=before, limit=limit):
+            yield found
+
+    # writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save the checkpoint and its thread's row in one transaction: both or neither."""
+        thread_id, steps = self._of_checkpoint(config, checkpoint, metadata, new_versions)
+        self.writer.write(*steps, thread_id=thread_id, key="checkpoint")
+        return _saved(config, checkpoint)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread_id, steps = self._of_checkpoint(config, checkpoint, metadata, new_versions)
+        await self.writer.awrite(*steps, thread_id=thread_id, key="checkpoint")
+        return _saved(config, checkpoint)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
+        self.writer.write(rows, thread_id=thread_id, key=key)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
+        await self.writer.awrite(rows, thread_id=thread_id, key=key)
+
+    adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
+
+    def _of_checkpoint(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> tuple[str, list[Rows]]:
+        """Return whose checkpoint it is, and all that is written of it."""
+        known = get_checkpoint_metadata(config, metadata)
+        steps = self._checkpoint_steps(config, checkpoint, known, versions)
+        if (row := row_from_checkpoint(config, checkpoint, known)) is not None:
+            steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
+        return str(config["configurable"]["thread_id"]), steps
+
+    def _of_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> tuple[str, object, Rows]:
+        """Return whose they are, which, and the rows. What a task wrote stays; its errors and pauses are replaced."""
+        place = config["configurable"]
+        thread_id, *where = str(place["thread_id"]), str(place["checkpoint_ns"]), str(place["checkpoint_id"])
+        rows: list[Sequence[Any]] = [
+            (thread_id, *where, task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, *dumped)
+            for index, (channel, value) in enumerate(writes)
+            for dumped in [self.serde.dumps_typed(value)]
+        ]
+        replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        return thread_id, (*where, task_id), Rows(self.inserts["writes" if replaced else "new_writes"], rows)
+
+
+_alist = in_db_executor(BaseCheckpointSaver.list)
+
+
+def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+    names = {name: config["configurable"][name] for name in ("thread_id", "checkpoint_ns")}
+    return {"configurable": {**names, "checkpoint_id": checkpoint["id"]}}
