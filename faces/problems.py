@@ -121,7 +121,7 @@ def command(*words: str, db: str) -> str:
 
     A password in a database URL is left out.
     """
-    from ..state.storage.database_urls import without_secrets
+    from ..state.storage.checkpointers import without_secrets
 
     given = [*words]
     if db != os.environ.get("REDRAFT_DB", DEFAULT_DB):

@@ -45,7 +45,7 @@ def opened(db: str, *, create: bool = False) -> Iterator[Any]:
     Raises:
         BadInputError: The database can't be opened.
     """
-    from ..state.storage.database_urls import kind_and_place
+    from ..state.storage.checkpointers import kind_and_place
 
     with bad_input():
         kind, place = kind_and_place(db)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from ...state.masking import masked
-from ...state.storage.database_urls import kind_and_place, without_secrets
+from ...state.storage.checkpointers import kind_and_place, without_secrets
 from .methods import build_method, check_methods
 from .rate_limits import RATE_LIMITS, RateLimits
 from .runner import few_collections, run_all, run_problem, scored, thread_of

@@ -1,25 +1,26 @@
-"""`open_checkpointer`: from a path or a URL to a saver."""
+"""`open_checkpointer`: from a path or a URL to a saver, and how URLs are shown without their password."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-
-from .database_urls import kind_and_place
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from .database_urls import DatabaseKind
     from .memory import IndexedMemorySaver
     from .postgres import IndexedPostgresSaver
     from .sqlite import IndexedSqliteSaver
 
     IndexedSaver: TypeAlias = IndexedMemorySaver | IndexedPostgresSaver | IndexedSqliteSaver
 
-__all__ = ["Checkpointer", "open_checkpointer"]
+__all__ = ["Checkpointer", "DatabaseKind", "kind_and_place", "open_checkpointer", "without_secrets"]
+
+DatabaseKind: TypeAlias = Literal["memory", "sqlite", "postgres"]
 
 
 def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow: Iterable[type] = ()) -> Checkpointer:
@@ -84,7 +85,7 @@ class Checkpointer:
             from .postgres import open_postgres
         except ImportError as error:
             raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
-        return open_postgres(self._place, vault=vault, allow=self._allow)
+        return open_postgres(self._place, shown=without_secrets(self._place), vault=vault, allow=self._allow)
 
     def __enter__(self) -> IndexedSaver:
         self._opened.append(self.open())
@@ -103,3 +104,69 @@ class Checkpointer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self._opened.pop().close)
+
+
+HOST_AND_PORT = r"(?:\[[0-9A-Fa-f:.%]*\]|[^@:,\[\]]*)(?::\d*)?"
+AUTHORITY = re.compile(rf"(?:[^@:]*(?::[^@]*)?@)?{HOST_AND_PORT}(?:,{HOST_AND_PORT})*")
+
+
+def kind_and_place(url: str | Path) -> tuple[DatabaseKind, str]:
+    """Return the kind of database, and the file or the URL to open.
+
+    Raises:
+        ValueError: If it names none; the message says what is accepted and holds no password.
+    """
+    if isinstance(url, Path):
+        return "sqlite", os.path.expanduser(url)
+    if not isinstance(url, str) or not url.strip() or "\0" in url or url.startswith("file:"):
+        raise ValueError(_refusal(url))
+    if url in ("memory", ":memory:", "sqlite:///:memory:"):
+        return "memory", ""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "sqlite", _file(url, shown=url)
+    if scheme == "sqlite" and rest.startswith("/") and rest != "/":
+        return "sqlite", _file(rest[1:], shown=url)
+    if scheme not in ("postgresql", "postgres"):
+        raise ValueError(_refusal(url))
+    # Checked before libpq reads it: what libpq says of a bad URL quotes parts of the password.
+    authority, _, path = re.split(r"([/?#]|$)", rest, maxsplit=1)
+    stray = "@" in path and ("@" not in authority or "@" in path.partition("?")[0])
+    if stray or not AUTHORITY.fullmatch(authority):
+        raise ValueError(
+            f"{without_secrets(url)!r} is not a PostgreSQL URL: use postgresql://user:password@host:port/database, "
+            "special characters percent-encoded"
+        )
+    return "postgres", url
+
+
+def _file(path: str, *, shown: str) -> str:
+    if "?" in path:
+        raise ValueError(
+            f"{without_secrets(shown)!r}: a SQLite file takes no options after a '?': "
+            'give the file alone, such as "runs.sqlite"; a Path may hold a ? in its name'
+        )
+    return os.path.expanduser(path)  # unlike Path's, leaves the ~ of a file such as "~lock.sqlite" alone
+
+
+def without_secrets(url: str) -> str:
+    """Return the URL as messages show it: no password, and no query, which may hold one.
+
+    Where they can't be told from the rest, nothing is shown but the scheme.
+    """
+    scheme, separator, rest = url.partition("://")
+    userinfo, at, place = rest.rpartition("@")
+    if re.search("[/?#@]", userinfo):
+        return scheme + separator + "…"
+    place = place.partition("?")[0]
+    if not place.startswith("["):
+        place = re.sub(r":(?!\d{1,5}(?:[/,]|$)).*", "", place, flags=re.DOTALL)
+    return scheme + separator + userinfo.partition(":")[0] + at + place
+
+
+def _refusal(url: object) -> str:
+    shown = without_secrets(url) if isinstance(url, str) else url
+    return (
+        f"{shown!r} names no checkpointer: "
+        'give a SQLite file such as "runs.sqlite", "postgresql://user@host/database", or "memory"'
+    )

@@ -23,7 +23,6 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
-from .database_urls import without_secrets
 from .db_executor import in_db_executor
 from .encryption import EncryptionKeyError, Vault, split_filter
 from .group_writer import Committer, Rows, UnavailableError
@@ -64,11 +63,14 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 Connection = psycopg.Connection[DictRow]
 
 
-def open_postgres(url: str, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedPostgresSaver:
+def open_postgres(
+    url: str, *, shown: str, vault: Vault | None = None, allow: Iterable[type] = ()
+) -> IndexedPostgresSaver:
     """Return a saver over a database, whose tables are made if they are not there.
 
     Args:
         url: As `kind_and_place` let it through.
+        shown: The URL as messages show it.
         vault: Encrypts what is kept; default: nothing is encrypted.
         allow: Types of one's own that may be built from what the database holds.
 
@@ -79,7 +81,6 @@ def open_postgres(url: str, *, vault: Vault | None = None, allow: Iterable[type]
             another key or none.
         TimeoutError: If another process keeps setting the tables up.
     """
-    shown = without_secrets(url)
     serde = PlainSerializer(vault, allow=allow)
     try:
         given = conninfo_to_dict(url)
