@@ -205,10 +205,10 @@ def paid_again(way: str, world: str) -> int:
     with tempfile.TemporaryDirectory() as folder, serving() as server:
         path = Path(folder) / "runs.sqlite"
         server.victim = first = process(way, world, server.spec, path)
-        first.communicate()
+        _, said = first.communicate()
         server.victim = None
         if first.returncode != -signal.SIGKILL or server.asked[PROMPTS[-1]] != 1:
-            raise RuntimeError(f"{way}, {world}: ended with {first.returncode} after {dict(server.asked)}")
+            raise RuntimeError(f"{way}, {world}: was not killed after {dict(server.asked)}: {said.decode()[-2000:]}")
         second = process(way, world, server.spec, path)
         _, said = second.communicate()
         if second.returncode or server.asked[PROMPTS[-1]] != 2:
