@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique, Verifier
 from ..human import HumanCritic, human_critic
-from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic, Structured
+from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ...state.events import Event
-    from ..writing.prompts import Memory, Prompts
 
 __all__ = [
     "CALLABLE",
@@ -38,32 +37,8 @@ VERIFIER, CALLABLE, OTHER_MODEL, SELF, HUMAN = range(5)
 """Ranks, cheapest first."""
 
 
-def model_critic(
-    model: BaseChatModel,
-    *,
-    prompt: Prompts | None = None,
-    stop_phrase: str = "no issues",
-    structured: Structured = "auto",
-    memory: Memory = "last",
-    name: str | None = None,
-) -> ModelCritic:
-    """Return a critic that asks a model.
-
-    Args:
-        model: The judge. A critic on the model that also writes the drafts judges itself, and is asked last.
-        prompt: A template over `task`, `draft`, `history` and `round`, or several, one a round (the first critique,
-            then the later ones). The default asks for a verdict in the form that is read.
-        stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
-        structured: `True` asks for structured output, `False` for text, `"auto"` for structured output where the model
-            has it.
-        memory: `"all"` shows the judge earlier attempts in `history`.
-        name: How events name it; default: `self`, or the model's name.
-
-    Raises:
-        ValueError: At build: a prompt uses unknown variables, or the stop phrase is empty.
-        NotImplementedError: At build: `structured=True` and the model has no structured output.
-    """
-    return ModelCritic(model, prompt=prompt, stop_phrase=stop_phrase, structured=structured, memory=memory, name=name)
+model_critic = ModelCritic
+"""A critic that asks a model."""
 
 
 @dataclass(frozen=True)

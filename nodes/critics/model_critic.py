@@ -38,17 +38,32 @@ class Verdict(BaseModel):
 
 
 class ModelCritic(DualCritic):
-    """A critic that asks a model; see `redraft.nodes.critics.critics.model_critic`."""
+    """A critic that asks a model.
+
+    Args:
+        model: The judge. A critic on the model that also writes the drafts judges itself, and is asked last.
+        prompt: A template over `task`, `draft`, `history` and `round`, or several, one a round (the first critique,
+            then the later ones). The default asks for a verdict in the form that is read.
+        stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
+        structured: `True` asks for structured output, `False` for text, `"auto"` for structured output where the model
+            has it.
+        memory: `"all"` shows the judge earlier attempts in `history`.
+        name: How events name it; default: `self`, or the model's name.
+
+    Raises:
+        ValueError: At build: a prompt uses unknown variables, or the stop phrase is empty.
+        NotImplementedError: At build: `structured=True` and the model has no structured output.
+    """
 
     def __init__(
         self,
         model: BaseChatModel,
         *,
-        prompt: Prompts | None,
-        stop_phrase: str,
-        structured: Structured,
-        memory: Memory,
-        name: str | None,
+        prompt: Prompts | None = None,
+        stop_phrase: str = "no issues",
+        structured: Structured = "auto",
+        memory: Memory = "last",
+        name: str | None = None,
     ) -> None:
         if not stop_phrase.strip():
             raise ValueError("stop_phrase is empty: an empty reply must never accept a draft")

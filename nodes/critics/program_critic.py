@@ -34,25 +34,45 @@ __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "re
 
 
 class ProgramCritic(DualCritic):
-    """A critic that compares a draft's answer with those of programs; see `program_critic`."""
+    """A critic that accepts a solution only if programs written independently give the same number.
+
+    One program that agrees is enough. Where the first does not, more are written, until more than half agree with the
+    solution, or two with each other against it: then the refiner is told what they compute.
+
+    Args:
+        model: Writes the programs.
+        sandbox: Runs them; nothing that a model wrote runs anywhere else.
+        prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
+        programs: How many are written at most about the first draft; each later draft may have one more, beside those
+            there are. 1 or more.
+        steps: Checks the steps that a rejected draft shows; what it finds is told to the refiner, and decides nothing.
+        temperature: Of programs in a style that was asked for before, so that they can differ; see
+            `redraft.nodes.writing.sampling.sampled`.
+        name: How events name it.
+
+    Raises:
+        TypeError: At build: `model` or `sandbox` is none.
+        ValueError: At build: a prompt uses unknown variables, `programs` is no whole number of 1 or more, or
+            `temperature` is below 0 or no number.
+    """
 
     def __init__(
         self,
         model: BaseChatModel,
         sandbox: Sandbox,
         *,
-        prompts: Prompts,
-        programs: int,
-        steps: Verifier | None,
-        temperature: float,
-        name: str,
+        prompts: Prompts | None = None,
+        programs: int = 3,
+        steps: Verifier | None = None,
+        temperature: float = 0.7,
+        name: str = "program",
     ) -> None:
         _check(model, sandbox, programs, temperature)
         self.name = name
         self.sandbox = sandbox
         self.programs = programs
         self.steps = steps
-        self.templates = chat_prompt(prompts, what="prompts")
+        self.templates = chat_prompt(PROGRAM_PROMPTS if prompts is None else prompts, what="prompts")
         self._model = model
         self._later = sampled(model, temperature)
 
@@ -127,41 +147,8 @@ class ProgramCritic(DualCritic):
         ]
 
 
-def program_critic(
-    model: BaseChatModel,
-    sandbox: Sandbox,
-    *,
-    prompts: Prompts | None = None,
-    programs: int = 3,
-    steps: Verifier | None = None,
-    temperature: float = 0.7,
-    name: str = "program",
-) -> ProgramCritic:
-    """Return a critic that accepts a solution only if programs written independently give the same number.
-
-    One program that agrees is enough. Where the first does not, more are written, until more than half agree with the
-    solution, or two with each other against it: then the refiner is told what they compute.
-
-    Args:
-        model: Writes the programs.
-        sandbox: Runs them; nothing that a model wrote runs anywhere else.
-        prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
-        programs: How many are written at most about the first draft; each later draft may have one more, beside those
-            there are. 1 or more.
-        steps: Checks the steps that a rejected draft shows; what it finds is told to the refiner, and decides nothing.
-        temperature: Of programs in a style that was asked for before, so that they can differ; see
-            `redraft.nodes.writing.sampling.sampled`.
-        name: How events name it.
-
-    Raises:
-        TypeError: At build: `model` or `sandbox` is none.
-        ValueError: At build: a prompt uses unknown variables, `programs` is no whole number of 1 or more, or
-            `temperature` is below 0 or no number.
-    """
-    prompts = PROGRAM_PROMPTS if prompts is None else prompts
-    return ProgramCritic(
-        model, sandbox, prompts=prompts, programs=programs, steps=steps, temperature=temperature, name=name
-    )
+program_critic = ProgramCritic
+"""A critic that compares a draft with programs written for the same problem."""
 
 
 @dataclass(frozen=True)
