@@ -185,3 +185,10 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_PROXY", "REDRAFT_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _short_replies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of the embedded model hold whatever it says, so it need not go on for as long as users let it."""
+    if request.node.get_closest_marker("embedded"):
+        monkeypatch.setattr("redraft.models.specs._LOCAL_MAX_OUTPUT_TOKENS", 64)

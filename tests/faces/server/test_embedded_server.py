@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,16 +19,21 @@ from langgraph_sdk import get_sync_client
 from redraft.models.http_clients import sync_client
 from redraft.models.weights import smollm2_path
 
-COMMAND = "from redraft.faces.cli.main import main; main()"
+COMMAND = """
+from redraft.faces.cli.main import main
+from redraft.models import specs
+specs._LOCAL_MAX_OUTPUT_TOKENS = 64  # any answer will do
+main()
+"""
 ASKED: Any = [{"role": "user", "content": "Write one short sentence about rain."}]
 BOUNDS: Any = {"limits": {"max_rounds": 0}}
 
 
 @contextmanager
-def started(cwd: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def started(forking: Any, cwd: Path) -> Iterator[tuple[str, Any]]:
     """A server in a process of its own, on SQLite; its address."""
-    words = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--db", "runs.sqlite", "--model", "local"]
-    process = subprocess.Popen(words, cwd=cwd, stderr=subprocess.PIPE, text=True)
+    words = ["-c", COMMAND, "serve", "--port", "0", "--db", "runs.sqlite", "--model", "local"]
+    process = forking.start(words, cwd=cwd, stderr=subprocess.PIPE)
     assert process.stderr
     try:
         line = process.stderr.readline()
@@ -45,11 +49,11 @@ def started(cwd: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_every_client_is_answered(tmp_path: Path) -> None:
+def test_every_client_is_answered(forking: Any, tmp_path: Path) -> None:
     """The `openai` package whole and streamed, `ChatOpenAI`, and LangGraph's client each get an answer, right or wrong;
     a run that was under way when the process was killed is finished by the next one."""
     smollm2_path()
-    with started(tmp_path) as (url, process):
+    with started(forking, tmp_path) as (url, process):
         http = sync_client("direct")
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", http_client=http)
         whole = client.chat.completions.create(model="redraft-zero-shot", messages=ASKED)
@@ -76,6 +80,6 @@ def test_every_client_is_answered(tmp_path: Path) -> None:
                     break  # a first step is kept
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with started(tmp_path) as (url, _), get_sync_client(url=url) as sdk:
+    with started(forking, tmp_path) as (url, _), get_sync_client(url=url) as sdk:
         assert sdk.runs.join(name, run["run_id"])["answer"]  # type: ignore[call-overload]
         assert sdk.runs.get(name, run["run_id"])["status"] == "success"
