@@ -1,4 +1,4 @@
-"""What can go wrong at the shell, and the exit code that each gets."""
+"""Errors of the shell, and the exit code of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ProblemError(Exception):
 
 
 class BadInputError(ProblemError):
-    """What the user gave makes no sense here."""
+    """Error in what the user gave."""
 
     exit_code = 2
 
@@ -70,7 +70,7 @@ class ReaderGoneError(ProblemError):
 
 
 class Stopping:
-    """Why the process is being stopped: a SIGTERM ends a run as carefully as Ctrl-C does, by becoming one."""
+    """Signal handling: a SIGTERM ends a run as carefully as Ctrl-C does, by becoming one."""
 
     terminated = False
 
@@ -112,7 +112,7 @@ def bad_input() -> Iterator[None]:
 
 
 def debugging() -> bool:
-    """Whether tracebacks are wanted: `REDRAFT_DEBUG=1`."""
+    """Return whether tracebacks are wanted: `REDRAFT_DEBUG=1`."""
     return os.environ.get("REDRAFT_DEBUG", "") not in ("", "0")
 
 

@@ -37,7 +37,7 @@ CHECKED = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class RunConfig(BaseModel):
-    """What rebuilds a graph. Holds no secret.
+    """Preset, specs and options that rebuild a graph. Holds no secret.
 
     Raises:
         ValueError: A spec carries a credential, the preset is unknown, or an option makes no sense.

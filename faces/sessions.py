@@ -1,4 +1,4 @@
-"""Opening what a command works on: the database, and a thread in it."""
+"""Sessions: the database that a command works on, a thread in it, and the default model."""
 
 from __future__ import annotations
 

@@ -237,6 +237,7 @@ def _renamed(options: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 UNJUDGED = "nobody judges a baseline"
+BASELINE: dict[str, Any] = {"no_critics": UNJUDGED, "no_verifiers": UNJUDGED, "conversation": "system"}
 
 PRESETS = (
     Preset(
@@ -329,30 +330,14 @@ PRESETS = (
             ),
         ),
     ),
-    Preset(
-        "zero-shot",
-        "The baseline of one call.",
-        _zero_shot,
-        no_critics=UNJUDGED,
-        no_verifiers=UNJUDGED,
-        conversation="system",
-    ),
-    Preset(
-        "few-shot",
-        "The baseline of one call after worked examples.",
-        _few_shot,
-        no_critics=UNJUDGED,
-        no_verifiers=UNJUDGED,
-        conversation="system",
-    ),
+    Preset("zero-shot", "The baseline of one call.", _zero_shot, **BASELINE),
+    Preset("few-shot", "The baseline of one call after worked examples.", _few_shot, **BASELINE),
     Preset(
         "majority-N",
         "The baseline of N samples and a vote.",
         _majority,
-        no_critics=UNJUDGED,
-        no_verifiers=UNJUDGED,
         serves=(Served("majority-5", "The baseline of five samples and a vote.", {"preset": "majority-5"}),),
-        conversation="system",
+        **BASELINE,
     ),
     Preset(
         "pipeline",

@@ -1,4 +1,4 @@
-"""Asking a person in the terminal what to make of a draft, and telling elsewhere how to answer."""
+"""Review prompts: a person at the terminal is asked about a draft; elsewhere the commands that answer are printed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def keep_edit(reply: Mapping[str, Any]) -> str:
 
 
 def _named(question: Mapping[str, Any]) -> bool:
-    """Whether the person has a name of their own: `human` is who is asked where nobody was named."""
+    """Return whether the person has a name of their own; `human` is asked where nobody was named."""
     return str(question.get("by", NOBODY)) != NOBODY
 
 

@@ -43,7 +43,7 @@ class LazyCommand:
 
 
 class CommandGroup(TyperGroup):
-    """The group of `COMMANDS`; the options of one are known when it is called."""
+    """Group of `COMMANDS`; the options of one are known when it is called."""
 
     def __init__(self, **given: Any) -> None:
         stubs = {command.name: TyperCommand(command.name, help=command.summary) for command in COMMANDS}

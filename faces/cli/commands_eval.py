@@ -1,4 +1,4 @@
-"""The command that runs methods on a dataset."""
+"""Command `eval`: methods on a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands with which a person steers a run from outside: answer, stop."""
+"""Commands `answer` and `stop`: a person steers a run from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that runs a pipeline in the pipe language."""
+"""Command `pipeline`: steps in the pipe language, and the view of a self-critique."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that say what refining was worth: report, compare, diagnose; and their tables."""
+"""Commands `report`, `compare` and `diagnose`: tables of what refining was worth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that call a model: run, resume, fork, demo."""
+"""Commands `run`, `resume`, `fork` and `demo`, which call a model."""
 
 from __future__ import annotations
 

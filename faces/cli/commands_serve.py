@@ -1,4 +1,4 @@
-"""The command that serves the presets over HTTP."""
+"""Command `serve`: the presets over HTTP."""
 
 from __future__ import annotations
 

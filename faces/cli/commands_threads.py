@@ -1,4 +1,4 @@
-"""The commands that read: threads, history, show, tree, replay, diff, html. None of them calls a model."""
+"""Commands `threads`, `history`, `show`, `tree`, `replay`, `diff` and `html`, which read and never call a model."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class DemoTask:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """What came of one task."""
+    """Result of one task."""
 
     thread_id: str
     title: str

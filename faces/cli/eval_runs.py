@@ -1,4 +1,4 @@
-"""An evaluation from the shell: planned as a whole before anything is paid, run with its progress in sight."""
+"""Evaluation runs: planned as a whole before anything is paid, run with a progress bar."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENGINES = ("asyncio", "ray")
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """What a user asked for, checked."""
+    """Checked arguments of an evaluation."""
 
     data: Dataset
     methods: tuple[Method, ...]

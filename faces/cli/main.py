@@ -1,4 +1,4 @@
-"""The shell's way in: `redraft run "Write …"`. What a command needs is imported when it is called."""
+"""Entry point of the `redraft` command. What a command needs is imported when it is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that several commands share. Plain types only: nothing heavy is imported to show a help page."""
+"""Command-line options: those that commands share, and those of presets. A help page imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Ray cluster that an evaluation runs on: one that is there, or one on this machine for as long as it takes."""
+"""Ray cluster of an evaluation: one that is there, or one on this machine for as long as it takes."""
 
 from __future__ import annotations
 

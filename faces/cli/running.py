@@ -1,4 +1,4 @@
-"""Running a graph from the shell: shown as it happens, and left resumable whatever happens."""
+"""Runs at the shell: a graph is run, shown as it happens, and left resumable whatever happens."""
 
 from __future__ import annotations
 

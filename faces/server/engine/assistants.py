@@ -1,4 +1,4 @@
-"""The presets that a server offers, and their graphs: each built once for each model, when it is first asked for."""
+"""Assistants: the presets that a server offers, and their graphs, each built once for each model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
 
 
 class Assistants:
-    """The graphs. Models are built once for each spec, graphs once for each assistant and model.
+    """Graphs of the assistants. Models are built once for each spec, graphs once for each assistant and model.
 
     Args:
         settings: Name the models that are allowed.
