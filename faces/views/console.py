@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from contextlib import contextmanager
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from ..problems import ReaderGoneError
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-__all__ = ["REORDERING", "Screen", "one_line", "plain_table", "safe", "say", "shortened"]
+__all__ = ["REORDERING", "Screen", "one_line", "plain_table", "printed", "safe", "say", "shortened", "terminal_width"]
 
 PIPE_WIDTH = 400
 """Columns of a table that is not printed on a terminal: wide enough that nothing is cut."""
@@ -148,3 +150,37 @@ def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
     return table
+
+
+NARROWEST = 60
+
+
+def printed(*what: RenderableType, width: int | None = None) -> str:
+    """Return what rich would print, without colours and without spaces at the ends of lines.
+
+    Args:
+        what: Shown below one another.
+        width: In columns; default: the terminal's.
+    """
+    from rich.console import Console
+
+    columns = width or terminal_width()
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=columns,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook rich would show the text there and then, beside the view it is meant for
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for one in what:
+        console.print(one)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip("\n")
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal, or 100 where there is none."""
+    return max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)

@@ -7,9 +7,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ...state.summary import attempts, current_run, rounds
-from .console import safe, shortened
+from .console import printed, safe, shortened
 from .documents import data_uri
-from .printing import printed
 from .theme import darkened, light_figures
 from .wording import score_of
 

@@ -12,12 +12,10 @@ from ...state import Thread
 from ...state.threads.snapshots import snapshots
 from .console import one_line
 from .curves import curve_facts, curve_pictures, curve_png, curve_text
-from .display import Display
+from .documents import Display
 from .drafts import diff_facts, diff_text, read_values
-from .drawing import draw
-from .family import tree_facts, tree_text
-from .paths import Taken, path_taken
-from .timeline import timeline_facts, timeline_text
+from .drawing import Taken, draw, path_taken
+from .timeline import timeline_facts, timeline_text, tree_facts, tree_text
 from .watching import MODES, watching
 
 if TYPE_CHECKING:

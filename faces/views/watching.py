@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .display import Display
+from .documents import Display
 from .timeline import ROUND_BEGINS, event_row, totals
 from .wording import STOP_WORDS, amount, seconds
 

@@ -19,6 +19,7 @@ from .chat_completions import (
     DONE,
     ChatReply,
     ChatRequest,
+    ProgressText,
     RequestRefusedError,
     error_body,
     graph_input,
@@ -29,7 +30,6 @@ from .chat_completions import (
 from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
 from .guards import KnownCaller
 from .problems import Answers, answers
-from .progress_text import ProgressText
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -132,7 +132,7 @@ async def _progress(run: Run) -> AsyncIterator[str]:
     """Give what there is to read about a run, until it has ended."""
     progress = ProgressText()
     async for _, (event, data) in run.follow():
-        if event == "custom" and (text := progress.of(data)):
+        if event == "custom" and (text := progress.lines(data)):
             yield text
 
 

@@ -10,9 +10,8 @@ from ....state.threads.history import grow_tree
 from ....state.threads.thread import UnknownThreadError
 from ...views.console import one_line, shortened
 from ...views.drafts import read_values
-from ...views.family import tree_facts
 from ...views.run_page import run_facts
-from ...views.timeline import event_row, timeline_facts
+from ...views.timeline import event_row, timeline_facts, tree_facts
 from ..api.wire import plain
 
 if TYPE_CHECKING:

@@ -1,17 +1,102 @@
-"""The figures of a report on rounds and critics: what rounds changed, what was predicted, who judged well."""
+"""Figures of a report: what accuracy cost, what rounds changed, what was predicted, and who judged well."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
-from .axes import FAINT, GOOD, WARM, brief, panels, percent, point, span, title_of
+from ..console import shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ....evals.analysis.ledger import Ledger, MethodRow, Proportion
+    from ....evals.analysis.ledger import Group, Ledger, MethodRow, Proportion
 
-__all__ = ["draw_calibration", "draw_critics", "draw_rounds"]
+__all__ = ["draw_calibration", "draw_critics", "draw_frontier", "draw_rounds", "short_labels"]
+
+# Places in matplotlib's colour cycle, which a theme sets; shapes, hatches and words say the same without them.
+GOOD, WARM, FAINT = "C0", "C1", "C2"
+
+WIDTH = 8.6
+"""Of every figure, in inches."""
+
+COLUMNS = 3
+NAME_WIDTH = 42
+"""Characters of a name; a longer one is cut."""
+
+
+def short_labels(ledger: Ledger) -> dict[str, str]:
+    """Return for each label what names it among the methods of its own dataset and model."""
+    found: dict[str, str] = {}
+    for group in ledger.groups:
+        names = [label.partition(" · ")[0] for label in group.methods]
+        several = Counter(names)
+        found |= {
+            label: name if several[name] == 1 else label for label, name in zip(group.methods, names, strict=True)
+        }
+    return found
+
+
+def title_of(row: MethodRow, ledger: Ledger) -> str:
+    """Return the title of a method's panel; with several datasets, its own on a line below."""
+    name = shortened(short_labels(ledger)[row.label], 28)
+    return f"{name}\n{shortened(row.dataset, 28)}" if len(ledger.groups) > 1 else name
+
+
+def panels(figure: Figure, count: int, *, height: float, columns: int = COLUMNS) -> Sequence[Axes]:
+    """Return axes for so many panels, row by row.
+
+    Args:
+        figure: Gets its size.
+        count: How many, at least 1.
+        height: Of one row, in inches.
+        columns: At most so many beside each other.
+    """
+    across = min(columns, count)
+    down = -(-count // across)
+    figure.set_size_inches(WIDTH, height * down + 0.3)
+    found: list[Any] = list(figure.subplots(down, across, squeeze=False).flat)
+    for unused in found[count:]:
+        unused.remove()
+    return found[:count]
+
+
+def point(
+    axes: Axes,
+    place: float,
+    share: Proportion,
+    *,
+    marker: str,
+    color: str,
+    hollow: bool = False,
+    sideways: bool = False,
+) -> None:
+    """Draw a share in percent with its interval, at a place on the x axis; `sideways`, on the y axis."""
+    value, (low, high) = percent(share.rate), map(percent, share.ci95)
+    error = [[max(value - low, 0)], [max(high - value, 0)]]
+    style: dict[str, Any] = {"fmt": marker, "color": color, "capsize": 2.5, "elinewidth": 1.2, "markersize": 7}
+    if hollow:
+        style["fillstyle"] = "none"
+    if sideways:
+        axes.errorbar([value], [place], xerr=error, **style)
+    else:
+        axes.errorbar([place], [value], yerr=error, **style)
+
+
+def span(shares: Sequence[float]) -> tuple[float, float]:
+    """Return the ends, in percent, of an axis that shows all these shares."""
+    low, high = percent(min(shares, default=0)), percent(max(shares, default=1))
+    return max(low - 6, -3), min(high + 6, 103)
+
+
+def percent(share: float | None) -> float:
+    """Return a share in percent; 0 where there is none."""
+    return 100 * (share or 0.0)
+
 
 HEIGHT = 3.0
 """Of a row of panels, in inches."""
@@ -99,7 +184,7 @@ def draw_critics(figure: Figure, ledger: Ledger) -> None:
                 point(axes, place + up, share, marker=shape, color=colour, sideways=True)
     axes.plot([], [], "o", color=GOOD, label="of the right drafts")
     axes.plot([], [], "X", color=WARM, label="of the wrong drafts")
-    axes.set_yticks(range(len(critics)), [brief(f"{row.critic} ({row.method})") for row in critics])
+    axes.set_yticks(range(len(critics)), [shortened(f"{row.critic} ({row.method})", NAME_WIDTH) for row in critics])
     axes.set_ylim(len(critics) - 0.5, -0.5)
     axes.set_xlim(-3, 103)
     axes.set_xlabel("accepted, %, with 95% interval")
@@ -116,3 +201,114 @@ def _turned(share: Proportion) -> Proportion:
     low, high = share.ci95
     rate = None if share.rate is None else 1 - share.rate
     return share.model_copy(update={"k": share.n - share.k, "rate": rate, "ci95": (1 - high, 1 - low)})
+
+
+LOG_FROM = 3
+"""Tokens are drawn on a logarithmic axis where the dearest method costs this many times the cheapest."""
+
+
+def draw_frontier(figure: Figure, ledger: Ledger) -> None:
+    """Draw each method's accuracy over its tokens, with 95% intervals, and join those that no other one beats.
+
+    Each dataset has a panel of its own.
+    """
+    drawn = []
+    for axes, group in zip(panels(figure, len(ledger.groups), height=4, columns=1), ledger.groups, strict=True):
+        rows = [row for row in ledger.methods if row.label in group.methods and row.n]
+        if len(ledger.groups) > 1:
+            axes.set_title(shortened(f"{group.dataset} · {group.model}", 80), loc="left")
+        drawn.append((axes, rows, _draw_group(axes, group, rows)))
+    last = drawn[-1][0]
+    for words, shape, colour, fill, shown in (
+        ("refines", "s", GOOD, "full", any(not row.oracle and not row.baseline for row in ledger.methods)),
+        ("baseline", "o", FAINT, "full", any(not row.oracle and row.baseline for row in ledger.methods)),
+        ("knows the gold answers", "D", WARM, "none", any(row.oracle for row in ledger.methods)),
+    ):
+        if shown:
+            last.plot([], [], marker=shape, linestyle="", color=colour, fillstyle=fill, label=words)
+    last.plot([], [], ":", color=FAINT, label="the most right for the tokens")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    figure.draw_without_rendering()  # only then is known where things are
+    names = short_labels(ledger)
+    for axes, rows, best in drawn:
+        _name_points(axes, rows, best, names)
+
+
+def _draw_group(axes: Axes, group: Group, rows: Sequence[MethodRow]) -> list[MethodRow]:
+    """Draw the methods of one dataset and return those on the frontier."""
+    for row in rows:
+        shape, colour = ("D", WARM) if row.oracle else ("o", FAINT) if row.baseline else ("s", GOOD)
+        point(axes, row.tokens, row.accuracy, marker=shape, color=colour, hollow=row.oracle)
+    best = [row for name in group.frontier for row in rows if row.label == name]
+    corners = [row.tokens for row in best], [percent(row.accuracy.rate) for row in best]
+    axes.plot(*corners, ":", color=FAINT, drawstyle="steps-post", zorder=1)
+    axes.margins(x=0.12)
+    tokens = [row.tokens for row in rows]
+    if tokens and min(tokens) > 0 and max(tokens) >= LOG_FROM * min(tokens):
+        _log_axis(axes)
+    else:
+        axes.set_xlim(left=0, right=1.2 * max(tokens, default=0) or 1)
+    axes.set_xlabel("tokens a problem, input and output of all calls")
+    axes.set_ylabel("problems answered right, %")
+    axes.set_ylim(*span([end for row in rows for end in row.accuracy.ci95]))
+    return best
+
+
+def _log_axis(axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _name_points(axes: Axes, rows: Sequence[MethodRow], best: Sequence[MethodRow], names: Mapping[str, str]) -> None:
+    """Write each method's name beside its point, where it covers least of the points, names and lines."""
+    from matplotlib.transforms import Bbox
+
+    def place(tokens: float, share: float | None) -> Any:
+        return axes.transData.transform((tokens, percent(share)))
+
+    taken = []
+    for row in rows:
+        (x, y), (_, low), (_, high) = (place(row.tokens, share) for share in (row.accuracy.rate, *row.accuracy.ci95))
+        taken += [Bbox([(x - 6, y - 6), (x + 6, y + 6)]), Bbox([(x - 3, low), (x + 3, high)])]
+    for one, then in pairwise(best):
+        (x0, y0), (x1, y1) = (place(row.tokens, row.accuracy.rate) for row in (one, then))
+        taken += [Bbox([(x0, y0 - 1), (x1, y0 + 1)]), Bbox([(x1 - 1, y0), (x1 + 1, y1)])]
+    inside = axes.get_window_extent()
+    for row in rows:
+        where = (row.tokens, percent(row.accuracy.rate))
+        tried = []
+        for number, (dx, dy) in enumerate(OFFSETS):
+            side = "left" if dx > 0 else "right"
+            text = axes.annotate(
+                shortened(names[row.label], NAME_WIDTH),
+                where,
+                (dx, dy),
+                textcoords="offset points",
+                ha=side,
+                va="center",
+            )
+            box = text.get_window_extent()
+            covered = sum(_area(Bbox.intersection(box, other)) for other in taken)
+            outside = box.width * box.height - _area(Bbox.intersection(box, inside))
+            tried.append((covered + 2 * outside, number, text, box))
+        _, _, kept, box = min(tried, key=lambda one: one[:2])
+        for *_, text, _ in tried:
+            if text is not kept:
+                text.remove()
+        taken.append(box)
+
+
+def _area(box: Any) -> float:
+    return 0.0 if box is None else float(box.width * box.height)
+
+
+OFFSETS = [
+    (sign * across, up)
+    for across, up in ((9, 8), (9, -8), (9, 0), (9, 18), (9, -18), (9, 30), (9, -30))
+    for sign in (1, -1)
+]
+"""Where a name may stand from its point, in points, the best first."""

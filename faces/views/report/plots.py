@@ -7,8 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from ..theme import darkened, light_figures
-from .figures import draw_calibration, draw_critics, draw_rounds
-from .frontier import draw_frontier
+from .figures import draw_calibration, draw_critics, draw_frontier, draw_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

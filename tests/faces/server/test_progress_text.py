@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redraft.faces.server.api.progress_text import ProgressText
+from redraft.faces.server.api.chat_completions import ProgressText
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 
@@ -13,7 +13,7 @@ from redraft.models import ScriptedModel
 def told(*replies: Any) -> str:
     progress = ProgressText()
     items = build_refine_graph(ScriptedModel(list(replies))).stream({"task": "Write."}, stream_mode="custom")
-    return "".join(progress.of(item) for item in items)
+    return "".join(progress.lines(item) for item in items)
 
 
 def test_each_step_is_told_in_order() -> None:
@@ -35,4 +35,4 @@ def test_what_an_error_said_is_not_told() -> None:
 @pytest.mark.parametrize("item", ["a text", 7, None, {}, {"kind": "mine"}, {"kind": "mine", "round": 1}, {"by": "me"}])
 def test_what_other_nodes_send_is_left_alone(item: Any) -> None:
     """An item of an unknown kind is no progress, and no error."""
-    assert ProgressText().of(item) == ""
+    assert ProgressText().lines(item) == ""

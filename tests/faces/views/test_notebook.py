@@ -256,7 +256,7 @@ def test_the_tree_has_scores_and_stop_reasons(mill: Thread, winter: Thread) -> N
 
 def test_a_thousand_forks_in_a_row_are_a_tree(mill: Thread) -> None:
     """A chain of forks is shown however long it is."""
-    from redraft.faces.views.family import tree_facts, tree_text
+    from redraft.faces.views.timeline import tree_facts, tree_text
     from redraft.state.threads.history import ThreadTree
 
     chain = ThreadTree("last", None)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redraft.evals.analysis.ledger import build_ledger, find_runs
 from redraft.evals.run.result_record import Iteration, ResultRecord
-from redraft.faces.views.report.page import write_report
-from redraft.faces.views.report.problems import LONGEST_COMPARED, LONGEST_SHOWN
+from redraft.faces.views.report.page import LONGEST_COMPARED, LONGEST_SHOWN, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
