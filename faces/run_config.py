@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from ..graphs.registry import build_preset, critic_names, find_preset, known_options
-from ..nodes.search.own_threads import PATH_RECIPE
+from ..nodes.search.path_threads import PATH_RECIPE
 from .problems import BadInputError
 from .signing import is_own, signature
 

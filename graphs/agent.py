@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.prompts import ChatPromptTemplate
 
+from ..nodes.agents.agent_runs import agent_writer
 from ..nodes.agents.conversation import (
     ConversationCritic,
     ConversationInput,
@@ -18,7 +19,6 @@ from ..nodes.agents.conversation import (
     read_conversation,
 )
 from ..nodes.agents.react import react_agent
-from ..nodes.agents.runs import agent_writer
 from ..nodes.critics.model_critic import Verdict
 from ..nodes.critics.structured_replies import structured_model
 from ..nodes.writing.prompts import seen_by_refiner
@@ -69,7 +69,7 @@ def build_agent_graph(
             Default: a ReAct agent of `model` and `tools`.
         model: Writes the revisions, and judges where no critic is given.
         tools: Of the default agent: LangChain tools, or functions with type hints and a docstring.
-        critic: Who judges: another model, a critic such as `redraft.nodes.agents.tool_critic.tool_critic(…)`, or
+        critic: Who judges: another model, a critic such as `redraft.nodes.agents.tool_critics.tool_critic(…)`, or
             several of these, who must all accept. Default: the model itself.
         critic_prompt: Of models that judge, over `task`, `draft`, `history` and `round`; in a text, `STOP_PHRASE`
             stands for `stop_phrase`. Default: `AGENT_VERDICT_PROMPT` where the judge has structured output, else

@@ -14,12 +14,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
 from ..nodes.critics.critics import model_critic
-from ..nodes.search.explore import StopWhen, branch
-from ..nodes.search.opening import prepare_search
-from ..nodes.search.pairwise import PAIRWISE_PROMPT, PairwiseJudge
+from ..nodes.search.explore import StopWhen, branch, prepare_search
 from ..nodes.search.path_run import PathRun
-from ..nodes.search.schema import BranchingOutput, BranchingState
-from ..nodes.search.search_kind import SearchKind
+from ..nodes.search.paths import BranchingOutput, BranchingState, SearchKind
+from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import Ledgers
 from ..nodes.search.variations import Variation, check_critics, names_of, varied_options

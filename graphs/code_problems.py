@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import model_critic, verifier_critic
 from ..nodes.verify.code_checks import passes_visible_tests
-from ..nodes.verify.code_replies import read_code
-from ..nodes.verify.human_eval import code_task, passes_hidden_tests
+from ..nodes.verify.code_replies import code_task, passes_hidden_tests, read_code
 from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import sampled

@@ -12,8 +12,7 @@ from langchain_core.runnables import Runnable
 
 from ..nodes.critics.critics import model_critic
 from ..nodes.critics.program_critic import program_critic
-from ..nodes.verify.arithmetic import arithmetic_holds
-from ..nodes.verify.numeric_answers import extract_number
+from ..nodes.verify.sums import arithmetic_holds, extract_number
 from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check
-from ..nodes.reasoning.pipeline_kind import PipelineKind
 from ..nodes.reasoning.pipeline_language import Pipeline, PipelineStep, parse_pipeline
 from ..nodes.reasoning.pipeline_steps import (
     PipelineInput,
+    PipelineKind,
     PipelineState,
     begin,
     end_reason,
@@ -29,7 +29,7 @@ from ..nodes.reasoning.pipeline_steps import (
     use_dir,
 )
 from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
-from ..nodes.retrieval.index import folder_index
+from ..nodes.retrieval.retrievers import folder_index
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
 from ..state.threads.kind import attach_kind

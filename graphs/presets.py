@@ -109,7 +109,7 @@ def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **optio
 
 
 def _tools(names: Sequence[str], folder: str | None, passages: int) -> list[Any]:
-    from ..nodes.agents.critic_tools import calculator_tool, python_tool, search_tool
+    from ..nodes.agents.tool_critics import calculator_tool, python_tool, search_tool
 
     known = ("calculate", "run_python", "search")
     if unknown := [name for name in names if name not in known]:
@@ -125,14 +125,14 @@ def _tools(names: Sequence[str], folder: str | None, passages: int) -> list[Any]
 
             found.append(python_tool(Sandbox()))
         else:
-            from ..nodes.retrieval.index import folder_index
+            from ..nodes.retrieval.retrievers import folder_index
 
             found.append(search_tool(folder_index(str(folder), top_k=passages)))
     return found
 
 
 def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
-    from ..nodes.retrieval.index import folder_index
+    from ..nodes.retrieval.retrievers import folder_index
     from .reasoning import build_reasoning_graph
 
     k = options.pop("passages", 4)

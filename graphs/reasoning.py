@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.reasoning.arrows import Arrow, LoadDocuments, LoopArrow
-from ..nodes.reasoning.safe_arrows import safe
-from ..nodes.reasoning.side_by_side import InParallel, best_branch
+from ..nodes.reasoning.safe_arrows import InParallel, best_branch, safe
 from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
-from ..nodes.retrieval.index import folder_index
+from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
 from .loop import build_refine_graph

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.retrieval.confidence import ConfidenceCritic
-from ..nodes.retrieval.first_search import FirstSearch
-from ..nodes.retrieval.graph_retriever import as_retriever
-from ..nodes.retrieval.patterns import NAMESPACE, Patterns
+from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
+from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
 from ..nodes.retrieval.planning import Planner, QueryPlan
-from ..nodes.retrieval.refining import GapAnalysis, SearchOn
-from ..nodes.retrieval.result import RetrievalResult, retrieval_result
-from ..nodes.retrieval.schema import RetrievalInput, RetrievalState
-from ..nodes.retrieval.search import Search
-from ..nodes.retrieval.similarity import Similarity
-from ..nodes.retrieval.sources import open_sources
-from ..nodes.retrieval.stopping import search_is_over
+from ..nodes.retrieval.retrievers import open_sources
+from ..nodes.retrieval.search import Search, Similarity
+from ..nodes.retrieval.search_rounds import (
+    FirstSearch,
+    GapAnalysis,
+    RetrievalInput,
+    RetrievalState,
+    SearchOn,
+    search_is_over,
+)
 from ..nodes.writing.prompts import chat_prompt
 from .loop import build_refine_graph
 

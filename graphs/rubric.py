@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..nodes.rubric.critic import Adaptive, Panel
     from ..nodes.rubric.judges import DimensionJudge
-    from ..nodes.rubric.voting import Vote
+    from ..nodes.rubric.rubrics import Vote
     from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
-from ..nodes.verify.named import wanted
-from ..nodes.verify.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
+from ..nodes.verify.json_schema import matches_json_schema
+from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words, wanted
 from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import sampled

@@ -8,8 +8,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from ..state.events import failure, record
 from ..state.stopping import spent_budget
+from .agents.agent_runs import AgentRun, AgentUnfinishedError
 from .agents.conversation import before_task
-from .agents.runs import AgentRun, AgentUnfinishedError
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit, extra_update
 from .writing.replies import marked_refusal, read_text
@@ -35,7 +35,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         writer: Takes the state and returns the draft.
         prices: Prices of the models that it calls.
 
-    An agent that did not finish (see `redraft.nodes.agents.runs`) leaves its draft as it is, and the run ends.
+    An agent that did not finish (see `redraft.nodes.agents.agent_runs`) leaves its draft as it is, and the run ends.
 
     Reads: task, events, limits. Writes: events.
 

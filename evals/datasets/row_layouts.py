@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graphs.writing import writing_task
-from ...nodes.verify.human_eval import code_task
+from ...nodes.verify.code_replies import code_task
 from .scorers import HiddenTests, lone_number
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from ...nodes.verify.code_replies import read_code
-from ...nodes.verify.human_eval import passes_hidden_tests
-from ...nodes.verify.numeric_answers import NUMBER, extract_number, same_number
-from ...nodes.verify.verifiers import uses_words
+from ...nodes.verify.code_replies import passes_hidden_tests, read_code
+from ...nodes.verify.sums import NUMBER, extract_number, same_number
+from ...nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -21,8 +21,8 @@ from ...graphs.writing import WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WR
 from ...nodes.critics.critics import VerifierCritic, model_critic, verifier_critic
 from ...nodes.generate import GENERATE_PROMPT
 from ...nodes.refine import REFINE_PROMPT
-from ...nodes.verify.numeric_answers import extract_number
-from ...nodes.verify.verifiers import uses_words
+from ...nodes.verify.sums import extract_number
+from ...nodes.verify.text_verifiers import uses_words
 from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ...nodes.writing.evidence_writer import EvidenceWriter
 from ...nodes.writing.prompts import PromptedModel
@@ -243,7 +243,7 @@ def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
 def _agreeing_program(model: BaseChatModel) -> list[Any]:
     from ...nodes.critics.program_critic import program_critic
     from ...nodes.sandbox import Sandbox
-    from ...nodes.verify.arithmetic import arithmetic_holds
+    from ...nodes.verify.sums import arithmetic_holds
 
     return [program_critic(model, Sandbox(), steps=arithmetic_holds(required=False))]
 

@@ -146,7 +146,7 @@ def _self_critique(values: Mapping[str, Any]) -> dict[str, Any] | None:
 
     `improved_answer` is `None` where no improvement was better than the draft.
     """
-    from ...nodes.reasoning.reasoning_events import self_critique
+    from ...nodes.reasoning.branches import self_critique
     from ...state.summary import latest_draft
 
     if latest_draft(values.get("events") or []) is None:

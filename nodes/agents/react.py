@@ -1,28 +1,79 @@
-"""A small ReAct agent: a model that calls tools until it answers. LangGraph's own prebuilt one is deprecated."""
+"""ReAct agents: a model calls tools until it answers; calls that a model wrote as text are read too.
+
+LangGraph's own prebuilt agent is deprecated.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import merge_configs
+from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from .steps import storable
-from .text_calls import read_text_calls
-
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
-__all__ = ["ANY_DURABILITY", "react_agent"]
+__all__ = ["ANY_DURABILITY", "ToolUsingModel", "ToolsUnfinishedError", "react_agent", "read_text_calls", "storable"]
+
+
+def read_text_calls(message: AIMessage, tools: Collection[str]) -> AIMessage:
+    """Return the message with the tool calls that its text is, or the message itself.
+
+    The whole text must be calls, each a JSON object with the name of a known tool and its arguments, bare, in a code
+    fence, or between `<tool_call>` tags. A text that only speaks of a tool, or shows a call beside other words, is an
+    answer.
+
+    Args:
+        message: What the model replied.
+        tools: Names of the tools that it was offered.
+    """
+    if message.tool_calls:
+        return message
+    calls = [_call(part, tools) for part in _parts(str(message.text))]
+    if not calls or not all(calls):
+        return message
+    return message.model_copy(update={"content": "", "tool_calls": calls})
+
+
+def _parts(text: str) -> list[str]:
+    """Return the pieces of a text that may each be a call."""
+    bare = text.strip()
+    if tagged := TAGGED.findall(bare):
+        return tagged if not TAGGED.sub("", bare).strip() else [bare]
+    if fenced := FENCED.findall(bare):
+        return fenced if not FENCED.sub("", bare).strip() else [bare]
+    return [bare] if bare else []
+
+
+def _call(text: str, tools: Collection[str]) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("name") not in tools or not found.keys() <= {*KEYS, "parameters"}:
+        return None
+    arguments = found.get("arguments", found.get("parameters", {}))
+    if not isinstance(arguments, dict):
+        return None
+    return {"name": found["name"], "args": arguments, "id": f"call_{uuid4().hex[:12]}", "type": "tool_call"}
+
+
+KEYS = ("name", "arguments", "id", "type")
+TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
 
 
 def react_agent(
@@ -121,6 +172,15 @@ def _told_apart(message: Any) -> Any:
     return message.model_copy(update={"tool_calls": told, "content": storable(message.content)})
 
 
+def storable(value: Any) -> Any:
+    """Return a value with its whole numbers of more than 64 bits, which no checkpoint holds, as text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, dict):
+        return {key: storable(one) for key, one in value.items()}
+    return [storable(one) for one in value] if isinstance(value, list) else value
+
+
 def _bounded(max_calls: int) -> dict[str, Any]:
     """Return the wrappers of a ToolNode that refuse what is beyond the bound."""
 
@@ -155,3 +215,64 @@ ANY_DURABILITY: Any = {"configurable": {"__pregel_durability": "async"}}
 """Configuration of an agent called inside a node: LangGraph hands the `durability="sync"` of a resumed run down to
 graphs that keep no checkpoints, and these then break."""
 NO_CALLS_LEFT = "Not run: no tool calls are left. Answer now, from what you know."
+
+
+class ToolsUnfinishedError(RuntimeError):
+    """A model kept asking for tools and never answered."""
+
+
+class ToolUsingModel(Runnable[Any, AIMessage]):
+    """A chat model that may call tools before it answers.
+
+    A tool that raises, or that does not exist, is answered with the error, so that the model can do something else.
+
+    Args:
+        model: A chat model with tool calling.
+        tools: LangChain tools, or plain functions with a docstring and type hints.
+        max_turns: How often it may ask for tools before it must answer.
+
+    Raises:
+        ValueError: At build: there is no tool, or two share a name.
+        NotImplementedError: At build: the model can't call tools.
+        ToolsUnfinishedError: At run: it asked for tools more often.
+    """
+
+    def __init__(
+        self, model: BaseChatModel, tools: Sequence[BaseTool | Callable[..., Any]], *, max_turns: int = 8
+    ) -> None:
+        if not tools:
+            raise ValueError("tools is empty: give some, or ask the model itself")
+        self.name = "tool_using_model"
+        self.max_turns = max_turns
+        self._agent = react_agent(
+            model, tools, catch_tool_errors=True, return_direct=False, checkpointer=False, name=self.name
+        )
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+        """Return the answer."""
+        try:
+            return _answer(self._agent.invoke({"messages": list(input)}, self._bounded(config)))
+        except GraphRecursionError:
+            raise self._unfinished() from None
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+        """Return the answer, without blocking."""
+        try:
+            return _answer(await self._agent.ainvoke({"messages": list(input)}, self._bounded(config)))
+        except GraphRecursionError:
+            raise self._unfinished() from None
+
+    def _bounded(self, config: RunnableConfig | None) -> RunnableConfig:
+        # In one piece: each that is merged brings what it inherits, the durability too.
+        bounds: Any = {**ANY_DURABILITY, "recursion_limit": 2 * self.max_turns + 2}
+        return merge_configs(config, bounds)
+
+    def _unfinished(self) -> ToolsUnfinishedError:
+        return ToolsUnfinishedError(f"the model asked for tools {self.max_turns} times and did not answer")
+
+
+def _answer(state: dict[str, Any]) -> AIMessage:
+    reply = state["messages"][-1]
+    if not isinstance(reply, AIMessage):
+        raise TypeError(f"the model replied with {reply!r}, which is no message of a model")
+    return reply

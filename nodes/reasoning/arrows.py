@@ -12,7 +12,7 @@ from ...state.limits import limits_in_force
 from ...state.stopping import spent_budget
 from ...state.summary import rounds
 from ..retrieve import retrieve
-from .branch import Branch
+from .branches import Branch
 from .pipeline_steps import repeated
 from .steps import ReasoningSteps, StepName, checked_count, nothing_to
 

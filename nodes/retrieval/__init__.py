@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .documents import load_folder
-from .graph_retriever import as_retriever
-from .index import DocumentIndex, folder_index
-from .result import RetrievalResult, retrieval_result
+from .findings import RetrievalResult, as_retriever, retrieval_result
+from .retrievers import DocumentIndex, folder_index
 
 __all__ = ["DocumentIndex", "RetrievalResult", "as_retriever", "folder_index", "load_folder", "retrieval_result"]

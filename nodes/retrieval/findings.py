@@ -1,4 +1,4 @@
-"""Findings: folds over the `retrieval` events of the current task."""
+"""Findings: folds over the `retrieval` events of a search, its result, and a search graph as a retriever."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import current_run
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
+from pydantic import BaseModel, ConfigDict
+
+from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .documents import passage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.runnables import RunnableConfig
+
 __all__ = [
     "NOTHING_FOUND",
     "Finding",
+    "GraphRetriever",
+    "RetrievalResult",
+    "RetrievedPassage",
     "anchors_of",
+    "as_retriever",
     "confidence",
     "distinct_sources",
     "findings",
     "plan_of",
     "rendered",
+    "retrieval_result",
     "searches",
 ]
 
@@ -120,3 +133,154 @@ def rendered(found: Sequence[Finding]) -> str:
         f"[{number}] {one.source or 'unnamed source'}\n{passage(one.text, one.heading)}"
         for number, one in enumerate(found, start=1)
     )
+
+
+class RetrievedPassage(BaseModel):
+    """One passage of the result."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    text: str
+    source: str
+    heading: str
+    score: float
+    """Rank score over all queries; it only ranks."""
+    similarity: float
+    """Cosine, 0–1, with the closest of what was asked."""
+    sub_query: str
+    """The query that ranked it highest."""
+
+
+class RetrievalResult(BaseModel):
+    """A search as a whole."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    plan: dict[str, Any]
+    """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`, and
+    `searched_on`: whether follow-up queries may be asked for."""
+    results: list[RetrievedPassage]
+    """Best first; empty where a person wrote the answer in place of what was found."""
+    iterations: int
+    """How often follow-up queries were asked for."""
+    confidence: float
+    """Mean similarity of the results, 0–1."""
+    confidence_met: bool
+    """Whether that reaches the plan's threshold."""
+    stop_reason: str | None
+    seconds: float
+    """Spent in searches, models and critics; a pause costs nothing."""
+    queries_run: int
+    failed_queries: int
+    """Of these, how many raised an error; the events say which."""
+    documents_seen: int
+    """Passages that all queries returned together, each time counted."""
+    unique_passages: int
+    """Of these, how many differ."""
+    unique_documents: int
+    """Documents that the results come from."""
+    usage: dict[str, Any]
+
+
+def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
+    """Return the result of a search, for the draft that is its answer.
+
+    Args:
+        output: What the graph returned, or any mapping with its `events`.
+
+    Raises:
+        ValueError: The record holds no search.
+    """
+    events = output.get("events") or []
+    plan = plan_of(events)
+    if not plan:
+        raise ValueError("these events hold no plan of a search; give the output of a retrieval graph")
+    answer = best_draft(events, keep=run_options(events).get("keep", "best"))
+    found = findings(events, until=answer.round) if answer else []
+    if answer is not None and rendered(found) != answer.text:
+        found = []
+    run = searches(events)
+    hits = [document["id"] for one in run for document in one.get("documents", [])]
+    value = confidence(found)
+    usage = usage_total(events)
+    return RetrievalResult(
+        query=plan["query"],
+        plan=plan,
+        results=[RetrievedPassage(**vars(one)) for one in found],
+        iterations=rounds(events),
+        confidence=value,
+        confidence_met=bool(found) and value >= plan["threshold"],
+        stop_reason=output.get("stop_reason"),
+        seconds=usage["seconds"],
+        queries_run=len(run),
+        failed_queries=sum("failed" in one for one in run),
+        documents_seen=len(hits),
+        unique_passages=len(set(hits)),
+        unique_documents=distinct_sources(found),
+        usage=dict(usage),
+    )
+
+
+def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> GraphRetriever:
+    """Return a LangChain retriever that runs a search graph for each query.
+
+    Its documents have `id`, `source`, `heading`, `score`, `similarity` and `sub_query` in their metadata.
+
+    Args:
+        graph: Of `build_retrieval_graph`. In a node of another graph its checkpoints are that graph's; one with a
+            checkpointer of its own needs a thread in the config of each call.
+        name: How traces and events name it.
+    """
+    return GraphRetriever(graph=graph, name=name)
+
+
+class GraphRetriever(BaseRetriever):
+    """Runs a search graph and returns its passages; see `as_retriever`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    graph: Runnable[Any, Any]
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """Return the passages for a query; the graph runs with `configurable` of the config."""
+        return super().invoke(input, config, **{**_thread(config), **kwargs})
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """Async twin of `invoke`."""
+        return await super().ainvoke(input, config, **{**_thread(config), **kwargs})
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, configurable: dict[str, Any] | None = None
+    ) -> list[Document]:
+        config = _config(run_manager.get_child(), configurable)
+        return _documents(self.graph.invoke({"task": query}, config))
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        configurable: dict[str, Any] | None = None,
+    ) -> list[Document]:
+        config = _config(run_manager.get_child(), configurable)
+        return _documents(await self.graph.ainvoke({"task": query}, config))
+
+
+def _thread(config: RunnableConfig | None) -> dict[str, Any]:
+    configurable = dict((config or {}).get("configurable") or {})
+    return {"configurable": configurable} if "thread_id" in configurable else {}
+
+
+def _config(callbacks: Any, configurable: dict[str, Any] | None) -> RunnableConfig:
+    config: RunnableConfig = {"callbacks": callbacks}
+    if configurable:
+        config["configurable"] = configurable
+    return config
+
+
+def _documents(output: Mapping[str, Any]) -> list[Document]:
+    return [
+        Document(found.text, metadata=found.model_dump(exclude={"text"})) for found in retrieval_result(output).results
+    ]

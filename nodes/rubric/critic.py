@@ -1,8 +1,9 @@
-"""A critic that scores a draft on the dimensions of a rubric, all at once."""
+"""The critic that scores a draft on the dimensions of a rubric, and its threshold by the task's complexity."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -17,19 +18,58 @@ from ...state.critique import Critique
 from ...state.usage import NO_USAGE, add_usage
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
-from .thresholds import adapted_threshold
-from .voting import VOTES, Vote, vote_on
+from .rubrics import VOTES, Vote, vote_on
 
 if TYPE_CHECKING:
     from ...state.events import Event
     from ...state.usage import Usage
     from .rubrics import Judgement, QualityAssessment, Rubric
 
-__all__ = ["Adaptive", "Panel", "RubricCritic", "explained", "rubric_critic"]
+__all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained", "rubric_critic", "task_complexity"]
+
+
+def task_complexity(task: str) -> float:
+    """Return how much a task asks for, 0 (one plain wish) to 1: its length, and its demands one by one.
+
+    A demand is a question, a line of a list, a number, or a word that adds a condition. A rough guess by design: it
+    costs nothing and gives the same for the same task.
+    """
+    words = len(task.split())
+    demands = sum(len(pattern.findall(task)) for pattern in DEMANDS)
+    return 0.5 * min(1.0, words / MANY_WORDS) + 0.5 * min(1.0, demands / MANY_DEMANDS)
+
+
+def adapted_threshold(task: str, threshold: float) -> float:
+    """Return the threshold for this task: a little higher for a simple one, lower for a complex one.
+
+    A short answer to one question can be flawless; where a dozen things are asked for, the same threshold would spend
+    every round on the last of them.
+
+    Args:
+        task: What is asked for.
+        threshold: That of a task of middling complexity, 0–1.
+    """
+    shifted = threshold + SPREAD * (0.5 - task_complexity(task))
+    return min(1.0, max(0.0, round(shifted, 3)))
+
+
+SPREAD = 0.15
+"""From the simplest task to the most complex one."""
+MANY_WORDS = 120
+MANY_DEMANDS = 10
+DEMANDS = (
+    re.compile(r"\?"),
+    re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE),
+    re.compile(r"\d+(?:[.,]\d+)*"),
+    re.compile(
+        r"\b(?:and|but|also|must|should|without|unless|except|compare|each|every|under|within)\b", re.IGNORECASE
+    ),
+)
+
 
 Panel = BaseChatModel | Sequence[BaseChatModel]
 Adaptive = bool | Callable[[str, float], float]
-"""`(task, threshold) -> threshold`; `True` is `redraft.nodes.rubric.thresholds.adapted_threshold`."""
+"""`(task, threshold) -> threshold`; `True` is `redraft.nodes.rubric.critic.adapted_threshold`."""
 
 
 class RubricCritic:
@@ -149,7 +189,7 @@ def rubric_critic(
         judges: For a dimension, a model or a function `(task, draft) -> score | (score, suggestion) | Critique`. A
             critique with `accepted=False` is a veto; its `oracle` and `usage` count. A function whose attribute
             `oracle` is true knows the gold answer.
-        vote: How several models in `judge` are counted: see `redraft.nodes.rubric.voting`.
+        vote: How several models in `judge` are counted: see `redraft.nodes.rubric.rubrics`.
         together: Whether a model judges all its dimensions in one call. Default: one call each, all at once.
         threshold: The overall score that is enough, 0–1; default: the rubric's.
         adaptive: Whether the threshold follows the task's complexity, or a function of your own

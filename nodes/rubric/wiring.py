@@ -1,23 +1,131 @@
-"""Shared wiring of graphs with a rubric: judges, grounding, and the switch that turns refining off."""
+"""Shared wiring of graphs with a rubric: judges, grounding, preferences of persons, and the switch for refining."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from langgraph.config import get_config, get_store
+
+from ...state.summary import latest_draft
 from ..critics.critics import HumanCritic
 from .critic import rubric_critic
 from .grounding import Ground, Grounding
 from .judges import JUDGE_PROMPT
-from .preferences import Preferences, RememberingCritic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
+    from langgraph.store.base import BaseStore, Item
 
+    from ...state.critique import Critique
+    from ...state.events import Event
     from .rubrics import Rubric
 
-__all__ = ["rubric_wiring"]
+__all__ = ["Preferences", "RememberingCritic", "preference_namespace", "rubric_wiring"]
+
+
+@dataclass(frozen=True)
+class RememberingCritic(HumanCritic):
+    """A person as critic, whose scores and words are kept for later runs; without a store nothing is kept.
+
+    Whoever gives neither a score nor a word leaves no preference. An answer is kept once, even if its node runs again.
+    """
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Pause the run until someone answers, and keep the answer."""
+        critique = super().__call__(task, draft, history)
+        store = get_store()
+        if store is not None and (kept := _kept(task, draft, history, critique)):
+            store.put(preference_namespace(), *kept)
+        return critique
+
+    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Async twin."""
+        critique = super().__call__(task, draft, history)
+        store = get_store()
+        if store is not None and (kept := _kept(task, draft, history, critique)):
+            await store.aput(preference_namespace(), *kept)
+        return critique
+
+
+class Preferences:
+    """The ground from which a run knows what this person liked and disliked in earlier runs; see `nodes.grounding`.
+
+    A store that has an index finds those of similar tasks; without one the newest are told.
+
+    Args:
+        limit: How many are told, 1 or more.
+
+    Raises:
+        ValueError: At build: `limit` is below 1.
+    """
+
+    name = "earlier feedback"
+
+    def __init__(self, *, limit: int = 5) -> None:
+        if limit < 1:
+            raise ValueError(f"limit must be 1 or more, not {limit!r}")
+        self.limit = limit
+
+    def find(self, task: str) -> list[dict[str, Any]]:
+        """Return the preferences, best match or newest first; none without a store."""
+        store: BaseStore | None = get_store()
+        if store is None:
+            return []
+        return self._told(store.search(preference_namespace(), query=task, limit=MOST_READ))
+
+    async def afind(self, task: str) -> list[dict[str, Any]]:
+        """Async twin."""
+        store: BaseStore | None = get_store()
+        if store is None:
+            return []
+        return self._told(await store.asearch(preference_namespace(), query=task, limit=MOST_READ))
+
+    def _told(self, items: Sequence[Any]) -> list[dict[str, Any]]:
+        if all(item.score is None for item in items):
+            items = sorted(items, key=lambda item: (item.updated_at, item.key), reverse=True)
+        return [{"id": item.key, "text": _sentence(item), "source": "preferences"} for item in items[: self.limit]]
+
+
+def preference_namespace() -> tuple[str, ...]:
+    """Return where the preferences of this run's `user_id` (in `configurable`) stand; all without one share a place."""
+    given = get_config().get("configurable", {}).get("user_id")
+    user = "anyone" if given is None or given == "" else str(given)
+    return ("preferences", quote(user, safe="@ ").replace(".", "%2E"))  # a store takes no periods in a name
+
+
+def _kept(task: str, draft: str, history: Sequence[Event], critique: Critique) -> tuple[str, dict[str, Any]] | None:
+    """Return the key and value to keep, or `None` where there is nothing to learn from."""
+    if critique.score is None and not critique.text.strip():
+        return None
+    attempt = latest_draft(history)
+    found = [one.get("evidence", {}).get("assessment") for one in attempt.critiques] if attempt else []
+    scores: dict[str, float] = next((one["dimension_scores"] for one in found if one), {})
+    value = {
+        "task": task[:500],
+        "said": critique.text[:1000],
+        "score": critique.score,
+        "accepted": critique.accepted,
+        "dimension_scores": scores,
+    }
+    return hashlib.blake2b(f"{task}\x00{draft}".encode("utf-8", "replace"), digest_size=12).hexdigest(), value
+
+
+def _sentence(item: Item) -> str:
+    value = item.value
+    score = "" if value.get("score") is None else f", score {value['score']:.2f}"
+    verdict = "liked" if (value.get("score") or float(bool(value.get("accepted")))) >= LIKED_FROM else "was not content"
+    said = f': "{value["said"]}"' if value.get("said") else ""
+    return f'On "{value.get("task", "")[:120]}" the person {verdict}{score}{said}'
+
+
+LIKED_FROM = 0.7
+MOST_READ = 1000
+"""Of which the newest are told."""
 
 
 def rubric_wiring(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphDrained
 
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
@@ -17,8 +17,7 @@ from ...state.threads.lease import LeaseHolder, leased
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import emitter
-from .own_threads import PATH_RECIPE, SEARCH, OwnThread
-from .path_control import check_stop, control_of
+from .path_threads import PATH_RECIPE, SEARCH, OwnThread
 from .paths import forked_values
 
 if TYPE_CHECKING:
@@ -72,10 +71,10 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
 
     def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
         plan, ledger, accepting = input
-        control = control_of(config or {})
+        control = _control_of(config or {})
         names = [one["name"] for one in plan["siblings"]]
         with ledger.turns.turn(plan["name"], names, begun=ledger.begun):
-            check_stop(control)
+            _check_stop(control)
             if stopped := ledger.closed_to(plan["name"], accepting=accepting):
                 return stopped
             own = OwnThread(saver_of(config or {}), plan["search"])
@@ -93,9 +92,9 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
 
     async def ainvoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
         plan, ledger, accepting = input
-        control = control_of(config or {})
+        control = _control_of(config or {})
         async with ledger.turns.aturn():
-            check_stop(control)
+            _check_stop(control)
             if stopped := ledger.closed_to(plan["name"], accepting=accepting):
                 return stopped
             own = OwnThread(saver_of(config or {}), plan["search"])
@@ -234,6 +233,25 @@ def _check_ended(snapshot: StateSnapshot) -> None:
         )
 
 
+def _control_of(config: RunnableConfig) -> RunControl | None:
+    """Return what says whether the running graph is to stop."""
+    runtime = config.get("configurable", {}).get(RUNTIME)
+    found: RunControl | None = getattr(runtime, "control", None)
+    return found
+
+
+def _check_stop(control: RunControl | None) -> None:
+    """Raise where the search is to stop.
+
+    Raises:
+        GraphDrained: The search is to stop. It is resumed with this path.
+    """
+    if control is not None and control.drain_requested:
+        raise GraphDrained(control.drain_reason or "shutdown")
+
+
+RUNTIME = "__pregel_runtime"
+"""Where LangGraph's config holds what a run has of its own, its control among it."""
 PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 
 PATH_METER: ContextVar[Meter | None] = ContextVar("redraft_path_meter", default=None)

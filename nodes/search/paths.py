@@ -1,20 +1,26 @@
-"""Paths of a search as plain data: what is planned, what came of it, and which is worth more. Pure."""
+"""Paths of a search as plain data: the state, the plans, the outcomes, and their order. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from ...state.checked_channels import CheckedDelta
 from ...state.events import digest
+from ...state.schema import NEVER, RefineOutput, RefineState
 from ...state.summary import accepted_by, best_draft, oracle_touched, rounds, usage_total
-from ...state.usage import Usage, add_usage
+from ...state.threads.kind import GraphKind
+from ...state.usage import Usage, add_usage  # langgraph reads the annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...state.events import Event
-    from .schema import Path
 
 __all__ = [
+    "BranchingOutput",
+    "BranchingState",
+    "SearchKind",
+    "append_paths",
     "drafts",
     "explored",
     "forked_values",
@@ -27,6 +33,59 @@ __all__ = [
     "revisions",
     "told",
 ]
+
+Path = dict[str, Any]
+
+
+def append_paths(paths: Sequence[Path], writes: Sequence[Sequence[Path]]) -> list[Path]:
+    """Return all paths, those that were written last at the end: the reducer of the `paths` channel."""
+    return [*paths, *(path for write in writes for path in write)]
+
+
+class BranchingState(RefineState, total=False):
+    """The state of a search."""
+
+    paths: Annotated[list[Path], CheckedDelta(append_paths, snapshot_frequency=NEVER)]
+    """Every path that was explored, with where its thread stands. Those of an earlier task have another `search`."""
+    search: str
+    """Token of the search for the current task."""
+    base: str
+    """What the thread ids of its paths begin with; empty where nothing is kept."""
+    root: str | None
+    """The search's own thread id; `None` where nothing is kept."""
+    plans: list[Path]
+    """The paths to explore next, all at once."""
+    going: list[str]
+    """Names of the paths that are still in the running."""
+    compared: list[dict[str, Any]]
+    """What the judge said so far, and what asking cost."""
+    judging: Usage
+    branches: list[dict[str, Any]]
+
+
+class BranchingOutput(RefineOutput):
+    """The output of a search: that of the best path, and the outcome of every path."""
+
+    branches: list[dict[str, Any]]
+    """Every path in the order of its name: `name`, `thread_id` and `parent` (a thread id; both `None` where nothing is
+    kept), `variation`, `score`, `accepted_by`, `stop_reason`, `rounds`, `answer`, and `usage`, what it cost by itself.
+    A path whose first draft an error prevented is `failed`, with an empty answer; the last event has the error.
+    The `stop_reason` of a path says why its own thread stands: `max_rounds` where it was revised in other paths, lost,
+    or no level was left."""
+
+
+class SearchKind(GraphKind):
+    """The kind of a search over drafts and revisions."""
+
+    first_node = "prepare"
+    keeps_record = True
+
+    def check(self, what: str, *, thread_id: str, graph_name: str) -> None:
+        """Raise ValueError: each path is forked, run once more or given other limits by itself."""
+        raise ValueError(
+            f"{what} is not for a search, but for its paths: "
+            f"Thread(build_refine_graph(model, checkpointer=saver), '{thread_id}/b0.1')"
+        )
 
 
 def drafts(base: str, factor: int, variations: int) -> list[Path]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..runtime.meter import Prices
     from ..writing.prompts import Keep
     from .explore import StopWhen
-    from .pairwise import PairwiseJudge
-    from .schema import Path
+    from .paths import Path
+    from .ranking import PairwiseJudge
     from .shared_budget import Ledgers
 
 __all__ = ["select"]

@@ -1,11 +1,9 @@
 """Travel planning without a model: dates, budgets, distances and travellers, looked up and checked."""
 
 from .cities import City, distance_between_cities, find_cities, find_city, great_circle_km, require_cities
-from .facts import TravelFacts
-from .indicators import feasibility, personalization
-from .metadata import travel_metadata
+from .indicators import feasibility, personalization, travel_metadata
 from .money import budget_left, cost_each
-from .tool_writer import ToolWriter, calls_tools
+from .tool_writer import ToolWriter, TravelFacts, calls_tools
 from .trip_dates import days_between, trip_calendar, weekday
 
 __all__ = [

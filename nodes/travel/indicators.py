@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...state.summary import best_draft, run_options
+from ..rubric.assessments import refinement_metadata
 from .money import amounts_in, budget_in
 from .trip_dates import WEEKDAYS, dates_in, days_wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import date
 
-__all__ = ["feasibility", "personalization"]
+__all__ = ["feasibility", "personalization", "travel_metadata"]
 
 Sign = tuple[bool, str]
 """Whether it is there, and what to do where it is not."""
@@ -203,3 +205,14 @@ WISHES = (
     ),
     _wish("travel by train", r"by train|by rail|no fl(?:y|ight)|without flying", r"train|rail"),
 )
+
+
+def travel_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a run's refinement, and `travel_refined`: whether the answer is a revision.
+
+    Args:
+        out: The output of a run, or its state.
+    """
+    events = out.get("events") or []
+    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    return {**refinement_metadata(out), "travel_refined": best is not None and best.round > 0}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
 from .code_replies import DEFINITION, find_entry_point, given_code, read_code
-from .named import named
+from .text_verifiers import named
 from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests
 
 if TYPE_CHECKING:

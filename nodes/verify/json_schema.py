@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...state.critique import Critique
-from .named import named
+from .text_verifiers import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Verifiers: programs that check a draft. Pure, and free to ask. This module gathers them, and reads their names."""
+"""Verifiers by name, as the command line writes them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arithmetic import arithmetic_holds, ends_with_answer
 from .json_schema import matches_json_schema
-from .numeric_answers import extract_number, same_number
+from .sums import arithmetic_holds, ends_with_answer
 from .text_verifiers import has_length, matches, reading_level, uses_words
 
 if TYPE_CHECKING:
@@ -17,18 +16,7 @@ if TYPE_CHECKING:
 
     from ...state.critique import Verifier
 
-__all__ = [
-    "arithmetic_holds",
-    "ends_with_answer",
-    "extract_number",
-    "has_length",
-    "matches",
-    "matches_json_schema",
-    "reading_level",
-    "same_number",
-    "uses_words",
-    "verifier",
-]
+__all__ = ["verifier"]
 
 
 def verifier(spec: str) -> Verifier:

@@ -17,7 +17,7 @@ from redraft.graphs.math_problems import build_math_graph
 from redraft.graphs.writing import writing_task
 from redraft.models import ScriptedModel
 from redraft.nodes.sandbox import SandboxUnavailableError
-from redraft.nodes.verify.human_eval import code_task
+from redraft.nodes.verify.code_replies import code_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from redraft.evals.run.result_record import ResultRecord, failed_record, result_record
 from redraft.graphs.math_problems import build_math_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.verify.verifiers import extract_number, same_number
+from redraft.nodes import extract_number, same_number
 
 QUESTION = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
 

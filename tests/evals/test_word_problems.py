@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from redraft.evals.datasets.dataset import load_dataset
-from redraft.nodes.verify.arithmetic import arithmetic_holds, ends_with_answer, find_sums
-from redraft.nodes.verify.arithmetic.expressions import Expression, Sense, tokenize
-from redraft.nodes.verify.numeric_answers import extract_number
+from redraft.nodes.verify.expressions import Expression, Sense, tokenize
+from redraft.nodes.verify.sums import arithmetic_holds, ends_with_answer, extract_number, find_sums
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)

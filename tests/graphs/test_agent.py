@@ -25,9 +25,8 @@ from redraft.graphs.agent import build_agent_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
-from redraft.nodes.agents.critic_tools import calculator_tool, search_tool
 from redraft.nodes.agents.react import react_agent
-from redraft.nodes.agents.tool_critic import tool_critic
+from redraft.nodes.agents.tool_critics import calculator_tool, search_tool, tool_critic
 from redraft.nodes.critics.critics import verifier_critic
 from redraft.state import Critique, Limits, Thread, open_checkpointer
 from typing_extensions import TypedDict

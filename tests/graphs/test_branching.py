@@ -14,8 +14,8 @@ from redraft.graphs.branching import Variation, build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
-from redraft.nodes.search.pairwise import PairwiseJudge
-from redraft.nodes.search.turns import Turns
+from redraft.nodes.search.ranking import PairwiseJudge
+from redraft.nodes.search.shared_budget import Turns
 from redraft.state import Critique, Limits, Thread, open_checkpointer
 from redraft.state.threads.replay import replay_record
 from redraft.state.threads.thread import BusyThreadError

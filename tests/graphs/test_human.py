@@ -16,8 +16,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.threads.lease import Runner, leases_of
 from redraft.state.threads.thread import BusyThreadError, UnknownThreadError

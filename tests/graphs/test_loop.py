@@ -9,8 +9,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import Price, PriceTable, ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Critique, Limits, Thread
 
 TASK = "Write one short sentence that uses river and lamp."

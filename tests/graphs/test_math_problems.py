@@ -17,7 +17,7 @@ from redraft.graphs.math_problems import (
     build_zero_shot_graph,
 )
 from redraft.models import ScriptedModel, chat_model
-from redraft.nodes.verify.verifiers import extract_number
+from redraft.nodes import extract_number
 from redraft.state import Thread, open_checkpointer
 
 TASK = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"

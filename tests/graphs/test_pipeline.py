@@ -9,8 +9,8 @@ import pytest
 from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.graphs.reasoning import build_reasoning_graph
 from redraft.models import ScriptedModel
+from redraft.nodes.reasoning.branches import reasoning_events, self_critique
 from redraft.nodes.reasoning.pipeline_language import PipelineError, SetTopic, UseCritique, UseDraft, UseImprove
-from redraft.nodes.reasoning.reasoning_events import reasoning_events, self_critique
 from redraft.state import Thread, open_checkpointer
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import pytest
 from redraft.graphs.reasoning import build_reasoning_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.reasoning.branch import Branch
-from redraft.nodes.reasoning.reasoning_events import reasoning_events
-from redraft.nodes.verify.verifiers import uses_words
+from redraft.nodes.reasoning.branches import Branch, reasoning_events
 from redraft.state import Limits, Thread, open_checkpointer
 
 TASK = {"task": "Microservices"}

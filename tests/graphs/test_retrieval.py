@@ -23,7 +23,7 @@ from redraft.models import ScriptedModel, chat_model
 from redraft.models.embeddings import embeddings
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic, model_critic
-from redraft.nodes.retrieval.index import DocumentIndex, folder_index
+from redraft.nodes.retrieval.retrievers import DocumentIndex, folder_index
 from redraft.state import Limits, Thread, open_checkpointer
 from typing_extensions import TypedDict
 

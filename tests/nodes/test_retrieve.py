@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
-from redraft.nodes.reasoning.branch import Branch
+from redraft.nodes.reasoning.branches import Branch
 from redraft.nodes.retrieve import retrieve
 from redraft.state.retrievals import passages
 

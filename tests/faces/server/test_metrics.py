@@ -12,8 +12,8 @@ from redraft.faces.server.api.metrics import RunMetrics
 from redraft.faces.server.engine.runs import Caller, Run
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import PriceTable, ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Thread, open_checkpointer
 
 PRICES = PriceTable({"scripted": {"input_per_mtok": 0.0, "output_per_mtok": 1_000_000.0}})

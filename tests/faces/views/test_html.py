@@ -11,8 +11,8 @@ import pytest
 from redraft.faces.views.run_page import write_run_page
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Thread, open_checkpointer
 
 VERIFY = ("--verify", "uses_words:river,lamp")

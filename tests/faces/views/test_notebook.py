@@ -23,8 +23,8 @@ from redraft.faces.views.run_page import run_page
 from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.threads.thread import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
@@ -510,7 +510,7 @@ from redraft.faces.views.notebook import alive, live, scores, show, timeline, tr
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
+from redraft.nodes import uses_words
 from redraft.state import Thread, open_checkpointer
 
 def build(**options):

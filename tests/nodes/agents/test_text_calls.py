@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from redraft.nodes.agents.text_calls import read_text_calls
+from redraft.nodes.agents.react import read_text_calls
 
 TOOLS = ("add", "look")
 

@@ -14,11 +14,10 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.agents.critic_tools import calculator_tool, python_tool, search_tool
-from redraft.nodes.agents.tool_calls import ToolUsingModel
-from redraft.nodes.agents.tool_critic import tool_critic
+from redraft.nodes.agents.react import ToolUsingModel
+from redraft.nodes.agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic
 from redraft.nodes.critics.critics import in_order, model_critic, name_critics, verifier_critic
-from redraft.nodes.reasoning.comments import CommentCritic
+from redraft.nodes.reasoning.steps import CommentCritic
 from redraft.state import Critique, Thread, open_checkpointer
 
 

@@ -12,8 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.nodes.writing.replies import rejection
 from redraft.state import Critique
 from redraft.state.schema import RefineState

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from redraft.models import ScriptedModel
+from redraft.nodes import arithmetic_holds
 from redraft.nodes.critics.program_critic import PROGRAM_PROMPTS, program_critic, read_program
 from redraft.nodes.sandbox import Sandbox
-from redraft.nodes.verify.verifiers import arithmetic_holds
 from redraft.state import Critique
 
 TASK = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"

@@ -21,8 +21,7 @@ from redraft.graphs.reasoning import (
 )
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning.arrows import ArrowError
-from redraft.nodes.reasoning.branch import Branch
-from redraft.nodes.reasoning.reasoning_events import Critique, Draft, Final
+from redraft.nodes.reasoning.branches import Branch, Critique, Draft, Final
 from redraft.state.summary import usage_total
 
 if TYPE_CHECKING:

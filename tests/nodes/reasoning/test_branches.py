@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from redraft.nodes.reasoning.branch import Branch
-from redraft.nodes.reasoning.reasoning_events import Critique, Draft, Final, SelfCritique, self_critique
+from redraft.nodes.reasoning.branches import Branch, Critique, Draft, Final, SelfCritique, self_critique
 from redraft.state.events import record
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from redraft.nodes.reasoning.results import FailureError, Result
+from redraft.nodes.reasoning.safe_arrows import FailureError, Result
 
 
 def test_match_takes_one_way_or_the_other() -> None:

@@ -14,10 +14,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore
 from redraft.models.embeddings import embeddings
-from redraft.nodes.retrieval.fusion import FusedRetriever, fuse
-from redraft.nodes.retrieval.index import DocumentIndex, folder_index
-from redraft.nodes.retrieval.similarity import Similarity
-from redraft.nodes.retrieval.sources import open_sources
+from redraft.nodes.retrieval.retrievers import DocumentIndex, FusedRetriever, folder_index, fuse, open_sources
+from redraft.nodes.retrieval.search import Similarity
 
 for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_text_splitters"):
     pytest.importorskip(extra)

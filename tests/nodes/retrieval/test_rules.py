@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from redraft.nodes.retrieval.findings import Finding
 from redraft.nodes.retrieval.follow_ups import Situation, by_rules, new_queries
-from redraft.nodes.retrieval.planning import plan_by_rules
+from redraft.nodes.retrieval.planning import key_terms, leans, plan_by_rules
 from redraft.nodes.retrieval.search import Query
-from redraft.nodes.retrieval.terms import key_terms, leans
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ from langgraph.cache.memory import InMemoryCache
 from langgraph.cache.sqlite import SqliteCache
 from pydantic import ValidationError
 from redraft.models import ScriptedModel
-from redraft.nodes.rubric.critic import rubric_critic
+from redraft.nodes.rubric.critic import adapted_threshold, rubric_critic, task_complexity
 from redraft.nodes.rubric.judges import JUDGE_PROMPT, ModelJudge
-from redraft.nodes.rubric.rubrics import Dimension, Judgement, QualityAssessment, Rubric, assess
-from redraft.nodes.rubric.thresholds import adapted_threshold, task_complexity
-from redraft.nodes.rubric.voting import vote_on
+from redraft.nodes.rubric.rubrics import Dimension, Judgement, QualityAssessment, Rubric, assess, vote_on
 from redraft.nodes.runtime.meter import METER, Meter
 from redraft.state import Critique
 

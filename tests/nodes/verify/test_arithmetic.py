@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from redraft.nodes.verify.arithmetic import find_sums
-from redraft.nodes.verify.verifiers import arithmetic_holds, ends_with_answer, verifier
+from redraft.nodes import arithmetic_holds, ends_with_answer, verifier
+from redraft.nodes.verify.sums import find_sums
 
 RIGHT = [
     "3 * 4 = 12",

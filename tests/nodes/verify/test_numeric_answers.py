@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from redraft.nodes.verify.verifiers import extract_number, same_number
+from redraft.nodes import extract_number, same_number
 
 
 @pytest.mark.parametrize(

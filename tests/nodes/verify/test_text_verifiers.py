@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from redraft.nodes.verify.verifiers import has_length, matches, matches_json_schema, reading_level, uses_words
+from redraft.nodes import has_length, matches, matches_json_schema, reading_level, uses_words
 
 
 def test_uses_words_counts_whole_words_in_any_case() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from redraft.nodes.verify import verifiers
-from redraft.nodes.verify.verifiers import verifier
+from redraft import nodes
+from redraft.nodes import verifier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +24,17 @@ def test_verifiers_have_names_that_a_shell_can_give() -> None:
 
 def test_all_verifiers_come_from_one_module() -> None:
     """One import line gives every verifier, and events show each under its own name."""
-    assert all(callable(getattr(verifiers, name)) for name in verifiers.__all__)
-    for check in (verifiers.ends_with_answer(), verifiers.arithmetic_holds(), verifiers.uses_words("a")):
-        assert check.__name__ in verifiers.__all__  # type: ignore[attr-defined]
+    factories = (
+        nodes.ends_with_answer,
+        nodes.arithmetic_holds,
+        lambda: nodes.uses_words("a"),
+        lambda: nodes.matches("a"),
+        lambda: nodes.has_length(min_words=1),
+    )
+    for factory in factories:
+        assert factory().__name__ in nodes.__all__  # type: ignore[attr-defined]
+    names = ("extract_number", "matches_json_schema", "reading_level", "same_number", "verifier")
+    assert all(callable(getattr(nodes, name)) for name in names)
 
 
 @pytest.mark.parametrize(

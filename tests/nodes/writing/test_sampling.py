@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from redraft.models import ScriptedModel
-from redraft.nodes.verify.verifiers import extract_number
+from redraft.nodes import extract_number
 from redraft.nodes.writing.sampling import MajorityWriter, majority_text
 
 

@@ -11,10 +11,10 @@ from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, verifier_critic
-from redraft.nodes.reasoning.pipeline_kind import PipelineKind
-from redraft.nodes.search.search_kind import SearchKind
-from redraft.nodes.verify.verifiers import uses_words
+from redraft.nodes.reasoning.pipeline_steps import PipelineKind
+from redraft.nodes.search.paths import SearchKind
 from redraft.state import Thread
 from redraft.state.schema import RefineState
 from redraft.state.threads.kind import OTHER, OWN_STATE, kind_of

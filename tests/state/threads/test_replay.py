@@ -9,8 +9,8 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Thread
 from redraft.state.threads.replay import replay_record
 

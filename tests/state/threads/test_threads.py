@@ -11,8 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Limits, Thread
 from redraft.state.threads.thread import UnknownThreadError
 

@@ -1,23 +1,116 @@
-"""A line of work: a name, the record of what was done, and the documents and tools that it works with. Immutable."""
+"""Branches: immutable lines of work, with a record, documents and tools."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...state.events import Event, broken_links, clean, digest, record, task_event
+from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, record, task_event
 from ...state.limits import limits_in_force, merged_limits
-from ...state.summary import best_draft, current_run, latest_draft
-from .reasoning_events import ReasoningState, reasoning_events
+from ...state.summary import attempts, best_draft, current_run, latest_draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ...state.events import Event
     from ...state.summary import Attempt
 
-__all__ = ["Branch"]
+__all__ = [
+    "Branch",
+    "Critique",
+    "Draft",
+    "Final",
+    "ReasoningState",
+    "SelfCritique",
+    "reasoning_events",
+    "self_critique",
+]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The first text."""
+
+    text: str
+    kind: Literal["draft"] = "draft"
+
+
+@dataclass(frozen=True)
+class Critique:
+    """A critique of the draft or final before it."""
+
+    text: str
+    kind: Literal["critique"] = "critique"
+
+
+@dataclass(frozen=True)
+class Final:
+    """An improved text; the last one is the answer."""
+
+    text: str
+    kind: Literal["final"] = "final"
+
+
+ReasoningState = Draft | Critique | Final
+
+
+def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
+    """Return the current task's drafts, critiques and improved texts, in order.
+
+    A revision reads as `Final`. Verdicts, retrievals, failures and revisions that are no drafts are left out.
+    """
+    found: list[ReasoningState] = []
+    for event in current_run(events):
+        if event["kind"] == "draft":
+            found.append(Draft(event["text"]))
+        elif event["kind"] in CRITIQUE_KINDS:
+            found.append(Critique(event["text"]))
+        elif event["kind"] == "revision" and not event.get("rejected"):
+            found.append(Final(event["text"]))
+    return found
+
+
+@dataclass(frozen=True)
+class SelfCritique:
+    """The result of a self-critique loop: the text before and after."""
+
+    draft: str
+    """The first text."""
+    critique: str
+    """What was said about the text that the answer improves, or about the answer where that is the draft."""
+    improved: str
+    """The answer: the best text."""
+    iterations: int
+    """How often it was improved."""
+    confidence: float | None
+    """Score of the answer, 0–1, or `None` where nobody gave one that could be read."""
+
+    @property
+    def rating(self) -> str:
+        """The confidence in a word: `high` from 0.8, `medium` from 0.5, `low`, or `unknown`."""
+        if self.confidence is None:
+            return "unknown"
+        return "high" if self.confidence >= HIGH else "medium" if self.confidence >= MEDIUM else "low"
+
+
+HIGH, MEDIUM = 0.8, 0.5
+
+
+def self_critique(events: Sequence[Event]) -> SelfCritique:
+    """Return what the current task's critiques made of its draft.
+
+    Raises:
+        ValueError: There is no draft.
+    """
+    found = attempts(events)
+    if not found:
+        raise ValueError("there is no draft, so nothing was criticised")
+    answer = best_draft(events) or found[-1]
+    before = found[max(0, found.index(answer) - 1)]
+    of = next((attempt for attempt in found if attempt.round == answer.base), before)
+    return SelfCritique(found[0].text, of.feedback, answer.text, len(found) - 1, answer.score)
 
 
 @dataclass(frozen=True)

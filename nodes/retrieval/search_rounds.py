@@ -1,21 +1,22 @@
-"""Searching on: what is missing, which queries could find it, and the passages after they were run."""
+"""Search rounds: the plan's queries first, then follow-up queries, until the search is over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 from pydantic import BaseModel, Field
 
+from ...state.schema import RefineInput, RefineState
+from ...state.stopping import StopReason, decide
 from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCallable, tolerated
 from ..writing.prompt_injection import fenced_messages
 from .documents import passage
 from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
 from .follow_ups import Situation, by_rules, new_queries
-from .planning import MOST_CHARACTERS
+from .planning import MOST_CHARACTERS, frequent_terms
 from .search import Query, Search, failed
-from .terms import frequent_terms
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -26,9 +27,66 @@ if TYPE_CHECKING:
     from ...state.events import Event
     from ...state.summary import Attempt
     from ..critics.structured_replies import StructuredModel
-    from .patterns import Patterns
+    from .follow_ups import Patterns
 
-__all__ = ["GapAnalysis", "SearchOn", "summary"]
+__all__ = ["FirstSearch", "GapAnalysis", "RetrievalInput", "RetrievalState", "SearchOn", "search_is_over", "summary"]
+
+
+class RetrievalInput(RefineInput):
+    """The input of a search. `conversation` stays with the thread until it is given again."""
+
+    conversation: NotRequired[list[Any]]
+    """What was said before the query, oldest first: texts, or mappings with `content`."""
+
+
+class RetrievalState(RefineState, total=False):
+    """The state of a search."""
+
+    conversation: list[Any]
+    plan: dict[str, Any]
+    """How the query is searched for; the record holds it too."""
+
+
+class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
+    """The `generate` step of a search: runs the plan's queries, and those that helped such a query before.
+
+    Args:
+        search: Runs them.
+        patterns: Knows what helped.
+
+    It asks no model, so it is made also where planning has spent the budget.
+
+    Reads: events. Writes: events.
+
+    Raises:
+        Exception: At run: whatever the retriever raises; the thread resumes from here.
+    """
+
+    def __init__(self, search: Search, patterns: Patterns) -> None:
+        self.__name__ = "search"  # how its draft is signed
+        self.asks_no_model = True
+        self._search = search
+        self._patterns = patterns
+
+    def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
+        """Search, and return the passages as the draft."""
+        events = state["events"]
+        plan = plan_of(events)
+        queries = [Query(text, "plan") for text in plan["queries"]]
+        notes: list[dict[str, Any]] = []
+        known = yield from tolerated(
+            self._patterns.recall(plan["terms"]),
+            instead=[],
+            note=lambda error: notes.append(failed("patterns", 0, error)),
+        )
+        queries += [query for query in known if query.text not in plan["queries"]]
+        given = {"parallel": plan["strategy"] == "parallel", "strict": True}
+        found = yield Do(
+            lambda: self._search.run(queries, anchors_of(events), 0, **given),
+            lambda: self._search.arun(queries, anchors_of(events), 0, **given),
+        )
+        return {"draft": rendered(findings([*events, *found])), "events": [*notes, *found]}
+
 
 WORTH_REMEMBERING = 0.005
 """How much a follow-up query must raise the confidence to count as one that helped."""
@@ -201,3 +259,20 @@ def _feedback(latest: Attempt) -> list[str]:
         for critique in latest.critiques
         if not critique.get("verifier") and critique.get("accepted") is False and critique["text"].strip()
     ]
+
+
+def search_is_over(state: Mapping[str, Any]) -> StopReason | None:
+    """Return why the search ends now, or `None` when follow-up queries are due.
+
+    A query that is searched for once, for it is simple or `iterative` is off, ends as `max_rounds`, unless a person
+    objected to what was found: that is searched for, while rounds are left.
+    """
+    events = state["events"]
+    reason = decide(events, state["limits"])
+    if reason is None and not plan_of(events).get("searched_on", True):
+        latest = latest_draft(events)
+        objected = latest is not None and any(
+            one["kind"] == "human" and one.get("accepted") is not True for one in latest.deciding
+        )
+        return None if objected else "max_rounds"
+    return reason

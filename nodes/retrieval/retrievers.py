@@ -1,26 +1,102 @@
-"""A searchable index of documents in this process: by meaning (vectors) and by words (BM25), fused."""
+"""Retrievers: an index by meaning (vectors) and by words (BM25), and the fusion of several into one ranking."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import uuid
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings  # noqa: TC002  # pydantic reads it at run time
+from langchain_core.embeddings import Embeddings  # pydantic reads it at run time
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from .documents import chunk_id, load_folder, passage
-from .fusion import fuse
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Sequence
 
-    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.embeddings import Embeddings
 
-__all__ = ["DocumentIndex", "folder_index"]
+__all__ = ["RANK_CONSTANT", "DocumentIndex", "FusedRetriever", "folder_index", "fuse", "open_sources"]
+
+RANK_CONSTANT = 60
+"""As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
+
+
+def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int) -> list[Document]:
+    """Return the best documents of several rankings, each once, best first.
+
+    A document scores 1 / (60 + rank) in each ranking that holds it. The sum is its `score` in the metadata, and only
+    ranks: with two rankings it is at most 0.033.
+
+    Args:
+        rankings: Each best first. Documents of one source with one text are the same; a text alone will do.
+        top_k: The most documents to return.
+
+    Raises:
+        TypeError: A ranking holds something else.
+    """
+    scores: dict[str, float] = {}
+    documents: dict[str, Document] = {}
+    for ranking in rankings:
+        seen: set[str] = set()
+        for document in map(_document, ranking):
+            key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
+            if key not in seen:
+                seen.add(key)
+                documents.setdefault(key, document)
+                scores[key] = scores.get(key, 0.0) + 1 / (RANK_CONSTANT + len(seen))
+    best = sorted(scores, key=lambda key: -scores[key])[:top_k]
+    return [
+        Document(
+            documents[key].page_content,
+            metadata={**documents[key].metadata, "id": key, "score": scores[key]},
+        )
+        for key in best
+    ]
+
+
+def _document(found: object) -> Document:
+    if isinstance(found, str):
+        return Document(found)
+    if not isinstance(found, Document):
+        raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
+    return found
+
+
+class FusedRetriever(BaseRetriever):
+    """Asks several retrievers at once and fuses what they find.
+
+    Args:
+        retrievers: One or more.
+        top_k: The most documents to return.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    retrievers: list[BaseRetriever] = Field(min_length=1)
+    top_k: int = Field(default=5, ge=1)
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.name = self.name or "+".join(retriever.get_name() for retriever in self.retrievers)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        config = {"callbacks": run_manager.get_child()}
+        return fuse([one.invoke(query, config) for one in self.retrievers], top_k=self.top_k)  # type: ignore[arg-type]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        config = {"callbacks": run_manager.get_child()}
+        asked = (one.ainvoke(query, config) for one in self.retrievers)  # type: ignore[arg-type]
+        return fuse(await asyncio.gather(*asked), top_k=self.top_k)
 
 
 def folder_index(
@@ -184,3 +260,43 @@ def _tokens(texts: list[str]) -> Any:
     return bm25s.tokenize(
         texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False, return_ids=False
     )
+
+
+def open_sources(sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bool) -> BaseRetriever:
+    """Return one retriever whose documents carry a rank score.
+
+    Args:
+        sources: A folder, a list of documents, a vector store, a retriever, or a list of these, which are fused.
+        embeddings: Of folders and documents; a vector store has its own.
+        top_k: The most passages that a query returns, also of an index that was made with a smaller number.
+        hybrid: Whether folders and documents are searched by words too; what others do is their own affair.
+
+    Raises:
+        TypeError: A source is none of these.
+        ValueError: There is none, a folder does not exist, or there is no text.
+        ImportError: The extra `retrieval` is not installed and a folder or documents need it.
+    """
+    given = list(sources) if isinstance(sources, list | tuple) else [sources]
+    if not given:
+        raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
+    documents = [one for one in given if isinstance(one, Document)]
+    retrievers: list[BaseRetriever] = []
+    if documents:
+        retrievers.append(DocumentIndex(documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid))
+    for one in given:
+        if isinstance(one, str | os.PathLike):
+            retrievers.append(folder_index(one, embeddings=embeddings, top_k=top_k, hybrid=hybrid))
+        elif isinstance(one, VectorStore):
+            retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
+        elif isinstance(one, DocumentIndex | FusedRetriever) and one.top_k < top_k:
+            retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
+        elif isinstance(one, BaseRetriever):
+            retrievers.append(one)
+        elif not isinstance(one, Document):
+            raise TypeError(
+                f"a source is a folder, a Document, a LangChain vector store or retriever, or a list of these, "
+                f"not {one!r:.120}"
+            )
+    if len(retrievers) == 1 and isinstance(retrievers[0], DocumentIndex | FusedRetriever):
+        return retrievers[0]
+    return FusedRetriever(retrievers=retrievers, top_k=top_k)
