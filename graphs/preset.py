@@ -1,12 +1,12 @@
 """Preset: the declaration of a graph that the shell, the server and LangGraph's Studio know by name.
 
 It imports no graph, so that a help page can be shown at once: a builder imports what it needs when it is called.
+These are named tuples for the same reason: data classes take longer to define.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,7 @@ programs read the task: examples of earlier turns, or their numbers, would be ta
 the messages as they are."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """An option of a preset: a flag of `redraft run`, and a key of the recipe that is stored with a run."""
 
     name: str
@@ -42,14 +41,13 @@ class Option:
     it a `Path` would have the file or folder opened, and anything else do no harm."""
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(NamedTuple):
     """A preset as a server and Studio offer it: a name, and what its recipe says besides preset and model."""
 
     name: str
     line: str = ""
     """What it does, in a sentence; default: the preset's."""
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = {}
     documents: str = ""
     """The option that is given the folder of documents; where a server has no such folder it does not offer this."""
     build: Callable[[Any, Any], Any] | None = None
@@ -58,8 +56,7 @@ class Served:
     """Whether a search finds it; one that is not listed runs all the same."""
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """A graph that is built from a name and options."""
 
     name: str

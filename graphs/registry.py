@@ -10,7 +10,6 @@ off it. A package adds a preset with an entry point, and it is on all of these:
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +75,7 @@ def find_preset(name: str) -> Preset:
         if preset.name == name and not name.endswith("-N"):
             return preset
         if numbered and preset.name == f"{numbered[1]}N":
-            return replace(preset, name=name, build=partial(preset.build, n=int(numbered[2])))
+            return preset._replace(name=name, build=partial(preset.build, n=int(numbered[2])))
     known = [preset.name for preset in registered() if not preset.own_command]
     raise ValueError(f"there is no graph {name!r}; known are {', '.join(known)}")
 
@@ -129,5 +128,5 @@ def served_presets() -> dict[str, tuple[Preset, Served]]:
     found = {}
     for preset in registered():
         for served in (Served(preset.name),) if preset.serves is None else preset.serves:
-            found[served.name] = (preset, replace(served, line=served.line or preset.line))
+            found[served.name] = (preset, served._replace(line=served.line or preset.line))
     return found
