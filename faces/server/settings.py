@@ -40,7 +40,7 @@ class Settings(BaseModel):
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_body_seconds: float = Field(default=30.0, gt=0)
-    """How long a request's body may take to arrive."""
+    """Time within which a request's body must have arrived."""
     max_task_characters: int = Field(default=50_000, ge=1)
     max_rounds: int = Field(default=10, ge=0)
     max_concurrent_runs: int = Field(default=256, ge=1)

@@ -68,17 +68,17 @@ def found(engine: Engine, search: Search) -> list[dict[str, Any]]:
 
 
 @router.post("/search")
-async def search(request: Request, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def search(request: Request, body: Annotated[Search | None, Body()] = None) -> Response:
     """List assistants."""
-    asked = asked or Search()
-    every = found(request.app.state.engine, asked)
-    return json_response([selected(one, asked.select) for one in every[asked.offset : asked.offset + asked.limit]])
+    body = body or Search()
+    every = found(request.app.state.engine, body)
+    return json_response([selected(one, body.select) for one in every[body.offset : body.offset + body.limit]])
 
 
 @router.post("/count")
-async def count(request: Request, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def count(request: Request, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count assistants."""
-    return json_response(len(found(request.app.state.engine, asked or Search())))
+    return json_response(len(found(request.app.state.engine, body or Search())))
 
 
 @router.get("/{assistant_id}")
@@ -113,11 +113,11 @@ async def drawing(request: Request, assistant_id: str, xray: bool | int = False)
 
 
 @router.post("/{assistant_id}/versions")
-async def versions(request: Request, assistant_id: str, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def versions(request: Request, assistant_id: str, body: Annotated[Search | None, Body()] = None) -> Response:
     """Return the versions of an assistant; there is one, since a preset is not edited here."""
-    asked = asked or Search()
+    body = body or Search()
     every = [shown(request.app.state.engine.assistant(assistant_id))]
-    return json_response(every[asked.offset : asked.offset + asked.limit])
+    return json_response(every[body.offset : body.offset + body.limit])
 
 
 @router.get("/{assistant_id}/subgraphs")

@@ -88,7 +88,7 @@ def require_caller(request: Request) -> Caller:
 
 
 KnownCaller = Annotated[Caller, Depends(require_caller)]
-"""Who asks, as a parameter of a route."""
+"""The caller as a parameter of a route."""
 
 
 def _given(headers: Mapping[str, str]) -> str:

@@ -139,4 +139,4 @@ def answers(*statuses: int) -> Answers:
 
 
 GUARDS = answers(400, 401, 403, 405, 408, 413, 415, 422)
-"""What every path may answer: by them a request is looked at before it is served."""
+"""Responses of every path: a request is checked before it is served."""

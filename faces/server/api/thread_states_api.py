@@ -70,13 +70,13 @@ async def earlier(
 
 
 @router.post("/state/checkpoint")
-async def at_checkpoint(request: Request, caller: KnownCaller, thread_id: str, asked: At) -> Response:
+async def at_checkpoint(request: Request, caller: KnownCaller, thread_id: str, body: At) -> Response:
     """Return the state at a checkpoint."""
-    return await _state(request, caller, thread_id, asked.checkpoint, subgraphs=asked.subgraphs)
+    return await _state(request, caller, thread_id, body.checkpoint, subgraphs=body.subgraphs)
 
 
 @router.post("/state")
-async def update(request: Request, caller: KnownCaller, thread_id: str, asked: Update) -> Response:
+async def update(request: Request, caller: KnownCaller, thread_id: str, body: Update) -> Response:
     """Write a state after a checkpoint, as if a node had; a run without input goes on from there."""
     from langgraph.errors import InvalidUpdateError
 
@@ -84,16 +84,16 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, asked: U
     record = await engine.owned.thread(caller, thread_id)
     if record.status == "busy":
         raise TakenError("the thread is busy with a run")
-    if isinstance(asked.values, list):
+    if isinstance(body.values, list):
         raise BadRequestError("values must be an object")
-    values = checked_values(asked.values, engine.settings) if asked.values is not None else None
+    values = checked_values(body.values, engine.settings) if body.values is not None else None
     graph = await engine.reader(record)
-    if asked.as_node is not None and asked.as_node not in graph.nodes:
+    if body.as_node is not None and body.as_node not in graph.nodes:
         raise BadRequestError(f"as_node is one of {', '.join(name for name in graph.nodes if name[:2] != '__')}")
-    place = asked.checkpoint or Place(checkpoint_id=asked.checkpoint_id)
+    place = body.checkpoint or Place(checkpoint_id=body.checkpoint_id)
     config = await _config(graph, thread_id, place)
     try:
-        written = await graph.aupdate_state(config, values, as_node=asked.as_node)
+        written = await graph.aupdate_state(config, values, as_node=body.as_node)
     except (InvalidUpdateError, ValueError) as error:  # the latter: no such subgraph
         raise BadRequestError("this can't be written there; name the node with as_node") from error
     snapshot = thread_state(await graph.aget_state(written))
@@ -105,11 +105,11 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, asked: U
 
 @router.post("/history")
 async def history(
-    request: Request, caller: KnownCaller, thread_id: str, asked: Annotated[Past | None, Body()] = None
+    request: Request, caller: KnownCaller, thread_id: str, body: Annotated[Past | None, Body()] = None
 ) -> Response:
     """Return states, the newest first."""
-    asked = asked or Past()
-    return await _history(request, caller, thread_id, asked)
+    body = body or Past()
+    return await _history(request, caller, thread_id, body)
 
 
 @router.get("/history")
@@ -120,16 +120,16 @@ async def history_by_url(
     return await _history(request, caller, thread_id, Past(limit=min(max(limit, 1), 1000), before=before))
 
 
-async def _history(request: Request, caller: Caller, thread_id: str, asked: Past) -> Response:
+async def _history(request: Request, caller: Caller, thread_id: str, body: Past) -> Response:
     engine: Engine = request.app.state.engine
     graph = await engine.reader(await engine.owned.thread(caller, thread_id))
-    config = await _config(graph, thread_id, Place(checkpoint_ns=(asked.checkpoint or Place()).checkpoint_ns))
-    before = Place(checkpoint_id=asked.before) if isinstance(asked.before, str) else asked.before
-    limits: dict[str, Any] = {"limit": asked.limit}
+    config = await _config(graph, thread_id, Place(checkpoint_ns=(body.checkpoint or Place()).checkpoint_ns))
+    before = Place(checkpoint_id=body.before) if isinstance(body.before, str) else body.before
+    limits: dict[str, Any] = {"limit": body.limit}
     if before is not None and before.checkpoint_id:
         limits["before"] = _configurable(thread_id, before)
-    if asked.metadata:
-        limits["filter"] = {name: value for name, value in asked.metadata.items() if _plain(name, value)}
+    if body.metadata:
+        limits["filter"] = {name: value for name, value in body.metadata.items() if _plain(name, value)}
     return json_response([thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits)])
 
 

@@ -66,46 +66,46 @@ class Prune(BaseModel):
 
 
 @router.post("")
-async def create(request: Request, caller: KnownCaller, asked: Annotated[Create | None, Body()] = None) -> Response:
+async def create(request: Request, caller: KnownCaller, body: Annotated[Create | None, Body()] = None) -> Response:
     """Make a thread."""
-    asked = asked or Create()
-    if asked.supersteps:
+    body = body or Create()
+    if body.supersteps:
         raise BadRequestError("supersteps are not served: copy a thread, or write its state")
-    _check_ttl(asked.ttl)
+    _check_ttl(body.ttl)
     engine: Engine = request.app.state.engine
-    metadata = asked.metadata or {}
+    metadata = body.metadata or {}
     name = metadata.get("graph_id")
     assistant = engine.assistant(name).id if isinstance(name, str) else None
     made = await engine.owned.create(
-        caller, asked.thread_id, metadata=metadata, assistant=assistant, if_exists=asked.if_exists
+        caller, body.thread_id, metadata=metadata, assistant=assistant, if_exists=body.if_exists
     )
     return json_response(await shown(engine, made))
 
 
 @router.post("/search")
-async def search(request: Request, caller: KnownCaller, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def search(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List threads of the caller's."""
-    asked, engine = asked or Search(), request.app.state.engine
-    every = await _found(engine, caller, asked)
-    page = every[asked.offset : asked.offset + asked.limit]
-    with_values = asked.select is None or {"values", "interrupts"} & set(asked.select)
+    body, engine = body or Search(), request.app.state.engine
+    every = await _found(engine, caller, body)
+    page = every[body.offset : body.offset + body.limit]
+    with_values = body.select is None or {"values", "interrupts"} & set(body.select)
     threads = [await shown(engine, record, values=bool(with_values)) for record in page]
-    return json_response([selected(one, asked.select) for one in threads])
+    return json_response([selected(one, body.select) for one in threads])
 
 
 @router.post("/count")
-async def count(request: Request, caller: KnownCaller, asked: Annotated[Search | None, Body()] = None) -> Response:
+async def count(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
-    return json_response(len(await _found(request.app.state.engine, caller, asked or Search())))
+    return json_response(len(await _found(request.app.state.engine, caller, body or Search())))
 
 
 @router.post("/prune")
-async def prune(request: Request, caller: KnownCaller, asked: Prune) -> Response:
+async def prune(request: Request, caller: KnownCaller, body: Prune) -> Response:
     """Delete threads of the caller's with all they hold, and say how many."""
-    if asked.strategy != "delete":
+    if body.strategy != "delete":
         raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
     pruned = 0
-    for thread_id in dict.fromkeys(asked.thread_ids):
+    for thread_id in dict.fromkeys(body.thread_ids):
         with suppress(NotThereError):
             await request.app.state.engine.delete_thread(caller, thread_id)
             pruned += 1
@@ -119,13 +119,13 @@ async def get(request: Request, caller: KnownCaller, thread_id: str) -> Response
     return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
 
 
-@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
-async def change(request: Request, caller: KnownCaller, thread_id: str, asked: Change) -> Response:
+@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was body for."}})
+async def change(request: Request, caller: KnownCaller, thread_id: str, body: Change) -> Response:
     """Put metadata over a thread's."""
-    _check_ttl(asked.ttl)
+    _check_ttl(body.ttl)
     engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
-    changed = await engine.owned.change(caller, thread_id, metadata={**record.metadata, **asked.metadata})
+    changed = await engine.owned.change(caller, thread_id, metadata={**record.metadata, **body.metadata})
     if request.headers.get("prefer") == "return=minimal":
         return Response(status_code=204)
     return json_response(await shown(engine, changed))
@@ -173,23 +173,21 @@ def _check_ttl(ttl: object) -> None:
         raise BadRequestError("ttl is not served: threads stay until they are deleted")
 
 
-async def _found(engine: Engine, caller: Caller, asked: Search) -> list[ThreadRecord]:
-    if asked.values:
+async def _found(engine: Engine, caller: Caller, body: Search) -> list[ThreadRecord]:
+    if body.values:
         raise BadRequestError("threads are not searched by their values; use metadata")
-    if asked.extract:
+    if body.extract:
         raise BadRequestError("extract is not served; select values")
-    wanted = (asked.metadata or {}).items()
+    wanted = (body.metadata or {}).items()
     every = [
         record
         for record in await engine.owned.every(caller)
-        if asked.status in (None, record.status)
-        and (asked.ids is None or record.thread_id in asked.ids)
+        if body.status in (None, record.status)
+        and (body.ids is None or record.thread_id in body.ids)
         and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
     ]
-    key = asked.sort_by.removeprefix("state_")
-    return sorted(
-        every, key=lambda record: (getattr(record, key), record.thread_id), reverse=asked.sort_order == "desc"
-    )
+    key = body.sort_by.removeprefix("state_")
+    return sorted(every, key=lambda record: (getattr(record, key), record.thread_id), reverse=body.sort_order == "desc")
 
 
 async def copy_thread(saver: Any, source: str, target: str) -> None:

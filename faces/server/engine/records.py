@@ -101,11 +101,11 @@ class RunRecord:
     created_at: str
     updated_at: str
     begun: bool
-    """Whether its input is in the thread already."""
+    """True once its input is in the thread."""
     attempts: int
-    """How many processes have had it; one that was ended in an orderly way doesn't count."""
+    """Number of processes that have had it; one that was ended in an orderly way doesn't count."""
     process: str
-    """Who runs it, as `under_way` names processes; empty where nobody does."""
+    """The process that runs it, by the name that a lease has for it; empty where none does."""
     beat: float
     """When that process last said that it lives, in seconds since the epoch."""
 

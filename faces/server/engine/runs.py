@@ -65,7 +65,7 @@ class Run:
     caller: Caller
     created_at: str
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What it was submitted with: input, command, config, checkpoint, stream_modes, subgraphs, durability."""
+    """The request as it was submitted: input, command, config, checkpoint, stream_modes, subgraphs, durability."""
     model: str | None = None
     """Spec of the model that the caller named; default: the server's."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Run:
     """Seconds since the epoch, as the two beside it; `None` while it waits."""
     ended_at: float | None = None
     begun: bool = False
-    """Whether a process before this one had begun it: it then goes on from its last checkpoint."""
+    """True where a process before this one had begun it: it then goes on from its last checkpoint."""
     attempts: int = 1
     """Counts the processes that have had it."""
     log: list[ServerEvent | None] = field(default_factory=list)

@@ -72,7 +72,7 @@ async def diff(
     """Draw what differs between two drafts of a thread, and the critiques that led from one to the other."""
     engine: Engine = request.app.state.engine
     thread, _ = await _read(engine, caller, thread_id)
-    facts = await _asked(partial(diff_facts, thread, before=before, after=after))
+    facts = await _read_or_404(partial(diff_facts, thread, before=before, after=after))
     return json_response({"html": str(macros().diff(facts))})
 
 
@@ -115,19 +115,19 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
 
 
 @router.post("/threads/{thread_id:path}/fork")
-async def fork(request: Request, caller: KnownCaller, thread_id: str, asked: Fork) -> Response:
+async def fork(request: Request, caller: KnownCaller, thread_id: str, body: Fork) -> Response:
     """Write a new thread of the caller's that starts in the middle of one of theirs; a run without input runs it."""
     engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
     most = engine.settings.max_task_characters
-    for name, text in (("feedback", asked.feedback), ("draft", asked.draft)):
+    for name, text in (("feedback", body.feedback), ("draft", body.draft)):
         if text is not None and len(text) > most:
             raise BadRequestError(f"{name} is too long: at most {most} characters")
-    checked_values({"limits": asked.limits}, engine.settings)
-    at = checked_id(asked.at) if isinstance(asked.at, str) else asked.at
+    checked_values({"limits": body.limits}, engine.settings)
+    at = checked_id(body.at) if isinstance(body.at, str) else body.at
     try:
         branch = await read.afork(
-            at=at, feedback=asked.feedback, draft=asked.draft, limits=asked.limits, thread_id=_new_id(thread_id)
+            at=at, feedback=body.feedback, draft=body.draft, limits=body.limits, thread_id=_new_id(thread_id)
         )
     except UnknownThreadError as error:
         raise NotThereError("there is no such checkpoint, or nothing was run on the thread yet") from error
@@ -146,11 +146,11 @@ async def compare(
     sides, read = [], []
     for name, thread_id, number in (("before", one, before), ("after", two, after)):
         thread, record = await _read(engine, caller, thread_id)
-        side = await _asked(partial(read_side, thread, number))
+        side = await _read_or_404(partial(read_side, thread, number))
         sides.append({**side, "name": name, "status": record.status})
         read.append(thread)
     rounds = {side["name"]: side["chosen"]["round"] for side in sides}
-    facts = await _asked(partial(diff_facts, *read, **rounds))
+    facts = await _read_or_404(partial(diff_facts, *read, **rounds))
     return json_response({"html": drawn("compare", {"sides": sides, "diff": macros().diff(facts)})})
 
 
@@ -167,7 +167,7 @@ async def _owns(engine: Engine, caller: Caller, thread_id: str) -> bool:
     return True
 
 
-async def _asked(read: Any) -> Any:
+async def _read_or_404(read: Any) -> Any:
     """Return what a reading gives, beside the event loop; what can't be read was not there to be asked for."""
     try:
         return await asyncio.to_thread(read)

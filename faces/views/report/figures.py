@@ -311,4 +311,4 @@ OFFSETS = [
     for across, up in ((9, 8), (9, -8), (9, 0), (9, 18), (9, -18), (9, 30), (9, -30))
     for sign in (1, -1)
 ]
-"""Where a name may stand from its point, in points, the best first."""
+"""Offsets of a name from its point, in points, the best first."""

@@ -120,7 +120,7 @@ def _shift(row: MethodRow) -> str:
 
 
 OUTCOMES = {"fixed": "fixed", "broken": "broken", "kept_right": "kept right", "kept_wrong": "kept wrong"}
-"""What became of the first draft, by the gold answer → the words for it."""
+"""Outcomes of the first draft, by the gold answer → the words for them."""
 
 
 def problems_data(runs: Iterable[tuple[str, Run]]) -> dict[str, Any]:

@@ -28,9 +28,9 @@ class Plot:
     """Its file's name, without an ending."""
     title: str
     caption: str
-    """How it is read."""
+    """Tells how to read it."""
     described: str
-    """What it shows, for who can't see it."""
+    """Alternative text: what it shows."""
     svg: bytes
     dark_svg: bytes
     png: bytes
@@ -75,13 +75,13 @@ def _drawn(draw: Callable[[Figure, Ledger], None], ledger: Ledger) -> tuple[byte
         return svg.getvalue(), png.getvalue()
 
 
-def _frontier_told(ledger: Ledger) -> str:
+def _describe_frontier(ledger: Ledger) -> str:
     return "; ".join(
         f"{row.label}: {_share(row.accuracy)} right at {row.tokens:,.0f} tokens a problem" for row in ledger.methods
     )
 
 
-def _rounds_told(ledger: Ledger) -> str:
+def _describe_rounds(ledger: Ledger) -> str:
     return "; ".join(
         f"{row.label}, round {one.round}: fixed {one.revised.fixed} and broke {one.revised.broken} of {one.revised.n}"
         for row in ledger.methods
@@ -89,7 +89,7 @@ def _rounds_told(ledger: Ledger) -> str:
     )
 
 
-def _calibration_told(ledger: Ledger) -> str:
+def _describe_calibration(ledger: Ledger) -> str:
     return "; ".join(
         f"{row.label}, round {one.round}: {_share(one.measured)} measured, {100 * one.predicted:.1f}% predicted"
         for row in ledger.methods
@@ -97,7 +97,7 @@ def _calibration_told(ledger: Ledger) -> str:
     )
 
 
-def _critics_told(ledger: Ledger) -> str:
+def _describe_critics(ledger: Ledger) -> str:
     return "; ".join(
         f"{row.critic} ({row.method}) accepted {row.right - row.false_reject.k} of {row.right} right"
         f" and {row.false_accept.k} of {row.wrong} wrong drafts"
@@ -116,14 +116,14 @@ PLOTS: list[tuple[str, str, str, Callable[[Figure, Ledger], None], Callable[[Led
         "Up is better, left is cheaper. Bars are Wilson's 95% intervals: where they overlap widely, look at the paired "
         "test in the tables.",
         draw_frontier,
-        _frontier_told,
+        _describe_frontier,
     ),
     (
         "rounds",
         "What each round changed",
         "Drafts that a round's revisions turned from wrong to right (up) and from right to wrong (down).",
         draw_rounds,
-        _rounds_told,
+        _describe_rounds,
     ),
     (
         "calibration",
@@ -131,13 +131,13 @@ PLOTS: list[tuple[str, str, str, Callable[[Figure, Ledger], None], Callable[[Led
         "The prediction takes the rates of accepting, fixing and breaking as the same in every round; where the two "
         "part, they are not.",
         draw_calibration,
-        _calibration_told,
+        _describe_calibration,
     ),
     (
         "critics",
         "What each critic accepted",
         "How often each critic accepted right and wrong drafts. The further apart, the more its acceptance says.",
         draw_critics,
-        _critics_told,
+        _describe_critics,
     ),
 ]
