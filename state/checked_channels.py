@@ -36,11 +36,11 @@ __all__ = [
 
 
 class BadCheckpointError(ValueError):
-    """What is stored of a thread is no checkpoint, or is one that is not to be trusted. None of it is used."""
+    """Stored data that are no checkpoint, or one that is not to be trusted. None of it is used."""
 
 
 DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
-"""What data of the wrong form makes code raise that expects another."""
+"""Errors that data of the wrong form cause in code that expects another."""
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
     """Return the error that refuses what stands at a place."""
     which = f", checkpoint {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
     within = f" in {place['checkpoint_ns']!r}" if place.get("checkpoint_ns") else ""
-    told = f"what the database holds of thread {place.get('thread_id')!r}{which}{within} is refused: {reason}"
-    return BadCheckpointError(told)
+    where = f"thread {place.get('thread_id')!r}{which}{within}"
+    return BadCheckpointError(f"what the database holds of {where} is refused: {reason}")
 
 
 LIMITED = {"limits", "events"}

@@ -26,7 +26,7 @@ __all__ = ["DatabaseSaver"]
 
 
 class DatabaseSaver(BaseCheckpointSaver[str]):
-    """The core of a saver, to be put first among its bases. Nothing of it blocks an event loop.
+    """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
     A database says how it reads (`get_tuple`, `list`, `get_delta_channel_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so

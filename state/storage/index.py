@@ -1,4 +1,4 @@
-"""The runs index: one row per thread, so that threads are listed without reading a checkpoint.
+"""Runs index: one row per thread, so that threads are listed without reading a checkpoint.
 
 On SQLite and PostgreSQL it is a table beside the checkpoints, with one SQL text for both.
 """
@@ -89,13 +89,13 @@ class RunRow:
 
 
 KEPT = ("preset", "parent_thread_id", "parent_checkpoint_id", "fork_at", "recipe")
-"""Told by the first call's metadata, and not forgotten when a later call's does not tell it."""
+"""Known from the first call's metadata, and kept when a later call's do not hold it."""
 
 Runs: TypeAlias = list[RunRow]
 
 
 class RunIndex(ABC):
-    """The threads of one database, newest first."""
+    """Rows of the threads of one database, newest first."""
 
     db_executor: Executor | None = None
     """Where the async twins run; `None` where nothing can make them wait."""
@@ -148,7 +148,7 @@ def row_from_checkpoint(
         config: What the graph hands to `put`.
         checkpoint: Its `channel_values` hold our state.
         metadata: Those of both, as LangGraph's `get_checkpoint_metadata` puts them together.
-        previous: The thread's row so far: `created_at`, and what only the first call's metadata told, is kept from it.
+        previous: The thread's row so far: `created_at`, and what only the first call's metadata held, are kept from it.
     """
     if config["configurable"].get("checkpoint_ns"):
         return None
@@ -288,7 +288,7 @@ _columns_of = attrgetter(*COLUMNS)
 
 
 class BadRunError(ValueError):
-    """The index holds of a thread what it never wrote."""
+    """Row of the index that it can't have written."""
 
 
 class RunsTable(RunIndex):

@@ -1,4 +1,4 @@
-"""The journal: replies of finished model calls, kept beside the checkpoints, so that none is paid twice.
+"""Journal: replies of finished model calls, kept beside the checkpoints, so that none is paid twice.
 
 A row is plain JSON under a hash: neither what was asked nor a setting of the model is stored. Which call a hash stands
 for is said in `redraft.nodes.runtime`.
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class BadJournalError(ValueError):
-    """The journal holds of a call what is no reply of a model. It is neither used nor paid for a second time."""
+    """Entry of the journal that is no reply of a model. It is neither used nor paid for a second time."""
 
 
 class UnkeptReplyError(OSError):
@@ -45,12 +45,12 @@ class UnkeptReplyError(OSError):
 
 
 class UnreadJournalError(UnkeptReplyError):
-    """Whether a call was answered before can't be read: the database is gone, say. So the call is not made either."""
+    """Failed look for an earlier reply: the database is gone, say. So the call is not made either."""
 
 
 @dataclass(frozen=True)
 class KeptReply:
-    """The reply of one finished call."""
+    """Reply of one finished call."""
 
     reply: str
     """JSON, as `redraft.nodes.runtime.journal` writes it."""
@@ -59,7 +59,7 @@ class KeptReply:
 
 
 class Journal(ABC):
-    """The finished calls of all threads of one database."""
+    """Finished calls of all threads of one database."""
 
     db_executor: Executor | None = None
     """Where the async twins run; `None` where nothing can make them wait."""
@@ -80,11 +80,8 @@ class Journal(ABC):
     def calls(self, thread_id: str) -> list[str]:
         """Return which calls of a thread are kept."""
 
-    async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        """Async twin of `add`."""
-        self.add(thread_id, call, kept)
-
     aget = in_db_executor(get)
+    aadd = in_db_executor(add)
     aforget = in_db_executor(forget)
 
 

@@ -262,11 +262,11 @@ class SqliteCommitter(Committer):
 
 
 class Readers:
-    """At most `limit` connections, made when they are needed. What one borrower reads is of one moment.
+    """Pool of connections, made when they are needed. What one borrower reads is of one moment.
 
     Args:
         connect: Makes a connection in autocommit mode.
-        limit: Who asks for one more waits until another is given back.
+        limit: How many there are at most; who asks for one more waits until another is given back.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], limit: int) -> None:
