@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NotRequired, get_type_hints
+from typing import TYPE_CHECKING, Any, NotRequired, get_args, get_type_hints
 
 from langgraph._internal._typing import MISSING
 from langgraph.channels.binop import _get_overwrite
@@ -12,7 +12,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from typing_extensions import TypedDict
 
-from .events import Record
+from .events import EventKind, Record
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ GIVEN = {"task", "limits"}
 PLAIN = (str, int, float, list, type(None))
 UNREAD = {"__start__", "branch:to:prepare", "branch:to:begin"}
 """Channels that are there while a task waits for the first node."""
+KINDS = get_args(EventKind)
 SHOWN_CHARACTERS = 80
 
 
@@ -165,9 +166,21 @@ def bare(value: Any) -> Any:
 def _explained(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     channel, *path = first["loc"]
+    # Of an event, its kind stands behind its place.
+    path = [
+        part
+        for before, part in zip([channel, *path], path, strict=False)
+        if not isinstance(before, int) or part not in KINDS
+    ]
     where = ".".join(str(part) for part in path)
     if first["type"] == "missing":
         return f"its channel {channel!r} lacks {where}"
+    if first["type"] == "union_tag_not_found":
+        return f"its channel {channel!r} lacks {where}.kind"
+    if first["type"] == "union_tag_invalid":
+        context = first["ctx"]
+        expected = context["expected_tags"]
+        return f"its channel {channel!r} holds at {where}.kind {context['tag']!r}, which should be one of {expected}"
     shown = repr(first["input"])
     shown = shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
     right = first["msg"].removeprefix("Input ")

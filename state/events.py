@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 __all__ = [
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
+    "CritiqueEvent",
+    "DraftEvent",
     "Event",
     "EventKind",
+    "EventOfKind",
+    "FailureEvent",
     "FrozenRecord",
+    "HumanEvent",
     "Record",
+    "RetrievalEvent",
+    "RevisionEvent",
+    "TaskEvent",
+    "VerdictEvent",
     "append_events",
     "broken_links",
     "digest",
@@ -30,16 +39,13 @@ __all__ = [
     "task_event",
 ]
 
-EventKind = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
+EventKind: TypeAlias = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
 
 DRAFT_KINDS = ("draft", "revision")
 CRITIQUE_KINDS = ("critique", "human")
 
 
-class Event(TypedDict):
-    """One thing that happened. Plain data, so that any checkpointer, serializer or HTTP server can hold it."""
-
-    kind: EventKind
+class _Common(TypedDict):
     round: int
     """The draft that it concerns: 0 is the first draft, n the n-th revision."""
     by: str
@@ -49,60 +55,169 @@ class Event(TypedDict):
     prev: str
     """Hash of the event before this one in the thread; empty on the first."""
 
+
+class _Limited(TypedDict):
     limits: NotRequired[dict[str, Any]]
     """task: the limits that the run started with; verdict: those in force, where they changed since."""
-    carried: NotRequired[bool]
-    """task: its usage is what earlier topics of the same run of a pipeline cost."""
-    options: NotRequired[dict[str, Any]]
-    """task: what of the graph's options a fold needs (`keep`, `judge_last`)."""
+
+
+class _Judged(TypedDict):
     accepted: NotRequired[bool | None]
     """critique, human, verdict: `None` is an opinion that could not be read, and accepts nothing."""
     score: NotRequired[float | None]
     """critique, human, verdict: 0–1."""
-    critic: NotRequired[str]
-    """critique: the critic's name, where the critique is signed by someone else."""
-    verifier: NotRequired[bool]
-    """critique: made by a program that checks, not by an opinion."""
+
+
+class _Oracle(TypedDict):
     oracle: NotRequired[bool]
     """critique, verdict: made with the gold answer in hand."""
-    evidence: NotRequired[dict[str, Any]]
-    """critique: what it rests on."""
-    stop: NotRequired[bool]
-    """human: the person ended the run."""
-    base: NotRequired[int]
-    """revision: the round of the draft that was revised."""
+
+
+class _Rejected(TypedDict):
     rejected: NotRequired[str]
     """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one. draft: `empty`
     where an agent stopped before it had said anything."""
-    steps: NotRequired[list[dict[str, Any]]]
-    """draft: what an agent did for it, in order: model messages, tool calls and tool results."""
-    conversation: NotRequired[list[dict[str, Any]]]
-    """draft: the messages before the task, where it came as the last one of a conversation."""
+
+
+class _Incomplete(TypedDict):
     incomplete: NotRequired[str]
-    """draft: why the agent did not finish it; such a draft is never refined."""
+    """draft, revision: why an agent did not finish it; such a draft is never refined."""
+
+
+class _Task(TypedDict):
+    carried: NotRequired[bool]
+    """Its usage is what earlier topics of the same run of a pipeline cost."""
+    options: NotRequired[dict[str, Any]]
+    """What of the graph's options a fold needs (`keep`, `judge_last`)."""
+
+
+class _Draft(TypedDict):
+    steps: NotRequired[list[dict[str, Any]]]
+    """What an agent did for it, in order: model messages, tool calls and tool results."""
+    conversation: NotRequired[list[dict[str, Any]]]
+    """The messages before the task, where it came as the last one of a conversation."""
+
+
+class _Critique(TypedDict):
+    critic: NotRequired[str]
+    """The critic's name, where the critique is signed by someone else."""
+    verifier: NotRequired[bool]
+    """Made by a program that checks, not by an opinion."""
+    evidence: NotRequired[dict[str, Any]]
+    """What it rests on."""
+
+
+class _Verdict(TypedDict):
     stop_reason: NotRequired[str | None]
-    """verdict: why the run stops here, or `None` when it goes on."""
+    """Why the run stops here, or `None` when it goes on."""
     best: NotRequired[int | None]
-    """verdict: the round of the best draft so far."""
+    """The round of the best draft so far."""
     out_of_steps: NotRequired[bool]
-    """verdict: the caller's `recursion_limit` left no room for another round."""
+    """The caller's `recursion_limit` left no room for another round."""
+
+
+class _Revision(TypedDict):
+    base: NotRequired[int]
+    """The round of the draft that was revised."""
+
+
+class _Human(TypedDict):
+    stop: NotRequired[bool]
+    """The person ended the run."""
+
+
+class _Retrieval(TypedDict):
     documents: NotRequired[list[dict[str, Any]]]
-    """retrieval: the passages found for the query in `text`, best first, each with `id`, `text`, `source`, and `score`
-    where the search gives one."""
+    """The passages found for the query in `text`, best first, each with `id`, `text`, `source`, and `score` where the
+    search gives one."""
     why: NotRequired[str]
-    """retrieval: who asked for the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
+    """Who asked for the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
     plan: NotRequired[dict[str, Any]]
-    """retrieval: how a query is searched for."""
+    """How a query is searched for."""
     gaps: NotRequired[list[str]]
-    """retrieval: what a model found missing."""
+    """What a model found missing."""
     failed: NotRequired[dict[str, str]]
-    """retrieval: the step, type and message of an error that did not end the run."""
+    """The step, type and message of an error that did not end the run."""
+
+
+class _Failure(TypedDict):
     node: NotRequired[str]
-    """failure: the node that failed."""
+    """The node that failed."""
     error: NotRequired[str]
-    """failure: the type of the error."""
+    """The type of the error."""
     budget: NotRequired[str]
-    """failure: the budget that was spent in the middle of the node; such a failure is none of the run."""
+    """The budget that was spent in the middle of the node; such a failure is none of the run."""
+
+
+class _Path(TypedDict):
+    branch: NotRequired[str]
+    """verdict, failure: the path of a search that it is about."""
+
+
+class TaskEvent(_Common, _Limited, _Task):
+    """What begins a run."""
+
+    kind: Literal["task"]
+
+
+class DraftEvent(_Common, _Rejected, _Incomplete, _Draft):
+    """A first draft."""
+
+    kind: Literal["draft"]
+
+
+class CritiqueEvent(_Common, _Judged, _Oracle, _Critique):
+    """What a critic or a verifier says about a draft."""
+
+    kind: Literal["critique"]
+
+
+class VerdictEvent(_Common, _Limited, _Judged, _Oracle, _Verdict, _Path):
+    """Whether the run goes on."""
+
+    kind: Literal["verdict"]
+
+
+class RevisionEvent(_Common, _Rejected, _Incomplete, _Draft, _Revision):
+    """A draft that revises another."""
+
+    kind: Literal["revision"]
+
+
+class HumanEvent(_Common, _Judged, _Human):
+    """What a person says about a draft."""
+
+    kind: Literal["human"]
+
+
+class RetrievalEvent(_Common, _Retrieval):
+    """What was looked up."""
+
+    kind: Literal["retrieval"]
+
+
+class FailureEvent(_Common, _Failure, _Path):
+    """An error, which the run outlives."""
+
+    kind: Literal["failure"]
+
+
+class Event(
+    _Common, _Limited, _Judged, _Oracle, _Rejected, _Incomplete, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
+    _Retrieval, _Failure, _Path
+):  # fmt: skip
+    """One thing that happened, of any kind: what reads a record asks each event for what it may hold.
+
+    Plain data, so that any checkpointer, serializer or HTTP server can hold it.
+    """
+
+    kind: EventKind
+
+
+EventOfKind: TypeAlias = (
+    TaskEvent | DraftEvent | CritiqueEvent | VerdictEvent | RevisionEvent | HumanEvent | RetrievalEvent | FailureEvent
+)
+"""The same, told apart by `kind`: what a stored event is checked by, and what its JSON schema says."""
 
 
 def digest(event: Event) -> str:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from langgraph.managed import RemainingSteps
-from typing_extensions import TypedDict  # pydantic reads typing's own only from Python 3.12 on
+from pydantic import Field
+from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from .checked_channels import CheckedDelta
-from .events import Event, append_events
+from .events import Event, EventOfKind, append_events
 from .usage import Usage
 
-__all__ = ["RefineInput", "RefineOutput", "RefineState"]
+if TYPE_CHECKING:
+    # Type checkers would have every reader of a record narrow each event first; what is stored is told apart by kind.
+    KnownEvent = Event
+else:
+    # An alias with a name, since `get_type_hints` drops what stands in a bare `Annotated`.
+    KnownEvent = TypeAliasType("KnownEvent", Annotated[EventOfKind, Field(discriminator="kind")])
+
+__all__ = ["KnownEvent", "RefineInput", "RefineOutput", "RefineState"]
 
 NEVER = 10**9
 
@@ -26,7 +34,7 @@ class RefineInput(TypedDict):
 class RefineState(RefineInput, total=False):
     """What a run knows: the record, and what was last read off it."""
 
-    events: Annotated[list[Event], CheckedDelta(append_events, snapshot_frequency=NEVER)]
+    events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
     head: str
     """Hash of the last event."""
@@ -56,5 +64,5 @@ class RefineOutput(TypedDict):
     oracle: bool
     """Whether a critic that knows the gold answer had a say."""
     usage: Usage
-    events: list[Event]
+    events: list[KnownEvent]
     """The record of the thread, oldest first."""

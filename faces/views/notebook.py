@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...state import Thread
+from ...state.threads.kind import kind_of
 from ...state.threads.snapshots import snapshots
 from .console import one_line
 from .curves import curve_facts, curve_pictures, curve_png, curve_text
@@ -163,21 +164,17 @@ async def alive(graph: Any, input: Any = None, config: Mapping[str, Any] | None 
 
 
 def _followed(running: Any, given: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
-    with watching(running.get_name(), ours=_is_ours(running)) as watch:
+    with watching(running.get_name(), ours=kind_of(running).keeps_record) as watch:
         for part in running.stream(given, config, **_options(running), **control):
             watch.take(part)
         return watch.output()
 
 
 async def _afollowed(running: Any, given: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
-    with watching(running.get_name(), ours=_is_ours(running)) as watch:
+    with watching(running.get_name(), ours=kind_of(running).keeps_record) as watch:
         async for part in running.astream(given, config, **_options(running), **control):
             watch.take(part)
         return watch.output()
-
-
-def _is_ours(graph: Any) -> bool:
-    return {"events", "head"} <= set(graph.channels)
 
 
 def _options(graph: Any) -> dict[str, Any]:
