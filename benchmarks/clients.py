@@ -130,7 +130,7 @@ def clients(base_url: str, session: Any) -> dict[str, Callable[[], Awaitable[Any
     from langchain_core.messages import HumanMessage
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
-    from redraft.models import chat_model
+    from redraft import chat_model
 
     payload = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}], "temperature": 0.0}
     messages = [HumanMessage(QUESTION)]

@@ -66,7 +66,7 @@ async def opened(name: str, folder: str | Path) -> AsyncIterator[Any]:
     elif name == "nothing":
         yield keeps_nothing()
     elif name == "redraft":
-        from redraft.state import open_checkpointer
+        from redraft import open_checkpointer
 
         async with open_checkpointer(path) as saver:
             yield saver

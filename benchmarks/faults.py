@@ -62,7 +62,7 @@ class Run:
 
 async def run(graph: Any, server: FaultServer, number: int, *, streamed: bool) -> Run:
     """Run once, and again from where it stands as long as the first draft fails."""
-    from redraft.state import Thread
+    from redraft import Thread
 
     found = Run(number)
     config: Any = {"configurable": {"thread_id": f"run-{number}"}}
@@ -109,9 +109,7 @@ def last_fault(server: FaultServer, number: int) -> str | None:
 
 async def measure(given: argparse.Namespace, server: FaultServer, path: Path) -> list[Row]:
     """Run both passes, and return the rows."""
-    from redraft.graphs.loop import build_refine_graph
-    from redraft.models import chat_model
-    from redraft.state import Thread, open_checkpointer
+    from redraft import Thread, build_refine_graph, chat_model, open_checkpointer
 
     gate = asyncio.Semaphore(given.at_once)
     async with open_checkpointer(str(path)) as saver:

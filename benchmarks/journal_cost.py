@@ -47,9 +47,8 @@ def new_database(server: str | None) -> Iterator[str]:
 
 def cpu_s(server: str | None, runs: int, rounds: int, *, durability: Any, journal: bool) -> float:
     """CPU seconds of so many runs at once, and nothing else."""
-    from redraft.graphs.loop import build_refine_graph
+    from redraft import Critique, build_refine_graph, open_checkpointer
     from redraft.models import ScriptedModel
-    from redraft.state import Critique, open_checkpointer
 
     def critic(task: str, draft: str, history: Any, /) -> Critique:
         return Critique("Once more.", accepted=False)

@@ -48,8 +48,7 @@ class Answering(BaseChatModel):
 
 def redraft_graph(model: Any, **options: Any) -> Any:
     """The loop of redraft, where the model judges itself."""
-    from redraft.graphs.loop import build_refine_graph
-    from redraft.nodes.critics.critics import model_critic
+    from redraft import build_refine_graph, model_critic
 
     critic = model_critic(model, prompt=CRITIC_PROMPT, structured=False)
     limits = {"max_rounds": ROUNDS}

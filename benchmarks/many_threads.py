@@ -47,9 +47,8 @@ async def fill(saver: Any, threads: range) -> None:
 def growth(kind: str, saver: Any, few: int, many: int) -> dict[str, float]:
     """Print a row for each thing that is read, and return the ratios. A page has as many runs as there are few."""
     print(f"{kind:<20}{f'{few} threads':>15}{f'{many} threads':>15}{'ratio':>8}")
-    from redraft.graphs.loop import build_refine_graph
+    from redraft import Thread, build_refine_graph
     from redraft.models import ScriptedModel
-    from redraft.state import Thread
 
     graph = build_refine_graph(ScriptedModel(["none"]), critics=[], checkpointer=saver)
     thread = Thread(graph, "read")
@@ -87,7 +86,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="10,000 threads")
     parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
     arguments = parser.parse_args()
-    from redraft.state import open_checkpointer
+    from redraft import open_checkpointer
 
     few, many = arguments.threads or ((10, 10_000) if arguments.full else (10, 2000))
     ratios: dict[str, dict[str, float]] = {}

@@ -69,9 +69,8 @@ def steps_row(label: str, run: Callable[[Any, int, str], int], saver: Any, times
 
 def history_row(label: str, saver: Any, times: Times, *, ours: bool) -> float:
     """Print what reading a history costs after few and many rounds, and return their ratio."""
-    from redraft.graphs.loop import build_refine_graph
+    from redraft import Thread, build_refine_graph
     from redraft.models import ScriptedModel
-    from redraft.state import Thread
 
     few, many, repeats = times
     graph = build_refine_graph(ScriptedModel(["none"]), critics=[], checkpointer=saver)

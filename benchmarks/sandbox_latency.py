@@ -15,7 +15,8 @@ import statistics
 import sys
 import time
 
-from redraft.nodes.sandbox import Sandbox, SandboxUnavailableError
+from redraft import Sandbox
+from redraft.nodes import SandboxUnavailableError
 from rows import add_options, at_most, finish, left_out
 
 __all__ = ["main"]

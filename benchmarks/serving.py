@@ -143,9 +143,7 @@ class Candidate:
 @contextlib.contextmanager
 def graph_alone(model: str) -> Iterator[Candidate]:
     """The same runs without a server, on the saver in memory, with the garbage collector set as the server sets it."""
-    from redraft.graphs.loop import build_refine_graph
-    from redraft.models import chat_model
-    from redraft.state import open_checkpointer
+    from redraft import build_refine_graph, chat_model, open_checkpointer
 
     with open_checkpointer("memory") as saver:
         graph = build_refine_graph(chat_model(model), checkpointer=saver)

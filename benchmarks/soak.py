@@ -37,9 +37,7 @@ PACKAGES = ("redraft", "langgraph", "langchain-core", "langchain-openai", "opena
 
 async def soaked(spec: str, folder: str, *, runs: int, batch: int) -> list[Row]:
     """Make the runs, and return the rows."""
-    from redraft.graphs.loop import build_refine_graph
-    from redraft.models import chat_model
-    from redraft.state import open_checkpointer
+    from redraft import build_refine_graph, chat_model, open_checkpointer
     from soak_runs import IN_THREADS, Service
 
     model, counts = chat_model(spec), Counts("refine over SQLite", batch)

@@ -122,7 +122,7 @@ class Service:
 
     async def resumed(self, name: str, task: str) -> None:
         """Ended by an error after its first draft, and resumed."""
-        from redraft.state import Thread
+        from redraft import Thread
 
         _check(await self.graph.ainvoke({"task": f"{task} {FAILING_VERDICT}"}, _config(name)), "failed")
         _check(await Thread(self.graph, name).aresume())
@@ -154,7 +154,7 @@ class Service:
 
     async def forked(self, name: str, task: str) -> None:
         """To its end, and forked at its first draft with another critique."""
-        from redraft.state import Thread
+        from redraft import Thread
 
         _check(await self.graph.ainvoke({"task": task}, _config(name)))
         fork = await Thread(self.graph, name).afork(at=0, feedback="Name the lamp.", thread_id=f"{name}-fork")

@@ -48,9 +48,8 @@ def text(what: str) -> str:
 
 def run_redraft(saver: Any, rounds: int, thread_id: str, *, memory: Literal["all", "last"] = "all") -> int:
     """The loop of redraft: a scripted model writes, a critic rejects every draft. Returns bytes of its JSON."""
-    from redraft.graphs.loop import build_refine_graph
+    from redraft import Critique, Limits, build_refine_graph
     from redraft.models import ScriptedModel
-    from redraft.state import Critique, Limits
 
     def critic(task: str, draft: str, history: Any, /) -> Critique:
         return Critique(text("critique " + draft[:20]), accepted=False)
@@ -134,7 +133,7 @@ def sqlite_bytes(run: Callable[[Any, int, str], int], rounds: int, *, ours: bool
 @contextmanager
 def sqlite_saver(path: Path, *, ours: bool) -> Iterator[Any]:
     if ours:
-        from redraft.state import open_checkpointer
+        from redraft import open_checkpointer
 
         with open_checkpointer(path) as saver:
             yield saver
@@ -170,7 +169,7 @@ def postgres_bytes(server: str, run: Callable[[Any, int, str], int], rounds: int
 @contextmanager
 def postgres_saver(url: str, *, ours: bool) -> Iterator[Any]:
     if ours:
-        from redraft.state import open_checkpointer
+        from redraft import open_checkpointer
 
         with open_checkpointer(url) as saver:
             yield saver

@@ -133,7 +133,7 @@ SYNC: dict[str, Any] = {"durability": "sync"}
 
 def _saver(way: str, path: str) -> Any:
     if way == "journal":
-        from redraft.state import open_checkpointer
+        from redraft import open_checkpointer
 
         return open_checkpointer(path)
     from langgraph.checkpoint.sqlite import SqliteSaver
@@ -152,9 +152,7 @@ def _async_saver(way: str, path: str) -> Any:
 def _graph(way: str, world: str, spec: str, saver: Any) -> tuple[Any, Any]:
     """Return the graph that makes the three calls, and what it is given."""
     from langgraph.func import entrypoint, task
-    from redraft.graphs.loop import build_refine_graph
-    from redraft.models import chat_model
-    from redraft.state import Critique
+    from redraft import Critique, build_refine_graph, chat_model
 
     model = chat_model(spec, max_retries=0)
     if way == "task":

@@ -96,7 +96,7 @@ async def opened_anywhere(name: str, folder: str, postgres: str | None) -> Async
         async with opened(name, folder) as saver:
             yield saver
     elif name == "redraft postgres":
-        from redraft.state import open_checkpointer
+        from redraft import open_checkpointer
 
         async with open_checkpointer(str(postgres)) as saver:
             yield saver

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from redraft.evals.run.run_folder import read_results, read_run_info, write_run_info
+from redraft.evals import read_results, write_run_info
+from redraft.evals.run.run_folder import read_run_info
 
 __all__ = ["main"]
 

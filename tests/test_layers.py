@@ -99,6 +99,20 @@ def test_modules_say_what_they_are_for() -> None:
     assert not offenders(holds)
 
 
+def test_what_is_not_public_says_so() -> None:
+    """A reader of any module knows whether it may change in any release: only packages with public names, and what
+    other programs name (the command, `langgraph.json`), are not internal."""
+    named = {"faces/cli/main.py", "faces/studio.py"}
+    public = {f"{folder}/__init__.py" for folder in FOLDERS.values()} | named
+
+    def holds(path: Path, tree: ast.Module) -> bool:
+        private = path.stem.startswith("_") and path.stem != "__init__"
+        internal = (ast.get_docstring(tree) or "").partition("\n")[0].endswith("Internal.")
+        return internal != (private or name(path) in public)
+
+    assert not offenders(holds)
+
+
 def test_every_folder_is_installed() -> None:
     """A folder of modules in the checkout is a package that an installed redraft has too."""
     packages = {package: FOLDERS.get(package) or package.removeprefix("redraft.").replace(".", "/")

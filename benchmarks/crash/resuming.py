@@ -7,9 +7,8 @@ import sys
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 
-from redraft.evals.run.methods import build_method
-from redraft.models import chat_model
-from redraft.state import Thread, open_checkpointer
+from redraft import Thread, chat_model, open_checkpointer
+from redraft.evals import build_method
 
 
 def main(model: str, database: str, thread_id: str) -> None:

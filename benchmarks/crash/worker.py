@@ -12,12 +12,9 @@ from pathlib import Path
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 
-from redraft.evals.datasets.dataset import Dataset, Problem
-from redraft.evals.run.methods import build_method
-from redraft.evals.run.run_folder import ResultFile
-from redraft.evals.run.runner import run_method
-from redraft.models import ScriptedModel, chat_model
-from redraft.state import open_checkpointer
+from redraft import chat_model, open_checkpointer
+from redraft.evals import Dataset, Problem, ResultFile, build_method, run_method
+from redraft.models import ScriptedModel
 
 
 async def work(given: argparse.Namespace) -> None:
