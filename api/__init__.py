@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redraft._lazy import lazy_names
+from ._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from redraft._version import __version__
-    from redraft.graphs import (
+    from ._version import __version__
+    from .graphs import (
         build_agent_graph,
         build_branching_graph,
         build_code_graph,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
         build_travel_graph,
         build_writing_graph,
     )
-    from redraft.models import chat_model
-    from redraft.nodes import Sandbox, human_critic, model_critic, uses_words, verifier_critic
-    from redraft.state import Critique, Event, Limits, Thread, open_checkpointer
+    from .models import chat_model
+    from .nodes import Sandbox, human_critic, model_critic, uses_words, verifier_critic
+    from .state import Critique, Event, Limits, Thread, open_checkpointer
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,

@@ -1,4 +1,4 @@
-"""Errors of the shell, and the exit code of each."""
+"""Errors of the shell, and the exit code of each. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run config: a preset, the specs of its models and verifiers, and its options; stored with a run and signed.
+"""Run config: a preset, the specs of its models and verifiers, and its options; stored with a run and signed. Internal.
 
 It rebuilds the graph of a thread, so that the shell can resume it. To a user, and where it is stored, it is the recipe.
 """

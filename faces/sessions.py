@@ -1,4 +1,4 @@
-"""Sessions: the database that a command works on, a thread in it, and the default model."""
+"""Sessions: the database that a command works on, a thread in it, and the default model. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Signatures of run configs: an HMAC by which one in a database is known to be this user's own, made on this machine.
+"""Signatures of run configs. Internal.
+
+An HMAC by which one in a database is known to be this user's own, made on this machine.
 
 The key is 32 random bytes in a file that only the user can read. A run config without the signature, or one that was
 changed, came from somebody else, another machine, or a version that made none.

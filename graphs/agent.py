@@ -1,4 +1,4 @@
-"""`agent`: whatever an agent comes up with, judged and refined as text.
+"""Preset `agent`: whatever an agent comes up with, judged and refined as text. Internal.
 
 The base runs once, whole and with its tools, for the first draft. The rounds after it are calls of a critic and a
 refiner, which have no tools unless the critic is a `tool_critic`.

@@ -1,4 +1,4 @@
-"""`branching`: several paths of refinement side by side, of which the best go on.
+"""Preset `branching`: several paths of refinement side by side, of which the best go on. Internal.
 
 START → prepare ──→ branch (one a path, at once) ──→ select ──┬─ stop_reason set ──→ END
                       ↑                                       └─ else, the next level ─┐

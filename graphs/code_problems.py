@@ -1,4 +1,4 @@
-"""`code`: a Python function written against the tests that the task shows, which a sandbox runs.
+"""Preset `code`: a Python function written against the tests that the task shows, which a sandbox runs. Internal.
 
 A draft that fails is revised with the failures as feedback. Where a task shows no test, a model judges. Tasks come as
 text, or from rows in HumanEval's format; their hidden tests are for `passes_hidden_tests` alone.

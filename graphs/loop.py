@@ -1,4 +1,4 @@
-"""The loop: draft, get feedback, check, refine, until the work is right or a limit says stop.
+"""The loop: draft, get feedback, check, refine, until the work is right or a limit says stop. Internal.
 
 START → prepare → generate → feedback → check ──┬─ stop_reason set ──→ END
                                 ↑                └─ else → refine ─┐

@@ -1,4 +1,4 @@
-"""`math`: Self-Refine on word problems whose answer is a number, and the baselines it must beat.
+"""Preset `math`: Self-Refine on word problems whose answer is a number, and the baselines it must beat. Internal.
 
 A solution ends in `#### answer`. By default it is accepted when a program that the model writes without seeing it gives
 the same number: a model that is asked about its own solution says yes nearly always.

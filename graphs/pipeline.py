@@ -1,4 +1,6 @@
-"""Pipelines: steps such as `SetTopic('Microservices') | UseRefinementLoop('3')`, compiled to one checkpointed graph.
+"""Pipelines. Internal.
+
+Steps such as `SetTopic('Microservices') | UseRefinementLoop('3')`, compiled to one checkpointed graph.
 
 Each step is a node over the loop's own state, in the order in which it was written; a loop is three nodes in a circle.
 """

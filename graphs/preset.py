@@ -1,4 +1,4 @@
-"""Preset: the declaration of a graph that the shell, the server and LangGraph's Studio know by name.
+"""Preset: the declaration of a graph that the shell, the server and LangGraph's Studio know by name. Internal.
 
 It imports no graph, so that a help page can be shown at once: a builder imports what it needs when it is called.
 These are named tuples for the same reason: data classes take longer to define.

@@ -1,4 +1,4 @@
-"""redraft's own presets, as the registry holds them: each with its options, and how its builder is called."""
+"""redraft's own presets, as the registry holds them: each with its options, and how its builder is called. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`reasoning`: draft, critique, improve over an event log, as a graph and as arrows that compose with `|`.
+"""Preset `reasoning`. Internal.
+
+Draft, critique, improve over an event log, as a graph and as arrows that compose with `|`.
 
 The graph is the loop with 1 + 2N model calls: nobody accepts unless a threshold is given, every critique and
 improvement is about the most recent text, and the answer is the best one. The arrows run the same three steps on a

@@ -1,4 +1,4 @@
-"""An object in place of a graph, for programs that keep one agent and change its settings."""
+"""An object in place of a graph, for programs that keep one agent and change its settings. Internal."""
 
 from __future__ import annotations
 

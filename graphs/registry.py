@@ -1,4 +1,4 @@
-"""Registry of presets: redraft's own, and those of other packages.
+"""Registry of presets: redraft's own, and those of other packages. Internal.
 
 The shell's flags, stored recipes, the server's assistants, `langgraph.json` and the table in docs/presets.md are read
 off it. A package adds a preset with an entry point, and it is on all of these:

@@ -1,4 +1,6 @@
-"""`retrieval`: a search that refines its own queries, until what it finds is close enough to what was asked.
+"""Preset `retrieval`. Internal.
+
+A search that refines its own queries, until what it finds is close enough to what was asked.
 
 The draft is the passages found, numbered and with their sources. A program measures them, and follow-up queries by
 rules, or by a model, look for what is missing.

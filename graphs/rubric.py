@@ -1,4 +1,7 @@
-"""`rubric`: answers scored on weighted dimensions, and revised where they are weak until the overall is enough."""
+"""Preset `rubric`. Internal.
+
+Answers scored on weighted dimensions, and revised where they are weak until the overall is enough.
+"""
 
 from __future__ import annotations
 

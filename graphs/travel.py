@@ -1,4 +1,7 @@
-"""`travel`: a trip planner that knows dates, budgets and distances, judged on six dimensions, two of them for free."""
+"""Preset `travel`. Internal.
+
+A trip planner that knows dates, budgets and distances, judged on six dimensions, two of them for free.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`writing`: text under constraints (words, length, pattern, JSON schema, reading level), each checked by a program.
+"""Preset `writing`. Internal.
+
+Text under constraints (words, length, pattern, JSON schema, reading level), each checked by a program.
 
 The constraints stand in the prompts in plain words, and each that a draft breaks says what is wrong with it.
 """

@@ -1,4 +1,7 @@
-"""Embedded GGUF model: served inside this process by llama.cpp, on a loopback port that only this process can use."""
+"""Embedded GGUF model. Internal.
+
+Served inside this process by llama.cpp, on a loopback port that only this process can use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embedding models by name: `embeddings("static")` needs no network, `"openai:NAME"` asks OpenAI."""
+"""Embedding models by name: `embeddings("static")` needs no network, `"openai:NAME"` asks OpenAI. Internal."""
 
 from __future__ import annotations
 

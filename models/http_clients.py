@@ -1,4 +1,4 @@
-"""HTTP clients that every OpenAI-style model of this process shares, and the time that a call may wait in all.
+"""HTTP clients that all OpenAI-style models of a process share, and the time that a call may wait. Internal.
 
 There is one sync client, and one async client on the aiohttp transport. An aiohttp session belongs to the event loop in
 which it was opened, and using it in another raises "Event loop is closed"; so the shared async client keeps one session

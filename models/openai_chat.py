@@ -1,4 +1,4 @@
-"""Chat models of OpenAI, and of every other server that speaks its protocol.
+"""Chat models of OpenAI, and of every other server that speaks its protocol. Internal.
 
 `ChatOpenAI` with three differences. It takes nothing for a reply that is none, and says of each error what went wrong
 (`WholeChat`): a stream that ends in the middle would pass for a whole reply; a page of HTML, cut JSON or a completion

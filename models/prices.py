@@ -1,4 +1,4 @@
-"""Prices of model calls in US dollars."""
+"""Prices of model calls in US dollars. Internal."""
 
 from __future__ import annotations
 

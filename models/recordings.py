@@ -1,4 +1,4 @@
-"""Chat models that keep every reply in a file, and chat models that answer from such a file without a call."""
+"""Chat models that keep every reply in a file, and those that answer from such a file. Internal."""
 
 from __future__ import annotations
 

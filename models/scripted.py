@@ -1,4 +1,4 @@
-"""Chat model that answers from a list or a file: it stands in for a paid one in tests and examples."""
+"""Chat model that answers from a list or a file: it stands in for a paid one in tests and examples. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies of a server that are no chat completions, and replies that repeat the key of their request.
+"""Replies of a server that are no chat completions, and replies that repeat the key of their request. Internal.
 
 Many providers repeat the key, whole or in part, when they refuse a request, and what they say ends in records, logs and
 pages.

@@ -1,4 +1,4 @@
-"""Chat models by name: `chat_model("openai:gpt-5-mini")`, `"local"`, `"gguf:model.gguf"` …"""
+"""Chat models by name, such as `openai:gpt-5-mini`, `local` or `gguf:model.gguf`. Internal."""
 
 from __future__ import annotations
 

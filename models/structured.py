@@ -1,4 +1,4 @@
-"""Structured output: an answer read out of a reply, whichever way its provider put it there."""
+"""Structured output: an answer read out of a reply, whichever way its provider put it there. Internal."""
 
 from __future__ import annotations
 

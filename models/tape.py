@@ -1,4 +1,4 @@
-"""SQLite file of recorded model calls, and the chat models that count and look up their calls in it.
+"""SQLite file of recorded model calls, and the chat models that count and look up their calls in it. Internal.
 
 Plain JSON, one row a call.
 """

@@ -1,4 +1,4 @@
-"""Weights of the embedded model: found where they are installed or cached, else fetched once."""
+"""Weights of the embedded model: found where they are installed or cached, else fetched once. Internal."""
 
 from __future__ import annotations
 

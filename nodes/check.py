@@ -1,4 +1,4 @@
-"""Node `check`: keep the best draft, and stop or go on. Pure: it calls no model."""
+"""Node `check`: keep the best draft, and stop or go on. Pure: it calls no model. Internal."""
 
 from __future__ import annotations
 

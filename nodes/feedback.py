@@ -1,4 +1,4 @@
-"""Node `feedback`: call the critics on the current draft, cheapest first."""
+"""Node `feedback`: call the critics on the current draft, cheapest first. Internal."""
 
 from __future__ import annotations
 

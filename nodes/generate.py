@@ -1,4 +1,4 @@
-"""Node `generate`: write the first draft."""
+"""Node `generate`: write the first draft. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Human critic: the run pauses until a person accepts the draft, edits it, says what to change, or stops."""
+"""Human critic: the run pauses until a person accepts the draft, edits it, says what to change, or stops. Internal."""
 
 from __future__ import annotations
 

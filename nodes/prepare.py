@@ -1,4 +1,4 @@
-"""Node `prepare`: validate the task and its limits, and open the record of the run."""
+"""Node `prepare`: validate the task and its limits, and open the record of the run. Internal."""
 
 from __future__ import annotations
 

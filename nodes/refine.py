@@ -1,4 +1,4 @@
-"""Node `refine`: write the next revision."""
+"""Node `refine`: write the next revision. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node `retrieve`: look up passages for the query and keep them in the record, from which prompts take them."""
+"""Node `retrieve`: look up passages for the query and keep them in the record. Internal."""
 
 from __future__ import annotations
 

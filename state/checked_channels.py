@@ -1,4 +1,4 @@
-"""Type checks of stored values: what a database holds is refused where it is not of the state's types."""
+"""Type checks of stored values: what a database holds is refused where it is not of the state's types. Internal."""
 
 from __future__ import annotations
 

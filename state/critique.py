@@ -1,4 +1,4 @@
-"""What a critic says about a draft."""
+"""What a critic says about a draft. Internal."""
 
 from __future__ import annotations
 

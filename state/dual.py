@@ -1,4 +1,4 @@
-"""Logic written once for sync and async callers: a generator that yields the calls it wants made.
+"""Logic written once for sync and async callers: a generator that yields the calls it wants made. Internal.
 
 It is sent what became of each, so that it neither blocks nor awaits itself. `drive` makes the calls in place, `adrive`
 awaits them; beside these two nothing needs a second version of what it does.

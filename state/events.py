@@ -1,4 +1,4 @@
-"""The record of a run: an append-only list of events, each carrying the hash of the one before it."""
+"""The record of a run: an append-only list of events, each carrying the hash of the one before it. Internal."""
 
 from __future__ import annotations
 

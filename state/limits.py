@@ -1,4 +1,4 @@
-"""When a run must stop: rounds, patience and budgets."""
+"""When a run must stop: rounds, patience and budgets. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masking of credentials in error messages: keys, tokens and passwords."""
+"""Masking of credentials in error messages: keys, tokens and passwords. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was retrieved for a task: the passages in the record, and how a prompt shows them."""
+"""What was retrieved for a task: the passages in the record, and how a prompt shows them. Internal."""
 
 from __future__ import annotations
 

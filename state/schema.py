@@ -1,4 +1,4 @@
-"""The typed state of a run: what a caller gives, what a run knows, what comes back."""
+"""The typed state of a run: what a caller gives, what a run knows, what comes back. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stop logic: a pure function of the record and the limits."""
+"""The stop logic: a pure function of the record and the limits. Internal."""
 
 from __future__ import annotations
 

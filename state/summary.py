@@ -1,4 +1,4 @@
-"""Summaries of a run, computed from its record: drafts, scores, usage, the best draft.
+"""Summaries of a run, computed from its record: drafts, scores, usage, the best draft. Internal.
 
 Every summary starts at the last `task` event."""
 

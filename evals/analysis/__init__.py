@@ -1,1 +1,1 @@
-"""Statistics over finished runs: the ledger, comparison and diagnosis."""
+"""Statistics over finished runs: the ledger, comparison and diagnosis. Internal."""

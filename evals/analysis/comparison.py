@@ -1,4 +1,4 @@
-"""Comparison of two files of results, before and after: JSONL with an id and a boolean on each line."""
+"""Comparison of two files of results, before and after: JSONL with an id and a boolean on each line. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""False-accept and false-reject rates of critics, against the gold answers."""
+"""False-accept and false-reject rates of critics, against the gold answers. Internal."""
 
 from __future__ import annotations
 

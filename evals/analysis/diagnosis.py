@@ -1,4 +1,4 @@
-"""Diagnosis of a small labelled sample: whether refining is worth its tokens, and how many rounds."""
+"""Diagnosis of a small labelled sample: whether refining is worth its tokens, and how many rounds. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal-cost comparison: the baseline nearest in tokens, and the Pareto frontier of accuracy over tokens."""
+"""Equal-cost comparison: the baseline nearest in tokens, and the Pareto frontier of accuracy over tokens. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of what refining fixed and broke, what it cost, what else costs the same, and who judged well."""
+"""Ledger of what refining fixed and broke, what it cost, what costs the same, and who judged well. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's row of a method: how often it is right, what refining changed, and what it cost."""
+"""The ledger's row of a method: how often it is right, what refining changed, and what it cost. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paired statistics: two verdicts on the same problems, with McNemar's and Fisher's tests and intervals."""
+"""Paired statistics: two verdicts on the same problems, with McNemar's and Fisher's tests and intervals. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The accuracy of each round as four rates predict it: how often drafts are accepted, given up, fixed and broken.
+"""The accuracy of each round as four rates predict it. Internal.
+
+How often drafts are accepted, given up, fixed and broken.
 
 A draft is right or wrong, and open or done. In a round an open draft is accepted (more often, one hopes, when it is
 right) or given up, and is done; else it is revised, which fixes some wrong drafts and breaks some right ones:

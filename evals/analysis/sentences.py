@@ -1,4 +1,4 @@
-"""Plain sentences about rows of the ledger, honest when nothing was gained."""
+"""Plain sentences about rows of the ledger, honest when nothing was gained. Internal."""
 
 from __future__ import annotations
 

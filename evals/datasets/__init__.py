@@ -1,1 +1,1 @@
-"""Datasets, their problems and their scorers."""
+"""Datasets, their problems and their scorers. Internal."""

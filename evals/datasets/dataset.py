@@ -1,4 +1,4 @@
-"""Datasets of problems, from JSONL files, the bundled word problems and the Hugging Face Hub."""
+"""Datasets of problems, from JSONL files, the bundled word problems and the Hugging Face Hub. Internal."""
 
 from __future__ import annotations
 

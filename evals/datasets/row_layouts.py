@@ -1,4 +1,4 @@
-"""Row layouts of GSM8K, HumanEval, CommonGen and others: id, task and gold answer, read and checked."""
+"""Row layouts of GSM8K, HumanEval, CommonGen and others: id, task and gold answer, read and checked. Internal."""
 
 from __future__ import annotations
 

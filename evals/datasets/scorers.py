@@ -1,4 +1,4 @@
-"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts."""
+"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts. Internal."""
 
 from __future__ import annotations
 

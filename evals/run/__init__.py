@@ -1,1 +1,1 @@
-"""Runs of methods on datasets, one result record a problem."""
+"""Runs of methods on datasets, one result record a problem. Internal."""

@@ -1,4 +1,7 @@
-"""Methods that an evaluation compares: baselines, and refining judged by the model, a program or the gold answer."""
+"""Methods that an evaluation compares. Internal.
+
+Baselines, and refining judged by the model, a program or the gold answer.
+"""
 
 from __future__ import annotations
 

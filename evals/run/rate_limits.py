@@ -1,4 +1,4 @@
-"""Rate limits on model calls: requests and tokens a minute, over all problems together."""
+"""Rate limits on model calls: requests and tokens a minute, over all problems together. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Evaluations on Ray: the driver hands each problem to a free worker; checkpoints lie in PostgreSQL, results here.
+"""Evaluations on Ray. Internal.
+
+The driver hands each problem to a free worker; checkpoints lie in PostgreSQL, results here.
 
 The driver is the command that the user started. It alone knows the gold answers, scores and writes results. A worker is
 an actor of Ray's that runs the problems it is handed and returns what became of them. Nothing else is shared: a problem

@@ -1,4 +1,4 @@
-"""Result records: what one problem's run asked, answered and cost, with every step between."""
+"""Result records: what one problem's run asked, answered and cost, with every step between. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a run: `results.jsonl`, one whole record a line and none twice, and `run.json`."""
+"""The folder of a run: `results.jsonl`, one whole record a line and none twice, and `run.json`. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of a method on a dataset: problems worked on at once, one result each."""
+"""The runner of a method on a dataset: problems worked on at once, one result each. Internal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The `redraft` command."""
+"""The `redraft` command. Internal."""

@@ -1,4 +1,7 @@
-"""Review prompts: a person at the terminal is asked about a draft; elsewhere the commands that answer are printed."""
+"""Review prompts. Internal.
+
+A person at the terminal is asked about a draft; elsewhere the commands that answer are printed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lazy command group: commands by name, summary and examples, whose modules are imported when one of them is called."""
+"""Lazy command group. Internal.
+
+Commands by name, summary and examples, whose modules are imported when one of them is called.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command `eval`: methods on a dataset."""
+"""Command `eval`: methods on a dataset. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands `answer` and `stop`: a person steers a run from outside."""
+"""Commands `answer` and `stop`: a person steers a run from outside. Internal."""
 
 from __future__ import annotations
 

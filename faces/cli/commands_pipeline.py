@@ -1,4 +1,4 @@
-"""Command `pipeline`: steps in the pipe language, and the view of a self-critique."""
+"""Command `pipeline`: steps in the pipe language, and the view of a self-critique. Internal."""
 
 from __future__ import annotations
 

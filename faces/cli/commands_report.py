@@ -1,4 +1,4 @@
-"""Commands `report`, `compare` and `diagnose`: tables of what refining was worth."""
+"""Commands `report`, `compare` and `diagnose`: tables of what refining was worth. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands `run`, `resume`, `fork` and `demo`, which call a model."""
+"""Commands `run`, `resume`, `fork` and `demo`, which call a model. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command `serve`: the presets over HTTP."""
+"""Command `serve`: the presets over HTTP. Internal."""
 
 from __future__ import annotations
 

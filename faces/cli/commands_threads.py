@@ -1,4 +1,4 @@
-"""Commands `threads`, `history`, `show`, `tree`, `replay`, `diff` and `html`, which read and never call a model."""
+"""Commands that read: `threads`, `history`, `show`, `tree`, `replay`, `diff` and `html`. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`redraft demo`: six small tasks refined live on the embedded model, and an honest table of what came of them."""
+"""`redraft demo`. Internal.
+
+Six small tasks refined live on the embedded model, and an honest table of what came of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation runs: planned as a whole before anything is paid, run with a progress bar."""
+"""Evaluation runs: planned as a whole before anything is paid, run with a progress bar. Internal."""
 
 from __future__ import annotations
 

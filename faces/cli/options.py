@@ -1,4 +1,7 @@
-"""Command-line options: those that commands share, and those of presets. A help page imports nothing heavy."""
+"""Command-line options. Internal.
+
+Those that commands share, and those of presets. A help page imports nothing heavy.
+"""
 
 from __future__ import annotations
 

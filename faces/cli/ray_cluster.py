@@ -1,4 +1,4 @@
-"""Ray cluster of an evaluation: one that is there, or one on this machine for as long as it takes."""
+"""Ray cluster of an evaluation: one that is there, or one on this machine for as long as it takes. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs at the shell: a graph is run, shown as it happens, and left resumable whatever happens."""
+"""Runs at the shell: a graph is run, shown as it happens, and left resumable whatever happens. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Terminal views of threads: a list, a tree of forks, steps, drafts, a replay, and what differs between two drafts."""
+"""Terminal views of threads. Internal.
+
+A list, a tree of forks, steps, drafts, a replay, and what differs between two drafts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs over HTTP: `create_app(Settings(…))` is an ASGI app that LangGraph's clients and others can use."""
+"""Graphs over HTTP: `create_app(Settings(…))` is an ASGI app that LangGraph's clients and others can use. Internal."""
 
 from __future__ import annotations
 

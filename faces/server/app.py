@@ -1,4 +1,4 @@
-"""The app: its guards, its routes, and the engine that lives as long as it does."""
+"""The app: its guards, its routes, and the engine that lives as long as it does. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server settings: address, storage, and the limits that no caller can raise."""
+"""Server settings: address, storage, and the limits that no caller can raise. Internal."""
 
 from __future__ import annotations
 

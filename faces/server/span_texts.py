@@ -1,4 +1,4 @@
-"""Spans without a word that anybody wrote: names, times and counts only."""
+"""Spans without a word that anybody wrote: names, times and counts only. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Traces of runs for an OTLP collector: who was called, how long it took, how many tokens; no texts unless asked for.
+"""Traces of runs for an OTLP collector. Internal.
+
+Who was called, how long it took, how many tokens; no texts unless asked for.
 
 The spans are OpenInference's, which most tools that show model calls read. Nothing is sent before `instrument` is
 called, and then only to the address it is given.

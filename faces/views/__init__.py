@@ -1,1 +1,1 @@
-"""Views of graphs, threads and reports, and the pages that hold them."""
+"""Views of graphs, threads and reports, and the pages that hold them. Internal."""

@@ -1,4 +1,7 @@
-"""Terminal output: a command's result on stdout, its progress beside it, and text that is shown and never obeyed."""
+"""Terminal output. Internal.
+
+A command's result on stdout, its progress beside it, and text that is shown and never obeyed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score and tokens of threads, round by round, as one static image."""
+"""Score and tokens of threads, round by round, as one static image. Internal."""
 
 from __future__ import annotations
 

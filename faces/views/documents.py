@@ -1,4 +1,7 @@
-"""HTML documents and displays: every text escaped, every control character visible, nothing fetched from anywhere."""
+"""HTML documents and displays. Internal.
+
+Every text escaped, every control character visible, nothing fetched from anywhere.
+"""
 
 from __future__ import annotations
 

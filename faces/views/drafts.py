@@ -1,4 +1,4 @@
-"""Two drafts, word by word, and the critique that made one of the other."""
+"""Two drafts, word by word, and the critique that made one of the other. Internal."""
 
 from __future__ import annotations
 

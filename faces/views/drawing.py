@@ -1,4 +1,4 @@
-"""A graph's drawing with the path of a run, made offline as Mermaid text, SVG and ASCII."""
+"""A graph's drawing with the path of a run, made offline as Mermaid text, SVG and ASCII. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as it happens: each draft, who criticised it and what was said, and the verdict."""
+"""A run as it happens: each draft, who criticised it and what was said, and the verdict. Internal."""
 
 from __future__ import annotations
 

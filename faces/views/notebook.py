@@ -1,4 +1,4 @@
-"""Views of graphs and threads: `show(thread)` in a notebook's cell, `print(show(thread))` in a terminal.
+"""Views of graphs and threads: `show(thread)` in a notebook's cell, `print(show(thread))` in a terminal. Internal.
 
 Each returns an object that a notebook shows as HTML, with drawings inside it, and that prints as text elsewhere. None
 of them runs a script or fetches anything, and what a model wrote is shown as text, whatever it holds.

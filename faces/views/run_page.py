@@ -1,4 +1,7 @@
-"""A run as one self-contained page: what was asked, the answer, the graph, every step, every draft, every branch."""
+"""A run as one self-contained page. Internal.
+
+What was asked, the answer, the graph, every step, every draft, every branch.
+"""
 
 from __future__ import annotations
 

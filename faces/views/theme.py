@@ -1,4 +1,4 @@
-"""The light and dark theme of a report's figures."""
+"""The light and dark theme of a report's figures. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A thread's timeline and its tree of forks: who acted, what it cost, what was decided, and which branch came of it."""
+"""A thread's timeline and its tree of forks. Internal.
+
+Who acted, what it cost, what was decided, and which branch came of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as it streams: one display that is renewed in a notebook, lines in a terminal."""
+"""A run as it streams: one display that is renewed in a notebook, lines in a terminal. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wording of numbers, verdicts and stop reasons, the same in every view."""
+"""Wording of numbers, verdicts and stop reasons, the same in every view. Internal."""
 
 from __future__ import annotations
 

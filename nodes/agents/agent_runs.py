@@ -1,4 +1,4 @@
-"""An agent run whole for the first draft: its steps are recorded and streamed as they come."""
+"""An agent run whole for the first draft: its steps are recorded and streamed as they come. Internal."""
 
 from __future__ import annotations
 

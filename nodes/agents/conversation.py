@@ -1,4 +1,7 @@
-"""A conversation as the input of a run: its last user message is the task, and what was said before is its context."""
+"""A conversation as the input of a run. Internal.
+
+Its last user message is the task, and what was said before is its context.
+"""
 
 from __future__ import annotations
 

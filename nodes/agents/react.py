@@ -1,4 +1,4 @@
-"""ReAct agents: a model calls tools until it answers; calls that a model wrote as text are read too.
+"""ReAct agents: a model calls tools until it answers; calls that a model wrote as text are read too. Internal.
 
 LangGraph's own prebuilt agent is deprecated.
 """

@@ -1,4 +1,7 @@
-"""Critics that call tools before they judge, and tools for them: a calculator, Python in a sandbox, a search."""
+"""Critics that call tools before they judge, and tools for them. Internal.
+
+A calculator, Python in a sandbox, a search.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Critics of a draft: models, programs, verifiers and people."""
+"""Critics of a draft: models, programs, verifiers and people. Internal."""

@@ -1,4 +1,4 @@
-"""Critics as the loop asks them: named, ranked, cheapest first."""
+"""Critics as the loop asks them: named, ranked, cheapest first. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model critic: an LLM as judge, its prompts, and the verdict that is read from its reply."""
+"""Model critic: an LLM as judge, its prompts, and the verdict that is read from its reply. Internal."""
 
 from __future__ import annotations
 

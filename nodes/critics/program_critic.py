@@ -1,4 +1,6 @@
-"""Program critic: a model writes a program that solves the problem, a sandbox runs it, and the answers must agree.
+"""Program critic. Internal.
+
+A model writes a program that solves the problem, a sandbox runs it, and the answers must agree.
 
 A model that is asked whether its own solution is right says yes nearly always. A program that it writes without seeing
 the solution goes wrong in other places than prose does, so where the two agree both are probably right.

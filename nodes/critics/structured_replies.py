@@ -1,4 +1,7 @@
-"""Structured replies: asked for as structured output where the model has it, as JSON in the text elsewhere."""
+"""Structured replies. Internal.
+
+Asked for as structured output where the model has it, as JSON in the text elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Draft, critique, improve: the steps over a record, as nodes, as arrows between branches, and as pipelines."""
+"""Draft, critique, improve. Internal.
+
+The steps over a record, as nodes, as arrows between branches, and as pipelines.
+"""

@@ -1,4 +1,4 @@
-"""Arrows: Runnables from branch to branch that compose with `|`, one step at a time or as a loop."""
+"""Arrows: Runnables from branch to branch that compose with `|`, one step at a time or as a loop. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches: immutable lines of work, with a record, documents and tools."""
+"""Branches: immutable lines of work, with a record, documents and tools. Internal."""
 
 from __future__ import annotations
 

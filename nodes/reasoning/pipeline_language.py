@@ -1,4 +1,4 @@
-"""The pipe language: `SetTopic('Microservices') | UseRefinementLoop('3')`, as a text and as Python.
+"""The pipe language: `SetTopic('Microservices') | UseRefinementLoop('3')`, as a text and as Python. Internal.
 
 It is Python's own syntax for names, calls and `|`, so Python's parser reads it; nothing in it is ever executed.
 """

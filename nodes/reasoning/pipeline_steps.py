@@ -1,4 +1,7 @@
-"""The nodes of a pipeline: each does one step on the record, and leaves it as it is where there is nothing to do."""
+"""The nodes of a pipeline. Internal.
+
+Each does one step on the record, and leaves it as it is where there is nothing to do.
+"""
 
 from __future__ import annotations
 

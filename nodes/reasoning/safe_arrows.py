@@ -1,4 +1,4 @@
-"""Arrows that return a `Result` instead of raising, and arrows in parallel, of whose branches the best goes on."""
+"""Arrows that return a `Result` instead of raising, and arrows in parallel with the best going on. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three steps of reasoning over a record: draft, critique, improve, each on the most recent text."""
+"""The three steps of reasoning over a record: draft, critique, improve, each on the most recent text. Internal."""
 
 from __future__ import annotations
 

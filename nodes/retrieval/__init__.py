@@ -1,1 +1,4 @@
-"""Retrieval: an index of documents, plans of queries, follow-up queries, and findings as folds of the record."""
+"""Retrieval. Internal.
+
+An index of documents, plans of queries, follow-up queries, and findings as folds of the record.
+"""

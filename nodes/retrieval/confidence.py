@@ -1,4 +1,4 @@
-"""Retrieval confidence: is what was found close enough to the query?"""
+"""Retrieval confidence: how close what was found is to the query. Internal."""
 
 from __future__ import annotations
 

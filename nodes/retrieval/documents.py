@@ -1,4 +1,4 @@
-"""Document loading: a folder of text files, split into passages."""
+"""Document loading: a folder of text files, split into passages. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings: folds over the `retrieval` events of a search, its result, and a search graph as a retriever."""
+"""Findings: folds over the `retrieval` events of a search, its result, and a search graph as a retriever. Internal."""
 
 from __future__ import annotations
 

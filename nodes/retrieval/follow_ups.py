@@ -1,4 +1,4 @@
-"""Follow-up queries: rules that propose them, and patterns of those that helped before, kept in a store."""
+"""Follow-up queries: rules that propose them, and patterns of those that helped before, kept in a store. Internal."""
 
 from __future__ import annotations
 

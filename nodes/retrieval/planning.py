@@ -1,4 +1,4 @@
-"""Query planning: key terms, complexity, sub-queries, and the order in which they run."""
+"""Query planning: key terms, complexity, sub-queries, and the order in which they run. Internal."""
 
 from __future__ import annotations
 

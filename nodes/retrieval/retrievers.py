@@ -1,4 +1,7 @@
-"""Retrievers: an index by meaning (vectors) and by words (BM25), and the fusion of several into one ranking."""
+"""Retrievers. Internal.
+
+An index by meaning (vectors) and by words (BM25), and the fusion of several into one ranking.
+"""
 
 from __future__ import annotations
 

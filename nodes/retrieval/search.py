@@ -1,4 +1,4 @@
-"""Query execution: one `retrieval` event each, with the passages found and their cosine similarity."""
+"""Query execution: one `retrieval` event each, with the passages found and their cosine similarity. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search rounds: the plan's queries first, then follow-up queries, until the search is over."""
+"""Search rounds: the plan's queries first, then follow-up queries, until the search is over. Internal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Scoring a draft on weighted dimensions: who judges, how votes are counted, and what the record says of it."""
+"""Scoring a draft on weighted dimensions. Internal.
+
+Who judges, how votes are counted, and what the record says of it.
+"""

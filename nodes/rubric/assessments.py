@@ -1,4 +1,4 @@
-"""Quality assessments, refinement metadata and metrics, computed from the records of runs."""
+"""Quality assessments, refinement metadata and metrics, computed from the records of runs. Internal."""
 
 from __future__ import annotations
 

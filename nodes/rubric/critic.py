@@ -1,4 +1,4 @@
-"""The critic that scores a draft on the dimensions of a rubric, and its threshold by the task's complexity."""
+"""Critic that scores a draft on a rubric's dimensions, with a threshold by the task's complexity. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grounding: facts and preferences that are looked up once, recorded, and shown to writers and judges."""
+"""Grounding: facts and preferences that are looked up once, recorded, and shown to writers and judges. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges of a rubric's dimensions: a model, or a plain function."""
+"""Judges of a rubric's dimensions: a model, or a plain function. Internal."""
 
 from __future__ import annotations
 

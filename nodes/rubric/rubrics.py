@@ -1,4 +1,4 @@
-"""Rubrics: weighted dimensions, the assessment that scores add up to, and votes of several judges."""
+"""Rubrics: weighted dimensions, the assessment that scores add up to, and votes of several judges. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shared wiring of graphs with a rubric: judges, grounding, preferences of persons, and the switch for refining."""
+"""Shared wiring of graphs with a rubric. Internal.
+
+Judges, grounding, preferences of persons, and the switch for refining.
+"""
 
 from __future__ import annotations
 

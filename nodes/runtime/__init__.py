@@ -1,4 +1,4 @@
-"""Runtime of a node: its calls, what they cost, and the journal that lets no finished call be paid for twice.
+"""Runtime of a node: its calls, what they cost, and the journal that lets no finished call be paid for twice. Internal.
 
 **Which call is which.** A reply is kept for its thread, under a hash of the node (with the graph that it is part of,
 and which of several sent at once it is), how many events the record held when it was asked (failures and verdicts left

@@ -1,4 +1,4 @@
-"""Callables and Runnables whose logic is written once for sync and async callers; see `redraft.state.dual`."""
+"""Callables and Runnables whose logic is written once for sync and async (see `redraft.state.dual`). Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The journal of finished model calls, as nodes use it: each call is looked up before it is made, and kept after it.
+"""The journal of finished model calls, as nodes use it. Internal.
+
+Each call is looked up before it is made, and kept after it.
 
 LangChain's chat models have one place for that, their cache, and one cache for the whole process. A node's calls are
 nobody else's business, so that cache is left alone: `_cache_in_force` is what chat models call to find it, and it puts

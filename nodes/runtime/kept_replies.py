@@ -1,4 +1,7 @@
-"""Replies of models as the journal keeps them: plain JSON, validated when it is read, that names no class to build."""
+"""Replies of models as the journal keeps them. Internal.
+
+Plain JSON, validated when it is read, that names no class to build.
+"""
 
 from __future__ import annotations
 

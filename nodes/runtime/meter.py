@@ -1,4 +1,4 @@
-"""Usage metering of a node's calls: every LangChain model below one reports its tokens here."""
+"""Usage metering of a node's calls: every LangChain model below one reports its tokens here. Internal."""
 
 from __future__ import annotations
 

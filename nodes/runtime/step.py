@@ -1,4 +1,4 @@
-"""Graph nodes and routers that serve sync and async runs alike, and the calls that a node makes.
+"""Graph nodes and routers that serve sync and async runs alike, and the calls that a node makes. Internal.
 
 A node's logic is a generator that yields the calls it wants made (see `redraft.nodes.runtime.dual`); `Step` makes them
 with their tokens counted, their budgets looked at, and the journal asked first.

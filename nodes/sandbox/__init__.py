@@ -1,4 +1,4 @@
-"""Runs model-written Python where it can do no harm, and checks it where it cannot cheat."""
+"""Runs model-written Python where it can do no harm, and checks it where it cannot cheat. Internal."""
 
 from __future__ import annotations
 

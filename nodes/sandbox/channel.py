@@ -1,4 +1,4 @@
-"""The two pipes between a locked child and the process that started it, seen from the child."""
+"""The two pipes between a locked child and the process that started it, seen from the child. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of the locked child process: runs code, answers calls, or drives tests, on request.
+"""The program of the locked child process: runs code, answers calls, or drives tests, on request. Internal.
 
 A child serves one execution and is killed. It holds either model-written code or the tests, never both, so nothing
 in the process of the code knows what is expected of it, and nothing it does there reaches the verdict.

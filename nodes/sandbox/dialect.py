@@ -1,4 +1,4 @@
-"""Monty's dialect: the bridge for values, and telling gaps of the interpreter from failures of the code."""
+"""Monty's dialect: the bridge for values, and telling gaps of the interpreter from failures of the code. Internal."""
 
 from __future__ import annotations
 

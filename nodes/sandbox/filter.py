@@ -1,4 +1,4 @@
-"""The seccomp filter: a list of the system calls that running Python needs, with everything else refused."""
+"""The seccomp filter: a list of the system calls that running Python needs, with everything else refused. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a bare Python interpreter, so that a sandbox can show these and nothing else."""
+"""The files of a bare Python interpreter, so that a sandbox can show these and nothing else. Internal."""
 
 from __future__ import annotations
 

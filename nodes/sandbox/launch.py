@@ -1,4 +1,4 @@
-"""Launching the child of each native layer, and probing whether this machine can."""
+"""Launching the child of each native layer, and probing whether this machine can. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource limits of one execution."""
+"""Resource limits of one execution. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lockdown of a child process, done before it reads the first word of model-written code.
+"""Lockdown of a child process, done before it reads the first word of model-written code. Internal.
 
 Runs in the child only, on a bare interpreter; `main` in `child.py` calls it first.
 """

@@ -1,4 +1,4 @@
-"""Running and checking code in Monty, an interpreter in Rust that has no way to reach the machine.
+"""Running and checking code in Monty, an interpreter in Rust that has no way to reach the machine. Internal.
 
 Monty knows a part of Python. What passes in it has passed; all else is for the next layer to say. Values leave it as
 JSON text that code inside it made, never as objects: building a set of colliding integers would stall our process.

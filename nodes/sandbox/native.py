@@ -1,4 +1,4 @@
-"""Running and checking code in CPython, in child processes that locked themselves."""
+"""Running and checking code in CPython, in child processes that locked themselves. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain data as a tagged JSON tree, the only thing that crosses a boundary of the sandbox.
+"""Plain data as a tagged JSON tree, the only thing that crosses a boundary of the sandbox. Internal.
 
 The same source runs in our process, in the locked child and inside Monty, so it keeps to the Python all three share.
 Nothing is pickled, and our own process never hashes a value it was sent: colliding keys would stall it.

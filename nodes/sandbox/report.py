@@ -1,4 +1,4 @@
-"""Exception reports for someone who sees only the code: type, message, and the lines that led to it."""
+"""Exception reports for someone who sees only the code: type, message, and the lines that led to it. Internal."""
 
 from __future__ import annotations
 

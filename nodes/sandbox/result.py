@@ -1,4 +1,4 @@
-"""The result of one execution."""
+"""The result of one execution. Internal."""
 
 from __future__ import annotations
 

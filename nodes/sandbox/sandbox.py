@@ -1,4 +1,4 @@
-"""The sandbox: the first layer that can tell decides."""
+"""The sandbox: the first layer that can tell decides. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One locked child process, spoken to under a deadline."""
+"""One locked child process, spoken to under a deadline. Internal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Branch search: several paths of refinement, each a thread of its own, on one budget."""
+"""Branch search: several paths of refinement, each a thread of its own, on one budget. Internal."""

@@ -1,4 +1,4 @@
-"""The nodes `prepare` and `branch` of a search: plan its first drafts, and explore one path each."""
+"""The nodes `prepare` and `branch` of a search: plan its first drafts, and explore one path each. Internal."""
 
 from __future__ import annotations
 

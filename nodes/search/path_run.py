@@ -1,4 +1,7 @@
-"""Running one path: the loop on a thread of the path's own, begun, or resumed where an earlier call left it."""
+"""Running one path. Internal.
+
+The loop on a thread of the path's own, begun, or resumed where an earlier call left it.
+"""
 
 from __future__ import annotations
 

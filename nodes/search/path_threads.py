@@ -1,4 +1,4 @@
-"""Thread names of paths: a search resumes only paths that it began, and takes a free name for new ones."""
+"""Thread names of paths: a search resumes only paths that it began, and takes a free name for new ones. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of a search as plain data: the state, the plans, the outcomes, and their order. Pure."""
+"""Paths of a search as plain data: the state, the plans, the outcomes, and their order. Pure. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking of paths: by programs, then by a judge that compares pairs in both orders, else by score."""
+"""Ranking of paths: by programs, then by a judge that compares pairs in both orders, else by score. Internal."""
 
 from __future__ import annotations
 

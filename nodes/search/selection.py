@@ -1,4 +1,4 @@
-"""Choose: which paths go on, and when the search stops, the best of all."""
+"""Choose: which paths go on, and when the search stops, the best of all. Internal."""
 
 from __future__ import annotations
 

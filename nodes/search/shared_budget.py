@@ -1,4 +1,4 @@
-"""The budget that the paths of one level share, and the bound on how many run at once."""
+"""The budget that the paths of one level share, and the bound on how many run at once. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variations between siblings: model, temperature, prompts, critics."""
+"""Variations between siblings: model, temperature, prompts, critics. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Travel planning without a model: dates, budgets, distances and travellers, looked up and checked."""
+"""Travel planning without a model: dates, budgets, distances and travellers, looked up and checked. Internal."""
 
 from .cities import City, distance_between_cities, find_cities, find_city, great_circle_km, require_cities
 from .indicators import feasibility, personalization, travel_metadata

@@ -1,4 +1,4 @@
-"""Cities of the world and the distances between them, from the GeoNames data in the extra `travel`."""
+"""Cities of the world and the distances between them, from the GeoNames data in the extra `travel`. Internal."""
 
 from __future__ import annotations
 

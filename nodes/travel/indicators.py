@@ -1,4 +1,4 @@
-"""Signs, free to check, that a plan is made for these travellers and can be done."""
+"""Signs, free to check, that a plan is made for these travellers and can be done. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets in exact decimals, and the amounts of money that a text names."""
+"""Budgets in exact decimals, and the amounts of money that a text names. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Travel facts for a writer: computed for models that can't call tools, looked up by tools for those that can."""
+"""Travel facts for a writer. Internal.
+
+Computed for models that can't call tools, looked up by tools for those that can.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates of a trip: days between, weekdays, a calendar; and the dates that a text names."""
+"""Dates of a trip: days between, weekdays, a calendar; and the dates that a text names. Internal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verifiers: programs that check a draft."""
+"""Verifiers: programs that check a draft. Internal."""

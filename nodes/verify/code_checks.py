@@ -1,4 +1,4 @@
-"""A verifier of code: it runs the tests that the task shows, in a sandbox, and says which fail and why."""
+"""A verifier of code: it runs the tests that the task shows, in a sandbox, and says which fail and why. Internal."""
 
 from __future__ import annotations
 

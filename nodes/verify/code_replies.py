@@ -1,4 +1,4 @@
-"""Code in replies, as a completion of the code that the task gives; tasks and hidden tests of HumanEval."""
+"""Code in replies, as a completion of the code that the task gives; tasks and hidden tests of HumanEval. Internal."""
 
 from __future__ import annotations
 

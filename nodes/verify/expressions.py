@@ -1,4 +1,4 @@
-"""Arithmetic expressions, read from prose, LaTeX and Markdown, and computed exactly."""
+"""Arithmetic expressions, read from prose, LaTeX and Markdown, and computed exactly. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verifier of structured drafts: JSON that fits a schema."""
+"""A verifier of structured drafts: JSON that fits a schema. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worked solutions: the sums of a text recomputed exactly, and its final answer as a number."""
+"""Worked solutions: the sums of a text recomputed exactly, and its final answer as a number. Internal."""
 
 from __future__ import annotations
 

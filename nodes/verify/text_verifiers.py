@@ -1,4 +1,4 @@
-"""Verifiers of texts: words, length, patterns, reading level."""
+"""Verifiers of texts: words, length, patterns, reading level. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifiers by name, as the command line writes them."""
+"""Verifiers by name, as the command line writes them. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tests that a coding task shows: doctest examples, asserts, and calls that stand beside their results."""
+"""The tests that a coding task shows. Internal.
+
+Doctest examples, asserts, and calls that stand beside their results.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Writers of drafts and revisions: prompts, replies, sampling."""
+"""Writers of drafts and revisions: prompts, replies, sampling. Internal."""

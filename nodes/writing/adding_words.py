@@ -1,4 +1,4 @@
-"""Writer of revisions that adds a clause with the words that a draft misses, where rewriting is not enough.
+"""Writer of revisions that adds a clause with the words that a draft misses, where rewriting is not enough. Internal.
 
 Asked to write a sentence of 30 given words anew, a small model loses as many of them as it adds. Asked for one clause
 with a few that are missing, it uses them, and what stands already can't be lost.

@@ -1,4 +1,4 @@
-"""Writer of revisions that starts from what programs found, with the wrong draft out of its sight.
+"""Writer of revisions that starts from what programs found, with the wrong draft out of its sight. Internal.
 
 Shown its own wrong solution beside a right program, a 1.5B model took over the program's answer in 1 of 6 cases;
 without the solution in sight, in 5 of 6.

@@ -1,4 +1,6 @@
-"""Prompt-injection quoting: a text that could pass for a part of the prompt stands in a fence that it can't forge.
+"""Prompt-injection quoting. Internal.
+
+A text that could pass for a part of the prompt stands in a fence that it can't forge.
 
 A prompt marks its parts by lines of its own (`Draft:`, `Feedback on it:`). A draft or a passage that holds such a line
 could pose as another part: as a better draft, say, or as what a critic said. Such a text is put between two lines

@@ -1,4 +1,4 @@
-"""Prompts: from the state of a run to the messages of one model call."""
+"""Prompts: from the state of a run to the messages of one model call. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies of models as text: read, compared with a stop phrase, and rejected where they are no draft."""
+"""Replies of models as text: read, compared with a stop phrase, and rejected where they are no draft. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sampling: models whose replies to one prompt differ, and a writer that answers with the majority of them."""
+"""Sampling. Internal.
+
+Models whose replies to one prompt differ, and a writer that answers with the majority of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers of drafts made from a chain, an agent, a graph, or any callable over the state."""
+"""Writers of drafts made from a chain, an agent, a graph, or any callable over the state. Internal."""
 
 from __future__ import annotations
 

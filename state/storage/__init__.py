@@ -1,1 +1,1 @@
-"""Checkpoint savers and what they keep beside checkpoints."""
+"""Checkpoint savers and what they keep beside checkpoints. Internal."""

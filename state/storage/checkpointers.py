@@ -1,4 +1,4 @@
-"""`open_checkpointer`: from a path or a URL to a saver, and how URLs are shown without their password."""
+"""`open_checkpointer`: from a path or a URL to a saver, and how URLs are shown without their password. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saver for `invoke` and `ainvoke` over a database: reads on its own threads, writes in groups."""
+"""Saver for `invoke` and `ainvoke` over a database: reads on its own threads, writes in groups. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Async twins of methods that read or write a database: the same code, on the saver's own threads."""
+"""Async twins of methods that read or write a database: the same code, on the saver's own threads. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encryption of what is kept of a run: AES in EAX mode, through LangGraph's own cipher.
+"""Encryption of what is kept of a run: AES in EAX mode, through LangGraph's own cipher. Internal.
 
 Without a key nothing of this runs: savers have no `Vault` then.
 """

@@ -1,4 +1,4 @@
-"""Group commit: what many callers put at the same moment is written in one transaction."""
+"""Group commit: what many callers put at the same moment is written in one transaction. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints and the runs index in this process's memory."""
+"""Checkpoints and the runs index in this process's memory. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, runs index and journal in one PostgreSQL database."""
+"""Checkpoints, runs index and journal in one PostgreSQL database. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, runs index and journal in one SQLite file."""
+"""Checkpoints, runs index and journal in one SQLite file. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what a database holds, before it is used: its values, its checkpoints and its key.
+"""Checks of what a database holds, before it is used: its values, its checkpoints and its key. Internal.
 
 What is written is plain data and the few types that can do no harm; nothing else is built from what is read.
 """

@@ -1,1 +1,1 @@
-"""Threads: kept runs that are resumed, read, forked and replayed."""
+"""Threads: kept runs that are resumed, read, forked and replayed. Internal."""

@@ -1,4 +1,4 @@
-"""What a person is asked about a draft, and what may be answered. Plain data, so that any checkpoint can hold it."""
+"""Questions to people about a draft, and their answers, as plain data that any checkpoint can hold. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word-level differences between two texts."""
+"""Word-level differences between two texts. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread step by step, and its branches."""
+"""A thread step by step, and its branches. Internal."""
 
 from __future__ import annotations
 

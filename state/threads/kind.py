@@ -1,4 +1,4 @@
-"""The kind of a graph: how its threads begin, go on, restart, fork and are read.
+"""The kind of a graph: how its threads begin, go on, restart, fork and are read. Internal.
 
 Each builder attaches one to the graph that it compiles, and `Thread` and the faces ask it. Nothing is guessed from the
 names of nodes or channels, so a user's own graph may use any.

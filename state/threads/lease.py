@@ -1,4 +1,4 @@
-"""The lease of a thread: one runner at a time, who can be asked to stop."""
+"""The lease of a thread: one runner at a time, who can be asked to stop. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop's kind: the rules of forking and resuming it. Pure; `Thread` writes."""
+"""The loop's kind: the rules of forking and resuming it. Pure; `Thread` writes. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recomputing a run's output from its record alone: no model is called, and an edited record is noticed."""
+"""Recomputing a run's output from its record alone: no model is called, and an edited record is noticed. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every checkpoint of a thread with the state it holds, read once from the database, whatever the saver.
+"""Every checkpoint of a thread with the state it holds, read once from the database, whatever the saver. Internal.
 
 LangGraph builds the value of a `DeltaChannel` anew for each checkpoint, from all writes before it: 100 rounds cost it
 a hundred times what 10 rounds do. Here each value grows out of the one of the checkpoint before.

@@ -1,4 +1,4 @@
-"""A run that is kept: resumed, read, forked, replayed, compared, answered and stopped."""
+"""A run that is kept: resumed, read, forked, replayed, compared, answered and stopped. Internal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The HTTP routes of the server."""
+"""The HTTP routes of the server. Internal."""

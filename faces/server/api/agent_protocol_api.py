@@ -1,4 +1,4 @@
-"""The part of the Agent Protocol that `langgraph-sdk` and `RemoteGraph` work against, and reasons for what is not."""
+"""Agent Protocol, as far as `langgraph-sdk` and `RemoteGraph` use it, and reasons for the rest. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assistants over HTTP: the presets that can be run, their schemas and their drawings."""
+"""Assistants over HTTP: the presets that can be run, their schemas and their drawings. Internal."""
 
 from __future__ import annotations
 

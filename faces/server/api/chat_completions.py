@@ -1,4 +1,4 @@
-"""Chat completions: OpenAI's requests as graph input, and runs as OpenAI's responses."""
+"""Chat completions: OpenAI's requests as graph input, and runs as OpenAI's responses. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration: one trip, planned with refinement or without, so that the two can be compared."""
+"""The demonstration: one trip, planned with refinement or without, so that the two can be compared. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses that wait for a run: kept open while nothing happens, and cancel-on-disconnect."""
+"""Responses that wait for a run: kept open while nothing happens, and cancel-on-disconnect. Internal."""
 
 from __future__ import annotations
 

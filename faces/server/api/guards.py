@@ -1,4 +1,4 @@
-"""Guards of the server: authentication, limits of request bodies, and a log without credentials."""
+"""Guards of the server: authentication, limits of request bodies, and a log without credentials. Internal."""
 
 from __future__ import annotations
 

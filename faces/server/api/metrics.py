@@ -1,4 +1,4 @@
-"""Prometheus metrics of runs, counted from the record of each run when it has ended."""
+"""Prometheus metrics of runs, counted from the record of each run when it has ended. Internal."""
 
 from __future__ import annotations
 

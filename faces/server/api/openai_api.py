@@ -1,4 +1,4 @@
-"""Refinement for every tool that speaks OpenAI's protocol: the model's name picks the workflow.
+"""Refinement for every tool that speaks OpenAI's protocol: the model's name picks the workflow. Internal.
 
 `redraft-<preset>` is run with the server's model, `redraft-<preset>/<upstream model>` with one of those that the server
 allows. The run's progress comes as `reasoning_content`, its answer as `content`, `usage` counts all of its calls, and

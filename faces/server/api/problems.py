@@ -1,4 +1,7 @@
-"""Error responses: one JSON shape that LangGraph's and OpenAI's clients both read, and its OpenAPI description."""
+"""Error responses. Internal.
+
+One JSON shape that LangGraph's and OpenAI's clients both read, and its OpenAPI description.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs over HTTP: waited for, streamed, in the background, joined, listed and cancelled; on a thread or without one."""
+"""Runs over HTTP. Internal.
+
+Waited for, streamed, in the background, joined, listed and cancelled; on a thread or without one.
+"""
 
 from __future__ import annotations
 

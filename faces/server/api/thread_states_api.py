@@ -1,4 +1,4 @@
-"""States of threads over HTTP: now, at a checkpoint, all of them, and written to, which forks."""
+"""States of threads over HTTP: now, at a checkpoint, all of them, and written to, which forks. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads over HTTP: made, found, described, copied and deleted, each by its owner alone."""
+"""Threads over HTTP: made, found, described, copied and deleted, each by its owner alone. Internal."""
 
 from __future__ import annotations
 

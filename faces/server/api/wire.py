@@ -1,4 +1,4 @@
-"""Wire formats: plain JSON of graph values, snapshots as LangGraph's clients read them, server-sent events."""
+"""Wire formats: JSON of graph values, snapshots as LangGraph's clients read them, server-sent events. Internal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The run engine of the server: queue, executions, owners and records."""
+"""The run engine of the server: queue, executions, owners and records. Internal."""

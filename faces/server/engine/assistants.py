@@ -1,4 +1,4 @@
-"""Assistants: the presets that a server offers, and their graphs, each built once for each model."""
+"""Assistants: the presets that a server offers, and their graphs, each built once for each model. Internal."""
 
 from __future__ import annotations
 

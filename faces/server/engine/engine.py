@@ -1,4 +1,4 @@
-"""The run engine: a bounded queue, the runs under way, and their threads. It knows nothing of HTTP."""
+"""The run engine: a bounded queue, the runs under way, and their threads. It knows nothing of HTTP. Internal."""
 
 from __future__ import annotations
 

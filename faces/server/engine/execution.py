@@ -1,4 +1,4 @@
-"""Execution of one run: its graph streamed within a time limit, and how it ended written down."""
+"""Execution of one run: its graph streamed within a time limit, and how it ended written down. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ownership of threads: each caller makes, finds and changes their own, and sees no other."""
+"""Ownership of threads: each caller makes, finds and changes their own, and sees no other. Internal."""
 
 from __future__ import annotations
 

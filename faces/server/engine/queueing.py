@@ -1,4 +1,7 @@
-"""The queue: so many runs at once, so many that wait, never two on one thread, and each caller's turn comes."""
+"""The queue. Internal.
+
+So many runs at once, so many that wait, never two on one thread, and each caller's turn comes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records of owners and of runs in flight: two tables beside the checkpoints, and the threads they are read on."""
+"""Records of owners and of runs in flight. Internal.
+
+Two tables beside the checkpoints, and the threads they are read on.
+"""
 
 from __future__ import annotations
 

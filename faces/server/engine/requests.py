@@ -1,4 +1,4 @@
-"""Validation of run requests and state updates, before anything is kept and against the limits."""
+"""Validation of run requests and state updates, before anything is kept and against the limits. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of the server: where it stands, and what it has sent so far."""
+"""One run of the server: where it stands, and what it has sent so far. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takeover of runs: those in flight when a server ended go on in another process."""
+"""Takeover of runs: those in flight when a server ended go on in another process. Internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page itself, its scripts and its style: files of ours, the same for everybody, under a strict policy."""
+"""The page, its scripts and its style: the same files for everybody, under a strict policy. Internal."""
 
 from __future__ import annotations
 

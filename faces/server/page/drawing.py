@@ -1,4 +1,4 @@
-"""Rendering of the page's fragments, from templates of its own around those that notebooks and reports share."""
+"""Rendering of the page's fragments, around the templates that notebooks and reports share. Internal."""
 
 from __future__ import annotations
 

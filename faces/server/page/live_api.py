@@ -1,4 +1,7 @@
-"""A run as the page watches it: what happens, drawn, and what is being written, word by word; taken up after a drop."""
+"""A run as the page watches it. Internal.
+
+What happens, drawn, and what is being written, word by word; taken up after a drop.
+"""
 
 from __future__ import annotations
 

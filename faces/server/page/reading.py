@@ -1,4 +1,4 @@
-"""Thread summaries for the page. They block while the database is read, so they run in a worker thread."""
+"""Thread summaries for the page. They block while the database is read, so they run in a worker thread. Internal."""
 
 from __future__ import annotations
 

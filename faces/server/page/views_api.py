@@ -1,4 +1,4 @@
-"""The views of the page, drawn for one caller: their threads, one of them, two compared; and a fork, written."""
+"""Views of the page for one caller: their threads, one of them, two compared, and a fork. Internal."""
 
 from __future__ import annotations
 

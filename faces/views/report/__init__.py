@@ -1,1 +1,1 @@
-"""The report as one HTML page: its tables, plots and single problems."""
+"""The report as one HTML page: its tables, plots and single problems. Internal."""

@@ -1,4 +1,4 @@
-"""Figures of a report: what accuracy cost, what rounds changed, what was predicted, and who judged well."""
+"""Figures of a report: what accuracy cost, what rounds changed, what was predicted, and who judged well. Internal."""
 
 from __future__ import annotations
 

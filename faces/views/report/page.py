@@ -1,4 +1,4 @@
-"""A report as one self-contained page: the ledger, its plots, and a browser of single problems."""
+"""A report as one self-contained page: the ledger, its plots, and a browser of single problems. Internal."""
 
 from __future__ import annotations
 

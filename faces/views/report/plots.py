@@ -1,4 +1,4 @@
-"""The plots of a report as files: the same bytes for the same ledger, in light and in dark."""
+"""The plots of a report as files: the same bytes for the same ledger, in light and in dark. Internal."""
 
 from __future__ import annotations
 
