@@ -1,4 +1,4 @@
-"""Runs index: one row per thread, so that threads are listed without reading a checkpoint.
+"""Runs index: one row per thread, so that threads are listed without reading a checkpoint. Internal.
 
 On SQLite and PostgreSQL it is a table beside the checkpoints, with one SQL text for both.
 """

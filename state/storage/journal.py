@@ -1,4 +1,4 @@
-"""Journal: replies of finished model calls, kept beside the checkpoints, so that none is paid twice.
+"""Journal: replies of finished model calls, kept beside the checkpoints, so that none is paid twice. Internal.
 
 A row is plain JSON under a hash: neither what was asked nor a setting of the model is stored. Which call a hash stands
 for is said in `redraft.nodes.runtime`.
