@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from threading import RLock
@@ -21,6 +21,7 @@ from langgraph.pregel import Pregel
 
 from ...state.events import DRAFT_KINDS, clean, frozen
 from ...state.stopping import spent_budget
+from ..runtime.dual import Do, adrive, drive
 from ..runtime.meter import METER, BudgetSpentError
 from ..runtime.step import emitter
 from ..writing.replies import read_text, same_text
@@ -54,6 +55,7 @@ class StepWatch(BaseCallbackHandler):
     def __init__(self, state: Mapping[str, Any], *, given: int, asked: str | None = None) -> None:
         self.steps: list[dict[str, Any]] = []
         self.last_message: AIMessage | None = None
+        self.state: Any = None
         self._given = given
         self._asked = asked
         self._seen: Counter[tuple[str, str]] = Counter()
@@ -106,12 +108,19 @@ class StepWatch(BaseCallbackHandler):
             self._began = True
             self.settle(result if isinstance(result, Mapping) else {"messages": [result]})
 
-    def spent_budget(self) -> str:
-        """Return the budget that is spent by now; empty while every one lasts."""
-        if self._meter is None:
-            return ""
-        so_far = self._meter.usage(seconds=self._meter.elapsed)
-        return (spent_budget(self._events, self._limits, besides=so_far) or "").replace("_", " ")
+    def take(self, mode: str, item: Any) -> None:
+        """Take one item of a graph's stream: a state is settled, and before a task the budgets are looked at.
+
+        Raises:
+            BudgetSpentError: A budget of the run is spent by now.
+        """
+        if mode == "values":
+            self.state = item
+            self.settle(item)
+        elif "result" not in item and self._meter is not None:
+            so_far = self._meter.usage(seconds=self._meter.elapsed)
+            if budget := spent_budget(self._events, self._limits, besides=so_far):
+                raise BudgetSpentError(budget)
 
     def _resume(self, messages: list[AIMessage | ToolMessage]) -> None:
         """Take over what the agent did before a pause: it was streamed then, and counts now."""
@@ -225,42 +234,43 @@ class AgentWriter(AdaptedRunnable):
     """See `agent_writer`."""
 
     def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
-        given, watch, result = self.translated(input), self._watch(input), None
-        try:
-            if not isinstance(self.runnable, Pregel):
-                return _ended(self.runnable.invoke(given, self._config(config, watch)), watch)
-            states: Any = self.runnable.stream(given, self._config(config, watch), stream_mode=MODES)
-            with closing(states):
-                for mode, item in states:
-                    if mode == "values":
-                        result = item
-                        watch.settle(item)
-                    elif "result" not in item and (budget := watch.spent_budget()):
-                        return _over_budget(watch, budget)
-        except GraphRecursionError:
-            return _stopped(watch, OUT_OF_STEPS)
-        except BudgetSpentError as spent:
-            return _over_budget(watch, spent.budget.replace("_", " "))
-        return _ended(result, watch)
+        return drive(self._run(input, config))
 
     async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
-        given, watch, result = self.translated(input), self._watch(input), None
+        return await adrive(self._run(input, config))
+
+    def _run(self, state: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:
+        given, watch = self.translated(state), self._watch(state)
+        own = self._config(config, watch)
         try:
-            if not isinstance(self.runnable, Pregel):
-                return _ended(await self.runnable.ainvoke(given, self._config(config, watch)), watch)
-            states: Any = self.runnable.astream(given, self._config(config, watch), stream_mode=MODES)
-            async with aclosing(states):
-                async for mode, item in states:
-                    if mode == "values":
-                        result = item
-                        watch.settle(item)
-                    elif "result" not in item and (budget := watch.spent_budget()):
-                        return _over_budget(watch, budget)
+            if isinstance(self.runnable, Pregel):
+                result = yield Do(self._streamed, self._astreamed, (given, own, watch))
+            else:
+                result = yield Do(self.runnable.invoke, self.runnable.ainvoke, (given, own))
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
         except BudgetSpentError as spent:
-            return _over_budget(watch, spent.budget.replace("_", " "))
-        return _ended(result, watch)
+            budget = spent.budget.replace("_", " ")
+            return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
+        watch.settle_last(result)
+        text = _answer(result)
+        return AgentRun(text, tuple(watch.steps), _unfinished(text, result, watch))
+
+    def _streamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
+        """Run the graph, and return its last state."""
+        states: Any = self.runnable.stream(given, config, stream_mode=MODES)
+        with closing(states):
+            for mode, item in states:
+                watch.take(mode, item)
+        return watch.state
+
+    async def _astreamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
+        """Async twin of `_streamed`."""
+        states: Any = self.runnable.astream(given, config, stream_mode=MODES)
+        async with aclosing(states):
+            async for mode, item in states:
+                watch.take(mode, item)
+        return watch.state
 
     def translated(self, state: Mapping[str, Any]) -> Any:
         """Return what the agent is given: it always begins anew, whatever draft it left unfinished before."""
@@ -286,16 +296,6 @@ class AgentWriter(AdaptedRunnable):
 
 def _stopped(watch: StepWatch, why: str, *, over_budget: bool = False) -> AgentRun:
     return AgentRun(watch.last_text, tuple(watch.steps), why, over_budget)
-
-
-def _over_budget(watch: StepWatch, budget: str) -> AgentRun:
-    return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
-
-
-def _ended(result: Any, watch: StepWatch) -> AgentRun:
-    watch.settle_last(result)
-    text = _answer(result)
-    return AgentRun(text, tuple(watch.steps), _unfinished(text, result, watch))
 
 
 def _answer(result: Any) -> str:

@@ -17,8 +17,10 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from ..runtime.dual import Do, DualRunnable
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -138,7 +140,7 @@ def react_agent(
         raise ValueError(f"two tools have one name; the names are {', '.join(sorted(node.tools_by_name))}")
     direct = {one.name for one in node.tools_by_name.values() if return_direct and one.return_direct}
     read: RunnableLambda[Any, Any] = RunnableLambda(
-        lambda message: _told_apart(read_text_calls(message, node.tools_by_name))
+        lambda message: _with_own_ids(read_text_calls(message, node.tools_by_name))
     )
     graph.add_node("agent", asked | _with_tools(model, list(node.tools_by_name.values())) | read | answered)
     graph.add_node("tools", node)
@@ -154,7 +156,7 @@ def _with_tools(model: BaseChatModel, tools: Sequence[Any]) -> Runnable[Any, Any
         raise NotImplementedError(f"{type(model).__name__} can't call tools: it has no bind_tools") from error
 
 
-def _told_apart(message: Any) -> Any:
+def _with_own_ids(message: Any) -> Any:
     """Return the message with an id of its own for each call, and with arguments that a checkpoint can hold.
 
     Some models give several calls one id; a call can then be neither counted nor answered by itself.
@@ -162,14 +164,14 @@ def _told_apart(message: Any) -> Any:
     if not isinstance(message, AIMessage) or not message.tool_calls:
         return message
     seen: set[str | None] = set()
-    told = []
+    calls = []
     for number, call in enumerate(message.tool_calls, start=1):
         name = call["id"] if call["id"] and call["id"] not in seen else f"{call['id'] or 'call'}-{number}"
         seen.add(name)
-        told.append({**call, "id": name, "args": storable(call["args"])})
-    if told == message.tool_calls:
+        calls.append({**call, "id": name, "args": storable(call["args"])})
+    if calls == message.tool_calls:
         return message
-    return message.model_copy(update={"tool_calls": told, "content": storable(message.content)})
+    return message.model_copy(update={"tool_calls": calls, "content": storable(message.content)})
 
 
 def storable(value: Any) -> Any:
@@ -221,7 +223,7 @@ class ToolsUnfinishedError(RuntimeError):
     """A model kept asking for tools and never answered."""
 
 
-class ToolUsingModel(Runnable[Any, AIMessage]):
+class ToolUsingModel(DualRunnable[Any, AIMessage]):
     """A chat model that may call tools before it answers.
 
     A tool that raises, or that does not exist, is answered with the error, so that the model can do something else.
@@ -248,31 +250,16 @@ class ToolUsingModel(Runnable[Any, AIMessage]):
             model, tools, catch_tool_errors=True, return_direct=False, checkpointer=False, name=self.name
         )
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
+    def logic(self, input: Any, config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         """Return the answer."""
-        try:
-            return _answer(self._agent.invoke({"messages": list(input)}, self._bounded(config)))
-        except GraphRecursionError:
-            raise self._unfinished() from None
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> AIMessage:  # noqa: A002
-        """Return the answer, without blocking."""
-        try:
-            return _answer(await self._agent.ainvoke({"messages": list(input)}, self._bounded(config)))
-        except GraphRecursionError:
-            raise self._unfinished() from None
-
-    def _bounded(self, config: RunnableConfig | None) -> RunnableConfig:
         # In one piece: each that is merged brings what it inherits, the durability too.
         bounds: Any = {**ANY_DURABILITY, "recursion_limit": 2 * self.max_turns + 2}
-        return merge_configs(config, bounds)
-
-    def _unfinished(self) -> ToolsUnfinishedError:
-        return ToolsUnfinishedError(f"the model asked for tools {self.max_turns} times and did not answer")
-
-
-def _answer(state: dict[str, Any]) -> AIMessage:
-    reply = state["messages"][-1]
-    if not isinstance(reply, AIMessage):
-        raise TypeError(f"the model replied with {reply!r}, which is no message of a model")
-    return reply
+        given = ({"messages": list(input)}, merge_configs(config, bounds))
+        try:
+            state = yield Do(self._agent.invoke, self._agent.ainvoke, given)
+        except GraphRecursionError:
+            raise ToolsUnfinishedError(f"the model asked for tools {self.max_turns} times and did not answer") from None
+        reply = state["messages"][-1]
+        if not isinstance(reply, AIMessage):
+            raise TypeError(f"the model replied with {reply!r}, which is no message of a model")
+        return reply

@@ -15,6 +15,7 @@ from langchain_core.tools import StructuredTool, ToolException, create_retriever
 from ...state.critique import Critique
 from ..critics.model_critic import Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
+from ..runtime.dual import Do, DualCritic
 from ..verify.expressions import Expression, Sense, plain_notation, tokenize
 from ..writing.prompt_injection import fence, opens_part
 from .agent_runs import steps_of
@@ -22,7 +23,7 @@ from .conversation import ConversationCritic
 from .react import ANY_DURABILITY, react_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from fractions import Fraction
 
     from langchain_core.language_models import BaseChatModel
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["TOOL_CRITIC_PROMPT", "ToolCritic", "calculator_tool", "python_tool", "search_tool", "tool_critic"]
 
 
-class ToolCritic:
+class ToolCritic(DualCritic):
     """A critic that asks a model with tools; see `tool_critic`."""
 
     def __init__(
@@ -58,11 +59,11 @@ class ToolCritic:
         ending = (
             VERDICT_LATER if self._structured is not None else VERDICT_NOW.replace("STOP_PHRASE", _braced(stop_phrase))
         )
-        told = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
+        prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
         # Unlike other critics it is no judge of texts alone, and so it ranks with functions, before them.
         self._judge = ConversationCritic(
             model,
-            prompt=[one.replace("VERDICT", ending) if isinstance(one, str) else one for one in told],
+            prompt=[one.replace("VERDICT", ending) if isinstance(one, str) else one for one in prompts],
             stop_phrase=stop_phrase,
             structured=self._structured is not None,
             memory=memory,
@@ -78,39 +79,28 @@ class ToolCritic:
             name=name,
         )
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Look things up, and judge."""
         asked = self._judge.messages(task, draft, history)
-        found = self._agent.invoke({"messages": asked}, UNBOUNDED)["messages"][len(asked) :]
-        if self._structured is None or not _answered(found):
-            return self._read(found, found[-1])
-        try:
-            return self._read(found, self._structured.invoke(self._question(asked, found)))
-        except unreadable_errors() as error:
-            return self._unread(found, str(error))
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Look things up, and judge, without blocking."""
-        asked = self._judge.messages(task, draft, history)
-        found = (await self._agent.ainvoke({"messages": asked}, UNBOUNDED))["messages"][len(asked) :]
-        if self._structured is None or not _answered(found):
-            return self._read(found, found[-1])
-        try:
-            return self._read(found, await self._structured.ainvoke(self._question(asked, found)))
-        except unreadable_errors() as error:
-            return self._unread(found, str(error))
-
-    def _question(self, asked: Sequence[BaseMessage], found: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what the verdict is asked with: what was found as text, for not every model takes calls back."""
-        told = "\n".join(_line(step) for message in found for step in steps_of(message))
-        return [*asked, HumanMessage(f"{FOUND}\n{told}\n\n{GIVE_VERDICT}")]
-
-    def _read(self, found: Sequence[BaseMessage], reply: Any) -> Critique:
-        """Return the verdict with what it rests on. A critic that would not stop calling tools has given none."""
+        state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": asked}, UNBOUNDED))
+        found = state["messages"][len(asked) :]
         if not _answered(found):
             return self._unread(found, "It went on calling tools, and gave no verdict.")
+        reply = found[-1]
+        if self._structured is not None:
+            question = self._question(asked, found)
+            try:
+                reply = yield Do(self._structured.invoke, self._structured.ainvoke, (question,))
+            except unreadable_errors() as error:
+                return self._unread(found, str(error))
         said = self._judge.read(reply)
         return Critique(said.text, said.accepted, said.score, evidence=_evidence(found))
+
+    @staticmethod
+    def _question(asked: Sequence[BaseMessage], found: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what the verdict is asked with: what was found as text, for not every model takes calls back."""
+        lines = "\n".join(_line(step) for message in found for step in steps_of(message))
+        return [*asked, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
 
     def _unread(self, found: Sequence[BaseMessage], why: str) -> Critique:
         text = f"The verdict could not be read, so the draft is not accepted. {why}"
@@ -237,10 +227,10 @@ def python_tool(sandbox: Sandbox, *, name: str = "run_python") -> BaseTool:
 
     def run_python(code: str) -> str:
         """Run a Python script that uses only the standard library, and return what it prints."""
-        return _told(sandbox.run(code))
+        return _printed(sandbox.run(code))
 
     async def arun_python(code: str) -> str:
-        return _told(await sandbox.arun(code))
+        return _printed(await sandbox.arun(code))
 
     return StructuredTool.from_function(run_python, arun_python, name=name, handle_tool_error=True)
 
@@ -285,7 +275,7 @@ def _shown(exact: Fraction) -> str:
         return f"{exact.numerator}/{exact.denominator}, about {Decimal(exact.numerator) / Decimal(exact.denominator)}"
 
 
-def _told(result: SandboxResult) -> str:
+def _printed(result: SandboxResult) -> str:
     if not result.ok:
         raise ToolException(f"{result.stdout}\n{result.error or result.status}".strip())
     printed = result.stdout.strip()

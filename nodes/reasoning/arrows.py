@@ -12,12 +12,13 @@ from ...state.limits import limits_in_force
 from ...state.stopping import spent_budget
 from ...state.summary import rounds
 from ..retrieve import retrieve
+from ..runtime.dual import Do, DualRunnable
 from .branches import Branch
 from .pipeline_steps import repeated
 from .steps import ReasoningSteps, StepName, checked_count, nothing_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from os import PathLike
 
     from ..runtime.step import Step
@@ -33,7 +34,7 @@ class ArrowError(RuntimeError):
         self.branch = branch
 
 
-class Arrow(Runnable[Branch, Branch]):
+class Arrow(DualRunnable[Branch, Branch]):
     """One step of reasoning as a Runnable: it takes a branch and returns the branch with what it wrote.
 
     Passages are looked up before the step where the branch has documents, once for each query. A branch that gives the
@@ -64,27 +65,13 @@ class Arrow(Runnable[Branch, Branch]):
         """Return why there is nothing to work on, or an empty text."""
         return nothing_to(self.step, branch.events)
 
-    def invoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
+    def logic(self, input: Branch, config: RunnableConfig | None) -> Generator[Do, Any, Branch]:  # noqa: A002
         """Return the branch after the step."""
         branch = input
         for step in self._due(branch):
             state = _ready(branch)
             try:
-                update = step.invoke(state, config)
-            except GraphBubbleUp:
-                raise
-            except Exception as error:
-                update = self._failed(branch, error)
-            branch = _after(branch, update)
-        return branch
-
-    async def ainvoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
-        """Return the branch after the step, without blocking."""
-        branch = input
-        for step in self._due(branch):
-            state = _ready(branch)
-            try:
-                update = await step.ainvoke(state, config)
+                update = yield Do(step.invoke, step.ainvoke, (state, config))
             except GraphBubbleUp:
                 raise
             except Exception as error:
@@ -136,7 +123,7 @@ class LoadDocuments(Runnable[Branch, Branch]):
         return input.with_documents(self.opened(str(folder)), source=str(folder))
 
 
-class LoopArrow(Runnable[Branch, Branch]):
+class LoopArrow(DualRunnable[Branch, Branch]):
     """A draft, where there is none yet, and N times a critique and an improvement: 1 + 2N calls of the model.
 
     It stops as soon as a critique accepts the text, which takes a threshold, or an improvement repeats an earlier text.
@@ -164,19 +151,12 @@ class LoopArrow(Runnable[Branch, Branch]):
         self.iterations = iterations
         self.name = "refinement_loop"
 
-    def invoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
+    def logic(self, input: Branch, config: RunnableConfig | None) -> Generator[Do, Any, Branch]:  # noqa: A002
         """Return the branch after the loop."""
         branch, last, laps = input, "", 0
         while last := self._due(branch, last, laps):
-            branch = self.arrows[last].invoke(branch, config)
-            laps += last == "improve"
-        return branch
-
-    async def ainvoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
-        """Return the branch after the loop, without blocking."""
-        branch, last, laps = input, "", 0
-        while last := self._due(branch, last, laps):
-            branch = await self.arrows[last].ainvoke(branch, config)
+            arrow = self.arrows[last]
+            branch = yield Do(arrow.invoke, arrow.ainvoke, (branch, config))
             laps += last == "improve"
         return branch
 

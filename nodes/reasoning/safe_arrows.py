@@ -14,12 +14,12 @@ from langgraph.errors import GraphBubbleUp
 from ...state.events import failure, record
 from ...state.summary import rounds
 from ...state.usage import add_usage
+from ..runtime.dual import Do, DualRunnable
 from .arrows import ArrowError
 from .branches import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 __all__ = ["FailureError", "InParallel", "Result", "SafeArrow", "best_branch", "safe"]
 
@@ -92,7 +92,7 @@ class Result(Generic[T]):
         return f"Result.success({self._value!r})" if self.ok else f"Result.failure({self.message!r})"
 
 
-class SafeArrow(Runnable[Any, Result[Branch]]):
+class SafeArrow(DualRunnable[Any, Result[Branch]]):
     """An arrow that never raises: from a branch, or the result of another safe arrow, to a result.
 
     A failure is passed on as it is, and the arrow is not run. An arrow that finds nothing to work on is a failure here.
@@ -106,32 +106,23 @@ class SafeArrow(Runnable[Any, Result[Branch]]):
         self.arrow = arrow
         self.name = f"safe_{arrow.get_name()}"
 
-    def invoke(self, input: Branch | Result[Branch], config: RunnableConfig | None = None, **_: Any) -> Result[Branch]:  # noqa: A002
-        """Return the branch after the arrow as a success, or why there is none."""
-        given = self._ready(input)
-        try:
-            return given.map(lambda branch: self.arrow.invoke(branch, config))
-        except GraphBubbleUp:
-            raise
-        except Exception as error:
-            return _failure(error, given)
-
-    async def ainvoke(
+    def logic(
         self,
         input: Branch | Result[Branch],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **_: Any,
-    ) -> Result[Branch]:
-        """Return the branch after the arrow as a success, or why there is none, without blocking."""
+        config: RunnableConfig | None,
+    ) -> Generator[Do, Any, Result[Branch]]:
+        """Return the branch after the arrow as a success, or why there is none."""
         given = self._ready(input)
         if not given.ok:
             return given
         try:
-            return Result.success(await self.arrow.ainvoke(given.value, config))
+            return Result.success((yield Do(self.arrow.invoke, self.arrow.ainvoke, (given.value, config))))
         except GraphBubbleUp:
             raise
         except Exception as error:
-            return _failure(error, given)
+            if isinstance(error, ArrowError):
+                return Result.failure(str(error), partial=error.branch)
+            return Result.failure(f"{type(error).__name__}: {error}", partial=given.value)
 
     def _ready(self, given: Branch | Result[Branch]) -> Result[Branch]:
         if not isinstance(given, Branch | Result):
@@ -158,12 +149,6 @@ def safe(arrow: Runnable[Any, Any]) -> Runnable[Any, Result[Branch]]:
             composed = composed | step
         return composed
     return SafeArrow(arrow)
-
-
-def _failure(error: Exception, given: Result[Branch]) -> Result[Branch]:
-    if isinstance(error, ArrowError):
-        return Result.failure(str(error), partial=error.branch)
-    return Result.failure(f"{type(error).__name__}: {error}", partial=given.value)
 
 
 class InParallel(Runnable[Branch, Branch]):
@@ -211,11 +196,11 @@ class InParallel(Runnable[Branch, Branch]):
             kept = [result.partial for result in results if isinstance(result.partial, Branch)]
             best = best_branch(kept, by=self.by) if kept else branch
             numbered = enumerate(results, start=1)
-            left = [_told(branch, number, one) for number, one in numbered if one.partial is not best]
-            told = best.extended(record({"head": best.head}, *left).get("events", []))
-            raise ArrowError("; ".join(result.message for result in results), told)
+            left = [_failed(branch, number, one) for number, one in numbered if one.partial is not best]
+            whole = best.extended(record({"head": best.head}, *left).get("events", []))
+            raise ArrowError("; ".join(result.message for result in results), whole)
         best = best_branch(finished, by=self.by)
-        news = [_told(branch, number, one) for number, one in enumerate(results, start=1) if not one.ok]
+        news = [_failed(branch, number, one) for number, one in enumerate(results, start=1) if not one.ok]
         if others := [one for one in finished if one is not best]:
             text = f"{best.name} goes on; the others are {', '.join(one.name for one in others)}."
             cost = add_usage(event["usage"] for one in others for event in one.events[len(branch.events) :])
@@ -240,7 +225,7 @@ def best_branch(branches: Iterable[Branch], *, by: Callable[[Branch], Any] | Non
     return max(found, key=by or _worth)
 
 
-def _told(branch: Branch, number: int, result: Result[Branch]) -> dict[str, Any]:
+def _failed(branch: Branch, number: int, result: Result[Branch]) -> dict[str, Any]:
     """Return the event that says why one of several branches failed, and what it cost."""
     done = result.partial.events[len(branch.events) :] if isinstance(result.partial, Branch) else ()
     event = failure(

@@ -16,12 +16,13 @@ from ..critics.structured_replies import StructuredModel, UnreadableReplyError
 from ..feedback import feedback
 from ..generate import generate
 from ..refine import refine
+from ..runtime.dual import Do, DualCritic
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_values
 from ..writing.replies import read_text, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 
-class CommentCritic:
+class CommentCritic(DualCritic):
     """A critic whose whole reply is the critique. It never accepts, whatever it says: no words of praise end a run.
 
     Args:
@@ -63,15 +64,16 @@ class CommentCritic:
     def __init__(self, model: Runnable[Any, Any], prompts: Prompts, *, name: str = "critique") -> None:
         self.name = name
         self._model = model
-        self._asked = _Asked(prompts)
+        self._templates = chat_prompt(prompts, what="critique_prompt")
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft."""
-        return _comment(self._model.invoke(self._asked.messages(task, draft, history)))
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Comment on the draft without blocking."""
-        return _comment(await self._model.ainvoke(self._asked.messages(task, draft, history)))
+        messages = _question(self._templates, task, draft, history)
+        reply = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
+        text = read_text(reply)
+        if not text.strip():
+            return Critique("The critic said nothing.", accepted=None)
+        return Critique(text, accepted=None if refused(text, reply) else False)
 
 
 class ScoredCritique(BaseModel):
@@ -85,7 +87,7 @@ class ScoredCritique(BaseModel):
     )
 
 
-class ScoredCritic:
+class ScoredCritic(DualCritic):
     """A critic that comments and gives a score; a draft is accepted when its score reaches the threshold.
 
     Args:
@@ -106,44 +108,24 @@ class ScoredCritic:
         self.name = name
         self.threshold = threshold
         self._model = StructuredModel(model, ScoredCritique)
-        self._asked = _Asked(prompts)
+        self._templates = chat_prompt(prompts, what="critique_prompt")
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft and score it."""
+        messages = _question(self._templates, task, draft, history)
         try:
-            return self._read(self._model.invoke(self._asked.messages(task, draft, history)))
+            reply: ScoredCritique = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
         except UnreadableReplyError as error:
-            return _no_score(error)
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Comment on the draft and score it, without blocking."""
-        try:
-            return self._read(await self._model.ainvoke(self._asked.messages(task, draft, history)))
-        except UnreadableReplyError as error:
-            return _no_score(error)
-
-    def _read(self, reply: ScoredCritique) -> Critique:
+            return Critique(f"The critique could not be read, so nothing is accepted. {error}"[:1000], accepted=None)
         return Critique(reply.feedback, self.threshold is not None and reply.score >= self.threshold, reply.score)
 
 
-class _Asked:
-    def __init__(self, prompts: Prompts) -> None:
-        self._templates = chat_prompt(prompts, what="critique_prompt")
-
-    def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
-        values = prompt_values(task, history, latest_draft(history), memory="last") | {"draft": draft}
-        return fenced_messages(self._templates[min(rounds(history), len(self._templates) - 1)], values)
-
-
-def _comment(reply: Any) -> Critique:
-    text = read_text(reply)
-    if not text.strip():
-        return Critique("The critic said nothing.", accepted=None)
-    return Critique(text, accepted=None if refused(text, reply) else False)
-
-
-def _no_score(error: UnreadableReplyError) -> Critique:
-    return Critique(f"The critique could not be read, so nothing is accepted. {error}"[:1000], accepted=None)
+def _question(
+    templates: Sequence[ChatPromptTemplate], task: str, draft: str, history: Sequence[Event]
+) -> list[BaseMessage]:
+    """Return the messages that ask for a critique, by the template of this round."""
+    values = prompt_values(task, history, latest_draft(history), memory="last") | {"draft": draft}
+    return fenced_messages(templates[min(rounds(history), len(templates) - 1)], values)
 
 
 StepName = str

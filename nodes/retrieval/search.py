@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.events import clean
 from ...state.masking import masked
+from ..runtime.dual import Do, DualCallable, adrive, drive
 from ..runtime.step import emit
 from .documents import chunk_id, passage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator
 
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
@@ -31,7 +33,7 @@ MOST_KEPT = 4096
 """Vectors kept, so that a passage found again is not embedded again: some 40 MB at 1,024 numbers each."""
 
 
-class Similarity:
+class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
     """Measures passages against texts. Scores of different stores can't be compared; this can.
 
     Args:
@@ -43,32 +45,19 @@ class Similarity:
         self._vectors: dict[str, list[float]] = {}
         self._lock = threading.Lock()
 
-    def measure(self, passages: Sequence[str], anchors: Sequence[str]) -> list[float]:
+    def logic(self, passages: Sequence[str], anchors: Sequence[str]) -> Generator[Do, Any, list[float]]:
         """Return for each passage its cosine with the closest anchor, 0–1; a negative one counts 0."""
-        vectors, missing = self._known([*passages, *anchors])
-        if missing:
-            vectors |= self._keep(missing, self._embeddings.embed_documents(missing))
-        return _closest(vectors, passages, anchors)
-
-    async def ameasure(self, passages: Sequence[str], anchors: Sequence[str]) -> list[float]:
-        """Async twin of `measure`."""
-        vectors, missing = self._known([*passages, *anchors])
-        if missing:
-            vectors |= self._keep(missing, await self._embeddings.aembed_documents(missing))
-        return _closest(vectors, passages, anchors)
-
-    def _known(self, texts: Sequence[str]) -> tuple[dict[str, list[float]], list[str]]:
         with self._lock:
-            known = {text: self._vectors[text] for text in texts if text in self._vectors}
-        return known, list(dict.fromkeys(text for text in texts if text not in known))
-
-    def _keep(self, texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-        made = {text: _unit(vector) for text, vector in zip(texts, vectors, strict=True)}
-        with self._lock:
-            self._vectors |= made
-            while len(self._vectors) > MOST_KEPT:
-                del self._vectors[next(iter(self._vectors))]
-        return made
+            vectors = {text: self._vectors[text] for text in (*passages, *anchors) if text in self._vectors}
+        if missing := list(dict.fromkeys(text for text in (*passages, *anchors) if text not in vectors)):
+            found = yield Do(self._embeddings.embed_documents, self._embeddings.aembed_documents, (missing,))
+            made = {text: _unit(vector) for text, vector in zip(missing, found, strict=True)}
+            vectors |= made
+            with self._lock:
+                self._vectors |= made
+                while len(self._vectors) > MOST_KEPT:
+                    del self._vectors[next(iter(self._vectors))]
+        return _closest(vectors, passages, anchors)
 
 
 def _unit(vector: Sequence[float]) -> list[float]:
@@ -117,43 +106,35 @@ class Search:
             strict: Whether an error is raised; else it is told in the event of its query.
         """
 
-        def one(query: Query) -> dict[str, Any]:
-            try:
-                found = self._retriever.invoke(query.text)
-                return self._event(query, number, found, self.similarity.measure(_texts(found), anchors))
-            except GraphBubbleUp:
-                raise
-            except Exception as error:
-                if strict:
-                    raise
-                return failed("search", number, error, text=query.text, why=query.why, by=self._by)
-
         if not parallel or len(queries) < 2:
-            return [_told(one(query)) for query in queries]
+            return [_emitted(drive(self._found(query, anchors, number, strict))) for query in queries]
         with ThreadPoolExecutor(min(len(queries), 8)) as pool:
             # Each in a copy of the context: what counts the calls of models travels there.
-            running = [pool.submit(copy_context().run, one, query) for query in queries]
-            return [_told(future.result()) for future in running]
+            searches = [self._found(query, anchors, number, strict) for query in queries]
+            running = [pool.submit(copy_context().run, drive, one) for one in searches]
+            return [_emitted(future.result()) for future in running]
 
     async def arun(
         self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, parallel: bool, strict: bool
     ) -> list[dict[str, Any]]:
         """Async twin of `run`."""
-
-        async def one(query: Query) -> dict[str, Any]:
-            try:
-                found = await self._retriever.ainvoke(query.text)
-                return self._event(query, number, found, await self.similarity.ameasure(_texts(found), anchors))
-            except GraphBubbleUp:
-                raise
-            except Exception as error:
-                if strict:
-                    raise
-                return failed("search", number, error, text=query.text, why=query.why, by=self._by)
-
         if not parallel:
-            return [_told(await one(query)) for query in queries]
-        return [_told(event) for event in await asyncio.gather(*map(one, queries))]
+            return [_emitted(await adrive(self._found(query, anchors, number, strict))) for query in queries]
+        searches = [adrive(self._found(query, anchors, number, strict)) for query in queries]
+        return [_emitted(event) for event in await asyncio.gather(*searches)]
+
+    def _found(
+        self, query: Query, anchors: Sequence[str], number: int, strict: bool
+    ) -> Generator[Do, Any, dict[str, Any]]:
+        try:
+            found = yield Do(self._retriever.invoke, self._retriever.ainvoke, (query.text,))
+            return self._event(query, number, found, (yield from self.similarity.logic(_texts(found), anchors)))
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            if strict:
+                raise
+            return failed("search", number, error, text=query.text, why=query.why, by=self._by)
 
     def _event(
         self, query: Query, number: int, found: Sequence[Document], similarities: Sequence[float]
@@ -198,6 +179,6 @@ def _texts(found: Sequence[Document]) -> list[str]:
     return [passage(clean(document.page_content), _heading(document)) for document in found]
 
 
-def _told(event: dict[str, Any]) -> dict[str, Any]:
+def _emitted(event: dict[str, Any]) -> dict[str, Any]:
     emit(**event)
     return event

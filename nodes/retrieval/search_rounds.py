@@ -207,8 +207,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         return by_rules(situation, run=run, order=order)
 
     def _closest_first(self, terms: Sequence[str], asked: Sequence[str]) -> Generator[Do, Any, list[str]]:
-        measure = self._search.similarity
-        close = yield Do(measure.measure, measure.ameasure, (terms, asked))
+        close = yield from self._search.similarity.logic(terms, asked)
         return [term for _, term in sorted(zip(close, terms, strict=True), key=lambda pair: -pair[0])]
 
     def _learn(

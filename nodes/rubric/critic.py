@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from numbers import Real
@@ -16,14 +16,15 @@ from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
 from ...state.usage import NO_USAGE, add_usage
+from ..runtime.dual import Do, adrive, drive
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
-from .rubrics import VOTES, Vote, vote_on
+from .rubrics import VOTES, Judgement, Vote, vote_on
 
 if TYPE_CHECKING:
     from ...state.events import Event
     from ...state.usage import Usage
-    from .rubrics import Judgement, QualityAssessment, Rubric
+    from .rubrics import QualityAssessment, Rubric
 
 __all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained", "rubric_critic", "task_complexity"]
 
@@ -51,20 +52,6 @@ def adapted_threshold(task: str, threshold: float) -> float:
     """
     shifted = threshold + SPREAD * (0.5 - task_complexity(task))
     return min(1.0, max(0.0, round(shifted, 3)))
-
-
-SPREAD = 0.15
-"""From the simplest task to the most complex one."""
-MANY_WORDS = 120
-MANY_DEMANDS = 10
-DEMANDS = (
-    re.compile(r"\?"),
-    re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE),
-    re.compile(r"\d+(?:[.,]\d+)*"),
-    re.compile(
-        r"\b(?:and|but|also|must|should|without|unless|except|compare|each|every|under|within)\b", re.IGNORECASE
-    ),
-)
 
 
 Panel = BaseChatModel | Sequence[BaseChatModel]
@@ -104,15 +91,17 @@ class RubricCritic:
         """Judge the draft, each judge in a thread of its own."""
         start = perf_counter()
         with ThreadPoolExecutor(len(self.judges)) as pool:
-            asked = [pool.submit(copy_context().run, self._ask, at, task, draft, history) for at in self._seats]
-        found = _results([future.exception() or future.result() for future in asked])
+            running = [
+                pool.submit(copy_context().run, drive, self._judged(at, task, draft, history)) for at in self._seats
+            ]
+        found = _results([future.exception() or future.result() for future in running])
         return self._critique(task, found, seconds=perf_counter() - start)
 
     async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Judge the draft without blocking."""
         start = perf_counter()
-        asked = [self._aask(at, task, draft, history) for at in self._seats]
-        found = _results(await asyncio.gather(*asked, return_exceptions=True))
+        running = [adrive(self._judged(at, task, draft, history)) for at in self._seats]
+        found = _results(await asyncio.gather(*running, return_exceptions=True))
         return self._critique(task, found, seconds=perf_counter() - start)
 
     def assessment(self, task: str, found: Sequence[dict[str, Judgement]]) -> QualityAssessment:
@@ -131,36 +120,32 @@ class RubricCritic:
     def _critique(self, task: str, found: Sequence[dict[str, Judgement]], *, seconds: float) -> Critique:
         assessment = self.assessment(task, found)
         said = [one for part in found for one in part.values()]
+        unread = bool(assessment.assessment_details.get("partial"))
         return Critique(
             explained(assessment),
-            accepted=True if assessment.meets_threshold else (None if _unread(assessment) else False),
+            accepted=True if assessment.meets_threshold else (None if unread else False),
             score=assessment.proven_score,
             usage=_usage(said, seconds),
             oracle=any(one.oracle for one in said),
             evidence={"assessment": assessment.model_dump()},
         )
 
-    def _question(self, at: int, task: str, draft: str, history: Sequence[Event]) -> tuple[RubricJudge, Any]:
-        """Return the judge, and the key of its answer: two of one name, or one asked twice, answer separately."""
-        judge = self.judges[at][0]
-        return judge, (NAMESPACE, f"{at}-{judge.key(task, draft, history)}")
-
-    def _ask(self, at: int, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
-        judge, key = self._question(at, task, draft, history)
-        if self._cache is not None and (known := self._cache.get([key])):
-            return _recalled(known[key])
-        found = judge.judge(task, draft, history)
-        if self._cache is not None and _readable(found):
-            self._cache.set({key: (_kept(found), None)})
-        return found
-
-    async def _aask(self, at: int, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
-        judge, key = self._question(at, task, draft, history)
-        if self._cache is not None and (known := await self._cache.aget([key])):
-            return _recalled(known[key])
-        found = await judge.ajudge(task, draft, history)
-        if self._cache is not None and _readable(found):
-            await self._cache.aset({key: (_kept(found), None)})
+    def _judged(
+        self, at: int, task: str, draft: str, history: Sequence[Event]
+    ) -> Generator[Do, Any, dict[str, Judgement]]:
+        """Return the answer of one judge, from the cache where it stands there."""
+        judge, cache = self.judges[at][0], self._cache
+        if cache is None:
+            return (yield from judge.judge(task, draft, history))
+        # By its place too: two judges of one name, or one that stands there twice, answer separately.
+        key = (NAMESPACE, f"{at}-{judge.key(task, draft, history)}")
+        if known := (yield Do(cache.get, cache.aget, ([key],))):
+            kept = known[key]
+            return {name: Judgement(**{**one, "cached": True, "usage": None}) for name, one in kept.items()}
+        found = yield from judge.judge(task, draft, history)
+        if all(one.score is not None for one in found.values()):
+            value = {name: one.model_dump() for name, one in found.items()}
+            yield Do(cache.set, cache.aset, ({key: (value, None)},))
         return found
 
 
@@ -258,9 +243,11 @@ def explained(assessment: QualityAssessment) -> str:
     lines = [f"Overall score {overall}; {threshold:.2f} is wanted."]
     if blocking := details.get("blocking"):
         lines += [f"Whatever the overall score is, this must be mended first: {', '.join(blocking)}."]
-    told = [*details["weak"], *details.get("blocking", [])]
-    told = told or [name for name, score in scores.items() if score < threshold] or list(scores)
-    lines += [f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in told]
+    shown = [*details["weak"], *details.get("blocking", [])]
+    shown = shown or [name for name, score in scores.items() if score < threshold] or list(scores)
+    lines += [
+        f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in shown
+    ]
     lines += [f"- {name} has no score: {why}" for name, why in details.get("unreadable", {}).items()]
     return "\n".join(lines)
 
@@ -275,31 +262,25 @@ def _results(found: Sequence[Any]) -> list[dict[str, Judgement]]:
 
 def _usage(said: Sequence[Judgement], seconds: float) -> Usage | None:
     """Return what judging cost, where a judge says so itself: on top of what was metered."""
-    told: list[Any] = [{**one.usage, "seconds": 0.0} for one in said if one.usage is not None]
-    if not told:
+    counted: list[Any] = [{**one.usage, "seconds": 0.0} for one in said if one.usage is not None]
+    if not counted:
         return None
     meter = METER.get()
     return add_usage(
-        [*([meter.usage(seconds=0.0)] if meter is not None else []), *told, {**NO_USAGE, "seconds": seconds}]
+        [*([meter.usage(seconds=0.0)] if meter is not None else []), *counted, {**NO_USAGE, "seconds": seconds}]
     )
 
 
-def _unread(assessment: QualityAssessment) -> bool:
-    return bool(assessment.assessment_details.get("partial"))
-
-
-def _readable(found: Mapping[str, Judgement]) -> bool:
-    return all(one.score is not None for one in found.values())
-
-
-def _kept(found: Mapping[str, Judgement]) -> dict[str, Any]:
-    return {name: one.model_dump() for name, one in found.items()}
-
-
-def _recalled(kept: Mapping[str, Any]) -> dict[str, Judgement]:
-    from .rubrics import Judgement
-
-    return {name: Judgement(**{**one, "cached": True, "usage": None}) for name, one in kept.items()}
-
-
 NAMESPACE = ("redraft", "rubric")
+SPREAD = 0.15
+"""From the simplest task to the most complex one."""
+MANY_WORDS = 120
+MANY_DEMANDS = 10
+DEMANDS = (
+    re.compile(r"\?"),
+    re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE),
+    re.compile(r"\d+(?:[.,]\d+)*"),
+    re.compile(
+        r"\b(?:and|but|also|must|should|without|unless|except|compare|each|every|under|within)\b", re.IGNORECASE
+    ),
+)

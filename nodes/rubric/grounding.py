@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ...state.summary import current_run, rounds
+from ..runtime.dual import Do, DualRunnable
 from ..writing.prompt_injection import fence, fenced_messages, opens_part
 from ..writing.prompts import PromptedModel, attempt_at_hand, prompt_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -34,7 +35,7 @@ class Ground(Protocol):
     async def afind(self, task: str) -> list[dict[str, Any]]: ...
 
 
-class Grounding(Runnable["Mapping[str, Any]", dict[str, Any]]):
+class Grounding(DualRunnable["Mapping[str, Any]", dict[str, Any]]):
     """A `prepare` that asks each ground about the task and records what it found as a `retrieval` event.
 
     The record, not the state, holds it: forks and replays see what the run saw.
@@ -52,17 +53,18 @@ class Grounding(Runnable["Mapping[str, Any]", dict[str, Any]]):
         if after is not None:
             self._first = after if isinstance(after, Runnable) else _runnable(after)
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, dict[str, Any]]:  # noqa: A002
         """Return the update with one event for each ground that found anything."""
-        before = self._first.invoke(input, config) if self._first is not None else {}
-        task = _task(input, before)
-        return _update(task, [(ground, ground.find(task)) for ground in self.grounds if task], before)
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:  # noqa: A002
-        """Async twin."""
-        before = await self._first.ainvoke(input, config) if self._first is not None else {}
-        task = _task(input, before)
-        return _update(task, [(ground, await ground.afind(task)) for ground in self.grounds if task], before)
+        before: Any = {}
+        if self._first is not None:
+            before = yield Do(self._first.invoke, self._first.ainvoke, (input, config))
+        update: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
+        events = list(update.get("events", []))
+        task = str(update.get("task") or input.get("task") or "")
+        for ground in self.grounds if task else ():
+            documents = yield Do(ground.find, ground.afind, (task,))
+            events += [ground_event(ground.name, task, documents)] if documents else []
+        return {**update, "events": events}
 
 
 def ground_event(by: str, asked: str, documents: Sequence[Mapping[str, Any]], *, number: int = 0) -> dict[str, Any]:
@@ -93,12 +95,12 @@ def grounded_task(task: str, events: Sequence[Event]) -> str:
     ]
     headings: dict[str, list[str]] = {}
     for by, text in dict.fromkeys(found):
-        headings.setdefault(by, []).append(f"- {_told(text)}")
+        headings.setdefault(by, []).append(f"- {_fenced(text)}")
     blocks = [f"Known from {by}:\n" + "\n".join(lines) for by, lines in headings.items()]
-    return "\n\n".join([_told(task), *blocks])
+    return "\n\n".join([_fenced(task), *blocks])
 
 
-def _told(text: str) -> str:
+def _fenced(text: str) -> str:
     """Return a text in a fence where a line of it looks like the heading of what is known."""
     return fence(text) if opens_part(text, pattern=KNOWN) else text
 
@@ -136,15 +138,3 @@ def _runnable(function: Any) -> Runnable[Any, Any]:
 
 async def _awaited(found: Any) -> Any:
     return await found
-
-
-def _task(state: Mapping[str, Any], before: Any) -> str:
-    """Return the task in force; empty where nobody gave one yet."""
-    given = before.get("task") if isinstance(before, Mapping) else None
-    return str(given or state.get("task") or "")
-
-
-def _update(task: str, found: Sequence[tuple[Ground, list[dict[str, Any]]]], before: Any) -> dict[str, Any]:
-    update: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
-    told = [ground_event(ground.name, task, documents) for ground, documents in found if documents]
-    return {**update, "events": [*update.get("events", []), *told]}

@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...state.critique import Critique
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
+from ..runtime.dual import Do
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import chat_prompt
 from .grounding import grounded_task
@@ -54,9 +55,7 @@ class RubricJudge(Protocol):
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str: ...
 
-    def judge(self, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]: ...
-
-    async def ajudge(self, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]: ...
+    def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]: ...
 
 
 class ModelJudge:
@@ -91,7 +90,7 @@ class ModelJudge:
             f"verdict_{number}": (DimensionVerdict, Field(alias=name)) for number, name in enumerate(self.dimensions)
         }
         form = DimensionVerdict if self._alone else create_model("RubricVerdict", **fields)
-        self._asked: StructuredModel[BaseModel] = StructuredModel(model, form)
+        self._model: StructuredModel[BaseModel] = StructuredModel(model, form)
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return what the judge is asked: it knows the facts and preferences that the writer was told."""
@@ -102,30 +101,18 @@ class ModelJudge:
         """Return what stands for the whole question, the judge included."""
         return _digest(self._identity, [message.text for message in self.messages(task, draft, history)])
 
-    def judge(self, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
+    def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
         """Ask the model. What can't be read has no score, and is not asked for again."""
         try:
-            return self._read(self._asked.invoke(self.messages(task, draft, history)))
+            reply = yield Do(self._model.invoke, self._model.ainvoke, (self.messages(task, draft, history),))
         except UnreadableReplyError as error:
-            return self._unreadable(error)
-
-    async def ajudge(self, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
-        """Ask the model without blocking."""
-        try:
-            return self._read(await self._asked.ainvoke(self.messages(task, draft, history)))
-        except UnreadableReplyError as error:
-            return self._unreadable(error)
-
-    def _read(self, reply: BaseModel) -> dict[str, Judgement]:
+            reason = f"the judgement could not be read: {str(error)[:300]}"
+            return {name: Judgement(reason=reason, by=self.name) for name in self.dimensions}
         verdicts = [reply] if self._alone else [getattr(reply, name) for name in type(reply).model_fields]
         return {
             name: Judgement(**verdict.model_dump(), by=self.name)
             for name, verdict in zip(self.dimensions, verdicts, strict=True)
         }
-
-    def _unreadable(self, error: UnreadableReplyError) -> dict[str, Judgement]:
-        reason = f"the judgement could not be read: {str(error)[:300]}"
-        return {name: Judgement(reason=reason, by=self.name) for name in self.dimensions}
 
 
 class FunctionJudge:
@@ -152,17 +139,19 @@ class FunctionJudge:
         """Return what stands for the question. Functions may share a name, so each is known by a token of its own."""
         return _digest([self.name, self._token, self.dimensions], [task, draft])
 
-    def judge(self, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
-        """Call the function."""
-        said = self.function(task, draft)
-        return self._read(asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said)
+    def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
+        """Call the function; where calls are awaited, one that is not async runs in a worker thread."""
+        return self._read((yield Do(self._call, self._acall, (task, draft))))
 
-    async def ajudge(self, task: str, draft: str, history: Sequence[Event]) -> dict[str, Judgement]:
-        """Call the function; one that is not async runs in a worker thread."""
+    def _call(self, task: str, draft: str) -> Any:
+        said = self.function(task, draft)
+        return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
+
+    async def _acall(self, task: str, draft: str) -> Any:
         if inspect.iscoroutinefunction(self.function):
-            return self._read(await self.function(task, draft))
+            return await self.function(task, draft)
         said = await asyncio.to_thread(self.function, task, draft)
-        return self._read(await said if inspect.isawaitable(said) else said)
+        return await said if inspect.isawaitable(said) else said
 
     def _read(self, said: Any) -> dict[str, Judgement]:
         reason, suggestion, score = "", "", said
@@ -193,8 +182,8 @@ def _identity(model: BaseChatModel) -> list[Any]:
 
 
 def _digest(*parts: Any) -> str:
-    told = json.dumps(parts, default=lambda one: type(one).__name__, sort_keys=True, skipkeys=True)
-    return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    written = json.dumps(parts, default=lambda one: type(one).__name__, sort_keys=True, skipkeys=True)
+    return hashlib.blake2b(written.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 ADDRESSES = ("openai_api_base", "base_url", "azure_endpoint", "endpoint_url", "anthropic_api_url")

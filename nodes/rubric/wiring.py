@@ -79,16 +79,16 @@ class Preferences:
         store: BaseStore | None = get_store()
         if store is None:
             return []
-        return self._told(store.search(preference_namespace(), query=task, limit=MOST_READ))
+        return self._shown(store.search(preference_namespace(), query=task, limit=MOST_READ))
 
     async def afind(self, task: str) -> list[dict[str, Any]]:
         """Async twin."""
         store: BaseStore | None = get_store()
         if store is None:
             return []
-        return self._told(await store.asearch(preference_namespace(), query=task, limit=MOST_READ))
+        return self._shown(await store.asearch(preference_namespace(), query=task, limit=MOST_READ))
 
-    def _told(self, items: Sequence[Any]) -> list[dict[str, Any]]:
+    def _shown(self, items: Sequence[Any]) -> list[dict[str, Any]]:
         if all(item.score is None for item in items):
             items = sorted(items, key=lambda item: (item.updated_at, item.key), reverse=True)
         return [{"id": item.key, "text": _sentence(item), "source": "preferences"} for item in items[: self.limit]]
@@ -126,11 +126,6 @@ def _sentence(item: Item) -> str:
     return f'On "{value.get("task", "")[:120]}" the person {verdict}{score}{said}'
 
 
-LIKED_FROM = 0.7
-MOST_READ = 1000
-"""Of which the newest are told."""
-
-
 def rubric_wiring(
     model: BaseChatModel, rubric: Rubric, options: Mapping[str, Any], *, grounds: Sequence[Ground] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -154,22 +149,22 @@ def rubric_wiring(
     judge, prompt = rest.pop("judge", None), rest.pop("judge_prompt", JUDGE_PROMPT)
     own = {name: rest.pop(name) for name in OWN if name in rest}
     critic = rubric_critic(rubric, judge=model if judge is None else judge, prompt=prompt, **own)
-    asked = [critic, *(_remembering(one) if store is not None else one for one in critics)]
+    remembers = [store is not None and type(one) is HumanCritic for one in critics]
+    others = [RememberingCritic(one.name) if kept else one for kept, one in zip(remembers, critics, strict=True)]
     found = [*grounds, *([Preferences()] if store is not None else [])]
-    wiring: dict[str, Any] = {"critics": asked if enabled else [], "store": store}
+    wiring: dict[str, Any] = {"critics": [critic, *others] if enabled else [], "store": store}
     if found:
         wiring["prepare"] = Grounding(*found, after=rest.pop("prepare", None))
     return (wiring if enabled else {**wiring, "check": _at_once}), rest
 
 
-OWN = ("judges", "vote", "together", "threshold", "adaptive", "cache")
-"""Options that `rubric_critic` takes as they are."""
-
-
-def _remembering(critic: Any) -> Any:
-    return RememberingCritic(critic.name) if type(critic) is HumanCritic else critic
-
-
 def _at_once(state: Mapping[str, Any]) -> str:
     """Stop after the first draft, whatever rounds the limits allow."""
     return "max_rounds"
+
+
+LIKED_FROM = 0.7
+MOST_READ = 1000
+"""Of which the newest are told."""
+OWN = ("judges", "vote", "together", "threshold", "adaptive", "cache")
+"""Options that `rubric_critic` takes as they are."""

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import ToolException
 
 from ...state.events import clean
 from ...state.summary import rounds
 from ..agents.react import read_text_calls
 from ..rubric.grounding import GroundedModel, ground_event
+from ..runtime.dual import Do, DualCallable
 from ..writing.replies import refused
 from ..writing.sampling import revising_model
 from .cities import distance_between_cities, find_cities, told_distance
@@ -26,9 +28,9 @@ from .money import budget_in, cost_each
 from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
-    from langchain_core.messages import AIMessage, BaseMessage, ToolCall
+    from langchain_core.messages import ToolCall
     from langchain_core.tools import BaseTool
 
     from ..writing.prompts import Keep, Memory, Prompts
@@ -91,7 +93,7 @@ def calls_tools(model: BaseChatModel, offer: OfferTools) -> bool:
     return able and (offer is True or (offer == "auto" and bool((model.profile or {}).get("tool_calling"))))
 
 
-class ToolWriter:
+class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
     """A writer that offers tools to its model for a few turns, then asks for the text without them.
 
     A tool that fails tells the model why, and what it said is no fact. A reply that is a tool call as text counts as
@@ -128,74 +130,48 @@ class ToolWriter:
         self._bound = model.bind_tools(list(tools)).bind(**settings)
         self._tools = {tool.name: tool for tool in tools}
 
-    def __call__(self, state: Mapping[str, Any]) -> dict[str, Any] | AIMessage:
+    def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any] | AIMessage]:
         """Return the draft, and one event for each tool that was called; of a refusal the message, which shows it."""
-        messages, record = self._prompted.messages(state), _Record(state)
+        messages, calls = self._prompted.messages(state), _CallEvents(state)
         for turn in range(self.turns + 1):
-            reply = self._read((self._bound if turn < self.turns else self.model).invoke(messages))
+            model = self._bound if turn < self.turns else self.model
+            reply = read_text_calls((yield Do(model.invoke, model.ainvoke, (messages,))), self._tools)
             if not reply.tool_calls or turn == self.turns:
                 break
-            messages += [reply, *(record.noted(call, _result(self._tools, call)) for call in reply.tool_calls)]
-        return record.draft(reply)
+            messages.append(reply)
+            for call in reply.tool_calls:
+                message = yield from self._result(call)
+                calls.note(call, message)
+                messages.append(message)
+        text = str(reply.text)
+        return reply if refused(text, reply) else {"draft": text, "events": calls.events}
 
-    async def acall(self, state: Mapping[str, Any]) -> dict[str, Any] | AIMessage:
-        """Async twin."""
-        messages, record = self._prompted.messages(state), _Record(state)
-        for turn in range(self.turns + 1):
-            reply = self._read(await (self._bound if turn < self.turns else self.model).ainvoke(messages))
-            if not reply.tool_calls or turn == self.turns:
-                break
-            answers = [record.noted(call, await _aresult(self._tools, call)) for call in reply.tool_calls]
-            messages += [reply, *answers]
-        return record.draft(reply)
-
-    def _read(self, reply: AIMessage) -> AIMessage:
-        return read_text_calls(reply, self._tools)
+    def _result(self, call: ToolCall) -> Generator[Do, Any, ToolMessage]:
+        try:
+            if call["name"] not in self._tools:
+                raise ToolException(f"there is no tool {call['name']!r}; there are {', '.join(self._tools)}")
+            tool = self._tools[call["name"]]
+            message: ToolMessage = yield Do(tool.invoke, tool.ainvoke, ({**call, "type": "tool_call"},))
+        except TOLD as error:
+            return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
+        return message
 
 
-class _Record:
+class _CallEvents:
     """The tool calls of one draft, as events."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self._number = 0 if not any(one["kind"] == "draft" for one in state["events"]) else rounds(state["events"]) + 1
         self.events: list[dict[str, Any]] = []
 
-    def noted(self, call: ToolCall, message: ToolMessage) -> BaseMessage:
+    def note(self, call: ToolCall, message: ToolMessage) -> None:
+        """Add the event of a call and what came back."""
         text, tool = clean(str(message.text)), clean(call["name"])
         document = {"id": f"{tool}-{len(self.events) + 1}", "text": text, "source": tool}
         asked = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
         failed = message.status == "error"  # what it says is for the model, and no fact
         event = ground_event("the travel tools", asked, [] if failed else [document], number=self._number)
         self.events.append({**event, "failed": {"step": tool, "error": "ToolError", "text": text}} if failed else event)
-        return message
-
-    def draft(self, reply: AIMessage) -> dict[str, Any] | AIMessage:
-        text = str(reply.text)
-        return reply if refused(text, reply) else {"draft": text, "events": self.events}
-
-
-def _result(tools: Mapping[str, BaseTool], call: ToolCall) -> ToolMessage:
-    try:
-        return cast("ToolMessage", _tool(tools, call).invoke({**call, "type": "tool_call"}))
-    except TOLD as error:
-        return _failed(call, error)
-
-
-async def _aresult(tools: Mapping[str, BaseTool], call: ToolCall) -> ToolMessage:
-    try:
-        return cast("ToolMessage", await _tool(tools, call).ainvoke({**call, "type": "tool_call"}))
-    except TOLD as error:
-        return _failed(call, error)
-
-
-def _tool(tools: Mapping[str, BaseTool], call: ToolCall) -> BaseTool:
-    if call["name"] not in tools:
-        raise ToolException(f"there is no tool {call['name']!r}; there are {', '.join(tools)}")
-    return tools[call["name"]]
-
-
-def _failed(call: ToolCall, error: Exception) -> ToolMessage:
-    return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
 
 
 TOLD = (ToolException, ValueError, ArithmeticError)

@@ -161,13 +161,13 @@ def test_similarity_is_a_cosine_with_the_closest() -> None:
     """0–1, whatever found the passage; each text is embedded once."""
     model = Counting(size=16)
     measure = Similarity(model)
-    first = measure.measure(["one", "two"], ["one", "three"])
+    first = measure(["one", "two"], ["one", "three"])
     assert first[0] == 1.0
     assert 0 <= first[1] < 1
-    assert asyncio.run(measure.ameasure(["two", "one"], ["three", "one"])) == first[::-1]
+    assert asyncio.run(measure.acall(["two", "one"], ["three", "one"])) == first[::-1]
     assert model.texts == 3
-    assert Similarity(embeddings()).measure(["", "a cat"], ["a cat"]) == [0.0, 1.0]
-    assert measure.measure([], ["one"]) == []
+    assert Similarity(embeddings())(["", "a cat"], ["a cat"]) == [0.0, 1.0]
+    assert measure([], ["one"]) == []
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
