@@ -19,7 +19,7 @@ from ..nodes.search.path_run import PathRun
 from ..nodes.search.paths import BranchingOutput, BranchingState, SearchKind
 from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.selection import select
-from ..nodes.search.shared_budget import Ledgers
+from ..nodes.search.shared_budget import SharedBudgets
 from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
 from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
@@ -138,13 +138,13 @@ def build_branching_graph(
     runs = [PathRun(loop, called) for loop, called in zip(loops, names, strict=True)]
     most = _most_revisions(branching_factor, depth, beam_width)
     first = limits if isinstance(limits, Limits) else merged_limits({"max_rounds": most}, limits)
-    ledgers = Ledgers(prices, most=max_concurrency)
+    budgets = SharedBudgets(prices, most=max_concurrency)
     opening = prepare_search(
-        ledgers, limits=first, keep=keep, branching_factor=branching_factor, variations=len(several)
+        budgets, limits=first, keep=keep, branching_factor=branching_factor, variations=len(several)
     )
-    explore = branch(runs, ledgers, keep=keep, stop_when=stop_when)
+    explore = branch(runs, budgets, keep=keep, stop_when=stop_when)
     choose = select(
-        ledgers,
+        budgets,
         judge=compare,
         branching_factor=branching_factor,
         depth=depth,

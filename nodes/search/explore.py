@@ -6,35 +6,36 @@ import uuid
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...state.dual import do
 from ...state.events import failure
 from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
 from ..runtime.journal import SAVER, saver_of
-from ..runtime.meter import Meter
 from ..runtime.step import Call, Step, Steps, emit
 from .path_run import LostDraft
-from .path_threads import OwnThread
+from .path_threads import own_thread
 from .paths import drafts, explored, lost, own_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
+    from ...state.dual import Do
     from ..writing.prompts import Keep
     from .path_run import PathRun
-    from .shared_budget import Ledgers
+    from .shared_budget import SharedBudgets
 
 __all__ = ["StopWhen", "branch", "prepare_search"]
 
 
 def prepare_search(
-    ledgers: Ledgers, *, limits: Mapping[str, Any], keep: Keep, branching_factor: int, variations: int
+    budgets: SharedBudgets, *, limits: Mapping[str, Any], keep: Keep, branching_factor: int, variations: int
 ) -> Step:
     """Return the node that opens the record of a search and plans its drafts.
 
     Args:
-        ledgers: What siblings share.
+        budgets: What siblings share.
         limits: In force where the thread has none yet.
         keep: Noted in the record.
         branching_factor: How many drafts there are.
@@ -50,9 +51,9 @@ def prepare_search(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from begin.logic(state, config)
-        base = yield Call(_FreeName(config, branching_factor), (), config, Meter(None))
+        base = yield from _free_name(config, branching_factor)
         search = uuid.uuid4().hex
-        ledgers.begin(search, 0, NO_USAGE, update["limits"])
+        budgets.begin(search, 0, NO_USAGE, update["limits"])
         return {
             **update,
             "search": search,
@@ -68,47 +69,33 @@ def prepare_search(
     return Step("prepare", logic)
 
 
-class _FreeName:
-    """Returns what the thread ids of a search begin with: that of its own thread, and a number from its second task on.
+def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:
+    """Return what the thread ids of a search begin with: that of its own thread, and a number from its second task on.
 
-    A name is free where none of the drafts' threads exists. A search inside another graph has its node's name and a
-    part of the task's id behind, since several may run at once.
+    A name is free where none of the drafts' threads exists; where nothing is kept it is empty. A search inside another
+    graph has its node's name and a part of the task's id behind, since several may run at once.
     """
-
-    def __init__(self, config: RunnableConfig, drafts: int) -> None:
-        known = config.get("configurable", {})
-        outside = str(known.get("checkpoint_ns") or "").split("|")[:-1]
-        node, _, task = outside[-1].partition(":") if outside else ("", "", "")
-        self._base = f"{known.get('thread_id')}/{node}-{task[:8]}" if node else str(known.get("thread_id"))
-        self._saver = saver_of(config)
-        self._drafts = drafts
-
-    def __call__(self) -> str:
-        for name in self._names():
-            if self._saver is None or not any(self._saver.get_tuple(one) for one in self._threads(name)):
-                return name
-        raise AssertionError("unreachable: names don't end")
-
-    async def acall(self) -> str:
-        for name in self._names():
-            if self._saver is None or not [one for one in self._threads(name) if await self._saver.aget_tuple(one)]:
-                return name
-        raise AssertionError("unreachable: names don't end")
-
-    def _names(self) -> Iterator[str]:
-        if self._saver is None:
-            return iter([""])
-        return (self._base if number == 1 else f"{self._base}/{number}" for number in count(1))
-
-    def _threads(self, name: str) -> Iterator[Any]:
-        for number in range(1, self._drafts + 1):
-            yield {"configurable": {"thread_id": f"{name}/b0.{number}", "checkpoint_ns": "", SAVER: self._saver}}
+    saver = saver_of(config)
+    if saver is None:
+        return ""
+    known = config.get("configurable", {})
+    outside = str(known.get("checkpoint_ns") or "").split("|")[:-1]
+    node, _, task = outside[-1].partition(":") if outside else ("", "", "")
+    base = f"{known.get('thread_id')}/{node}-{task[:8]}" if node else str(known.get("thread_id"))
+    for number in count(1):
+        name, taken = base if number == 1 else f"{base}/{number}", False
+        for draft in range(1, drafts + 1):
+            thread = {"thread_id": f"{name}/b0.{draft}", "checkpoint_ns": "", SAVER: saver}
+            taken = taken or (yield do(saver, "get_tuple", {"configurable": thread})) is not None
+        if not taken:
+            return name
+    raise AssertionError("unreachable: names don't end")
 
 
 StopWhen = Literal["accepted", "exhausted"]
 
 
-def branch(runs: Sequence[PathRun], ledgers: Ledgers, *, keep: Keep, stop_when: StopWhen) -> Step:
+def branch(runs: Sequence[PathRun], budgets: SharedBudgets, *, keep: Keep, stop_when: StopWhen) -> Step:
     """Return the node that explores the plan it is sent.
 
     A path that has not begun stays out once a budget of the search is spent, or, with `stop_when="accepted"`, another
@@ -116,7 +103,7 @@ def branch(runs: Sequence[PathRun], ledgers: Ledgers, *, keep: Keep, stop_when: 
 
     Args:
         runs: One a variation.
-        ledgers: What siblings share.
+        budgets: What siblings share.
         keep: Whether the best or the last draft of a path counts.
         stop_when: As in `build_branching_graph`.
 
@@ -126,30 +113,30 @@ def branch(runs: Sequence[PathRun], ledgers: Ledgers, *, keep: Keep, stop_when: 
 
     def logic(plan: Mapping[str, Any], config: RunnableConfig) -> Steps:
         search, level = plan["search"], plan["level"]
-        ledger = ledgers.find(search, level)
-        if ledger is None:  # after a crash: what siblings did and paid for before is in their threads
-            states = yield Call(_Siblings(runs, saver_of(config), search), (plan["siblings"],), config, Meter(None))
+        shared = budgets.find(search, level)
+        if shared is None:  # after a crash: what siblings did and paid for before is in their threads
+            states = yield from _sibling_states(runs, plan, saver_of(config))
             spent = add_usage(
                 [plan["spent"], *(own_usage(one, values["events"]) for one, values in states if values.get("events"))]
             )
-            ledger = ledgers.begin(search, level, spent, plan["limits"])
-            ledger.begun |= {one["name"] for one, values in states if values}
-            ledger.accepted |= any(values.get("stop_reason") == "accepted" for _, values in states)
+            shared = budgets.begin(search, level, spent, plan["limits"])
+            shared.begun |= {one["name"] for one, values in states if values}
+            shared.accepted |= any(values.get("stop_reason") == "accepted" for _, values in states)
         accepting = stop_when == "exhausted"
-        outcome = yield Call(runs[plan["variation"]], ((plan, ledger, accepting),), config, ledger)
+        outcome = yield Call(runs[plan["variation"]], ((plan, shared, accepting),), config, shared)
         if isinstance(outcome, str):
             emit(kind="skipped", node="branch", branch=plan["name"], round=level, text=outcome)
             return {"paths": [{**_plan(plan), "search": search, "skipped": outcome, "usage": NO_USAGE.copy()}]}
         if isinstance(outcome, LostDraft):
-            ledger.error = outcome.error
-            told = failure("branch", level, outcome.error, branch=plan["name"], usage=outcome.usage)
-            emit(**told)
+            shared.error = outcome.error
+            event = failure("branch", level, outcome.error, branch=plan["name"], usage=outcome.usage)
+            emit(**event)
             begun = {**_plan(plan), "thread_id": outcome.thread_id}
-            return {"paths": [lost(begun, told, search=search)]}
+            return {"paths": [lost(begun, event, search=search)]}
         place = outcome.config["configurable"]
         begun = {**_plan(plan), "thread_id": place["thread_id"] if plan["thread_id"] else None}
         path = explored(begun, outcome.values, search=search, checkpoint_id=place["checkpoint_id"], keep=keep)
-        if path["best"] < 0 and (budget := ledger.spent_budget()):  # its first call was refused while others ran
+        if path["best"] < 0 and (budget := shared.spent_budget()):  # its first call was refused while others ran
             path["stop_reason"] = budget
         return {"paths": [path]}
 
@@ -165,30 +152,14 @@ SENT = ("task", "limits", "spent", "siblings", "search", "root", "values")
 """What every plan of a level is sent with."""
 
 
-class _Siblings:
-    """Reads where the threads of a level stand; those that have not begun, or are not kept, have no values."""
-
-    def __init__(self, runs: Sequence[PathRun], saver: Any, search: str) -> None:
-        self._runs = runs
-        self._saver = saver
-        self._own = OwnThread(saver, search)
-
-    def __call__(self, plans: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Mapping[str, Any]]]:
-        if self._saver is None:
-            return []
-        return [(plan, self._graph(plan).get_state(self._config(self._own(plan))).values) for plan in plans]
-
-    async def acall(self, plans: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Mapping[str, Any]]]:
-        if self._saver is None:
-            return []
-        names = [await self._own.acall(plan) for plan in plans]
-        states = [
-            await self._graph(plan).aget_state(self._config(name)) for plan, name in zip(plans, names, strict=True)
-        ]
-        return [(plan, state.values) for plan, state in zip(plans, states, strict=True)]
-
-    def _graph(self, plan: Mapping[str, Any]) -> Any:
-        return self._runs[plan["variation"]].graph
-
-    def _config(self, thread_id: str | None) -> Any:
-        return {"configurable": {"thread_id": thread_id, SAVER: self._saver}}
+def _sibling_states(
+    runs: Sequence[PathRun], plan: Mapping[str, Any], saver: Any
+) -> Generator[Do, Any, list[tuple[Any, Mapping[str, Any]]]]:
+    """Return where the threads of a level stand; those that have not begun, or are not kept, have no values."""
+    states = []
+    for one in plan["siblings"] if saver is not None else ():
+        name = yield from own_thread(saver, one, plan["search"])
+        thread = {"configurable": {"thread_id": name, SAVER: saver}}
+        snapshot = yield do(runs[one["variation"]].graph, "get_state", thread)
+        states.append((one, snapshot.values))
+    return states

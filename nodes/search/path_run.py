@@ -14,27 +14,27 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp, GraphDrained
 
+from ...state.dual import Do, adrive, do, drive
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
 from ...state.threads.lease import LeaseHolder, leased
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import emitter
-from .path_threads import PATH_RECIPE, SEARCH, OwnThread
+from .path_threads import PATH_RECIPE, SEARCH, own_thread
 from .paths import forked_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
     from ...state.threads.loop_kind import LoopKind
     from ...state.usage import Usage
-    from ..runtime.meter import Prices
-    from .shared_budget import Ledger
+    from .shared_budget import SharedBudget
 
-    Sent = tuple[Mapping[str, Any], Ledger, bool]
+    Sent = tuple[Mapping[str, Any], SharedBudget, bool]
     """A plan, what it shares with its siblings, and whether it begins though another path was accepted."""
     Outcome: TypeAlias = "StateSnapshot | LostDraft | str"
 
@@ -52,6 +52,24 @@ class LostDraft:
     error: Exception
     usage: Usage
     """What was paid for it; no event says so."""
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A path that begins: its plan, what it shares, the config of its thread, and the control of its search."""
+
+    plan: Mapping[str, Any]
+    shared: SharedBudget
+    thread: Any
+    control: RunControl | None
+
+    @property
+    def saver(self) -> Any:
+        return self.thread["configurable"][SAVER]
+
+    @property
+    def thread_id(self) -> str:
+        return str(self.thread["configurable"]["thread_id"])
 
 
 class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
@@ -73,97 +91,89 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         self._kind = cast("LoopKind", kind_of(graph))
 
     def invoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
-        plan, ledger, accepting = input
-        control = _control_of(config or {})
+        plan, shared = input[:2]
         names = [one["name"] for one in plan["siblings"]]
-        with ledger.turns.turn(plan["name"], names, begun=ledger.begun):
-            _check_stop(control)
-            if stopped := ledger.closed_to(plan["name"], accepting=accepting):
-                return stopped
-            own = OwnThread(saver_of(config or {}), plan["search"])
-            plan = {**plan, "thread_id": own(plan)}
-            thread, meter = self._thread(plan, config or {}), _metered(ledger)
-            saver, name = thread["configurable"][SAVER], thread["configurable"]["thread_id"]
-            with leased(saver, name, outer=control) as mine:
-                try:
-                    snapshot = self._run(plan, thread, mine)
-                except Exception as error:
-                    return _lost(plan, error, meter)
-            _check_ended(snapshot)
-            ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
-            return snapshot
+        with shared.turns.turn(plan["name"], names, begun=shared.begun):
+            begun = drive(self._begin(input, config or {}))
+            if isinstance(begun, str):
+                return begun
+            with leased(begun.saver, begun.thread_id, outer=begun.control) as control:
+                return drive(self._run(begun, control))
 
     async def ainvoke(self, input: Sent, config: RunnableConfig | None = None, **_: Any) -> Outcome:  # noqa: A002
-        plan, ledger, accepting = input
-        control = _control_of(config or {})
-        async with ledger.turns.aturn():
-            _check_stop(control)
-            if stopped := ledger.closed_to(plan["name"], accepting=accepting):
-                return stopped
-            own = OwnThread(saver_of(config or {}), plan["search"])
-            plan = {**plan, "thread_id": await own.acall(plan)}
-            thread, meter = self._thread(plan, config or {}), _metered(ledger)
-            saver, name = thread["configurable"][SAVER], thread["configurable"]["thread_id"]
-            async with LeaseHolder(saver).leased(name, outer=control) as mine:
-                try:
-                    snapshot = await self._arun(plan, thread, mine)
-                except Exception as error:
-                    return _lost(plan, error, meter)
-            _check_ended(snapshot)
-            ledger.accepted |= snapshot.values.get("stop_reason") == "accepted"
-            return snapshot
+        async with input[1].turns.aturn():
+            begun = await adrive(self._begin(input, config or {}))
+            if isinstance(begun, str):
+                return begun
+            async with LeaseHolder(begun.saver).leased(begun.thread_id, outer=begun.control) as control:
+                return await adrive(self._run(begun, control))
 
-    def _run(self, plan: Mapping[str, Any], thread: Any, control: RunControl) -> StateSnapshot:
+    def _begin(self, sent: Sent, config: RunnableConfig) -> Generator[Do, Any, _Begun | str]:
+        """Return what the path runs with, or why it need not begin.
+
+        Raises:
+            GraphDrained: The search is to stop. It is resumed with this path.
+        """
+        plan, shared, accepting = sent
+        runtime = config.get("configurable", {}).get(RUNTIME)
+        control: RunControl | None = getattr(runtime, "control", None)
+        if control is not None and control.drain_requested:
+            raise GraphDrained(control.drain_reason or "shutdown")
+        if stopped := shared.closed_to(plan["name"], accepting=accepting):
+            return stopped
+        plan = {**plan, "thread_id": (yield from own_thread(saver_of(config), plan, plan["search"]))}
+        return _Begun(plan, shared, self._thread(plan, config), control)
+
+    def _run(self, begun: _Begun, control: RunControl) -> Generator[Do, Any, Outcome]:
+        """Run the path's thread to its end; a first draft that an error prevented is lost, all else is raised.
+
+        Raises:
+            RuntimeError: It stops before: a node of the caller's interrupts the run.
+        """
+        plan, shared = begun.plan, begun.shared
+        # What it counts ends with this call, which has a context of its own.
+        meter, start = Meter(shared.prices), perf_counter()
+        PATH_METER.set(meter)
+        try:
+            snapshot = yield from self._to_end(plan, begun.thread, control)
+        except Exception as error:
+            if isinstance(error, GraphBubbleUp) or plan["parent"] is not None:
+                raise
+            return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - start))
+        if snapshot.next:
+            raise RuntimeError(
+                f"the path {begun.thread_id!r} waits before {snapshot.next[0]!r}: "
+                "a search can't be interrupted inside a path, so leave out what interrupts"
+            )
+        shared.accepted |= snapshot.values.get("stop_reason") == "accepted"
+        return snapshot
+
+    def _to_end(self, plan: Mapping[str, Any], thread: Any, control: RunControl) -> Generator[Do, Any, StateSnapshot]:
         """Run a path's thread to its end, from its beginning where it has none."""
+        how = {"stream_mode": "custom", "durability": "sync", "control": control}
         tell, given = self._teller(plan), None
-        how: Any = {"stream_mode": "custom", "durability": "sync", "control": control}
-        if thread["configurable"][SAVER].get_tuple(thread) is None:
-            given = self._given(plan)
-            if given is None:
-                values, node = self._forked(plan)
-                self.graph.update_state(thread, values, as_node=node)
+        if (yield do(thread["configurable"][SAVER], "get_tuple", thread)) is None:
+            limits = {**plan["limits"], "max_rounds": plan["level"]}
+            if plan["values"] is None:
+                given = {"task": plan["task"], "limits": limits}
+            else:  # a revision begins in the middle of its parent's run
+                values = forked_values(plan["values"], limits)
+                yield do(self.graph, "update_state", thread, values, as_node=self._kind.before_check)
+        yield Do(self._stream, self._astream, (given, thread, how, tell))
+        snapshot: StateSnapshot = yield do(self.graph, "get_state", thread)
+        if not snapshot.next and (last := self._kind.cut_off(snapshot.values)):
+            yield do(self.graph, "update_state", thread, {"stop_reason": None}, as_node=last)
+            yield Do(self._stream, self._astream, (None, thread, how, tell))
+            snapshot = yield do(self.graph, "get_state", thread)
+        return snapshot
+
+    def _stream(self, given: Any, thread: Any, how: dict[str, Any], tell: Callable[[Any], None]) -> None:
         for item in self.graph.stream(given, thread, **how):
             tell(item)
-        snapshot: StateSnapshot = self.graph.get_state(thread)
-        if last := self._cut_off_after(snapshot):
-            self.graph.update_state(thread, {"stop_reason": None}, as_node=last)
-            for item in self.graph.stream(None, thread, **how):
-                tell(item)
-            snapshot = self.graph.get_state(thread)
-        return snapshot
 
-    async def _arun(self, plan: Mapping[str, Any], thread: Any, control: RunControl) -> StateSnapshot:
-        """Async twin of `_run`."""
-        tell, given = self._teller(plan), None
-        how: Any = {"stream_mode": "custom", "durability": "sync", "control": control}
-        if await thread["configurable"][SAVER].aget_tuple(thread) is None:
-            given = self._given(plan)
-            if given is None:
-                values, node = self._forked(plan)
-                await self.graph.aupdate_state(thread, values, as_node=node)
+    async def _astream(self, given: Any, thread: Any, how: dict[str, Any], tell: Callable[[Any], None]) -> None:
         async for item in self.graph.astream(given, thread, **how):
             tell(item)
-        snapshot: StateSnapshot = await self.graph.aget_state(thread)
-        if last := self._cut_off_after(snapshot):
-            await self.graph.aupdate_state(thread, {"stop_reason": None}, as_node=last)
-            async for item in self.graph.astream(None, thread, **how):
-                tell(item)
-            snapshot = await self.graph.aget_state(thread)
-        return snapshot
-
-    def _cut_off_after(self, snapshot: StateSnapshot) -> str | None:
-        """Return the node after which a thread has no next one and yet no reason to stop, or `None`."""
-        return None if snapshot.next else self._kind.cut_off(snapshot.values)
-
-    def _given(self, plan: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the input of a first draft; a revision begins in the middle of its parent's run."""
-        return {"task": plan["task"], "limits": self._limits(plan)} if plan["values"] is None else None
-
-    def _forked(self, plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        return forked_values(plan["values"], self._limits(plan)), self._kind.before_check
-
-    def _limits(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        return {**plan["limits"], "max_rounds": plan["level"]}
 
     def _thread(self, plan: Mapping[str, Any], config: RunnableConfig) -> Any:
         """Return the config of the path's own thread: what else the caller configured, and who its parent is."""
@@ -195,62 +205,9 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         send(kind="start", node="branch", round=plan["level"], **of)
 
         def tell(item: Any) -> None:
-            told = item if isinstance(item, dict) else {"value": item}
-            send(**{**told, **of})
+            send(**{**(item if isinstance(item, dict) else {"value": item}), **of})
 
         return tell
-
-
-class _PathMeter(Meter):
-    """Counts the calls of one path, beside the ledger that counts those of all."""
-
-    def __init__(self, prices: Prices | None) -> None:
-        super().__init__(prices)
-        self.began = perf_counter()
-
-
-def _metered(ledger: Ledger) -> _PathMeter:
-    """Return what counts from here on. Each call of a node has a context of its own, so it ends with that."""
-    meter = _PathMeter(ledger.prices)
-    PATH_METER.set(meter)
-    return meter
-
-
-def _lost(plan: Mapping[str, Any], error: Exception, meter: _PathMeter) -> LostDraft:
-    """Return what is told of a first draft that an error prevented; all else is raised on."""
-    if isinstance(error, GraphBubbleUp) or plan["parent"] is not None:
-        raise error
-    return LostDraft(plan["thread_id"], error, meter.usage(seconds=perf_counter() - meter.began))
-
-
-def _check_ended(snapshot: StateSnapshot) -> None:
-    """Return where a thread has run to its end.
-
-    Raises:
-        RuntimeError: It stops before: a node of the caller's interrupts the run.
-    """
-    if snapshot.next:
-        raise RuntimeError(
-            f"the path {snapshot.config['configurable']['thread_id']!r} waits before {snapshot.next[0]!r}: "
-            "a search can't be interrupted inside a path, so leave out what interrupts"
-        )
-
-
-def _control_of(config: RunnableConfig) -> RunControl | None:
-    """Return what says whether the running graph is to stop."""
-    runtime = config.get("configurable", {}).get(RUNTIME)
-    found: RunControl | None = getattr(runtime, "control", None)
-    return found
-
-
-def _check_stop(control: RunControl | None) -> None:
-    """Raise where the search is to stop.
-
-    Raises:
-        GraphDrained: The search is to stop. It is resumed with this path.
-    """
-    if control is not None and control.drain_requested:
-        raise GraphDrained(control.drain_reason or "shutdown")
 
 
 RUNTIME = "__pregel_runtime"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...state.stopping import spent_budget
 from ...state.usage import Usage, add_usage
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
+from ..runtime.dual import Do, DualCallable
 from ..runtime.step import call, emit
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import chat_prompt
@@ -21,7 +23,6 @@ from .paths import order, outranks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
     from ..runtime.meter import Prices
@@ -53,7 +54,7 @@ class Comparison:
     """One for each time that it was asked."""
 
 
-class PairwiseJudge:
+class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
     """Compares two drafts by asking in both orders; only who wins in both has won.
 
     The second order is asked only where the first names a winner.
@@ -87,64 +88,37 @@ class PairwiseJudge:
             raise ValueError(f"judge_prompt must show both drafts, {{first}} and {{second}}; it has no {missing[0]}")
         self._model: StructuredModel[Preference] = StructuredModel(judge, Preference)  # type: ignore[arg-type]
 
-    def __call__(self, task: str, first: str, second: str, /) -> Comparison:
-        """Compare two drafts."""
-        one = self._ask(task, first, second)
-        return _read(one, self._ask(task, second, first) if _names_one(one) else None)
+    def logic(self, task: str, first: str, second: str) -> Generator[Do, Any, Comparison]:
+        """Compare two drafts; in the second order they stand the other way round."""
+        one = yield from self._preference(task, first, second)
+        if one.better == "neither":
+            return Comparison(None, (one.reason,))
+        other = yield from self._preference(task, second, first)
+        winner: Literal["first", "second"] | None = None
+        if {one.better, other.better} == {"first", "second"}:
+            winner = "first" if one.better == "first" else "second"
+        return Comparison(winner, (one.reason, other.reason))
 
-    async def acall(self, task: str, first: str, second: str, /) -> Comparison:
-        """Compare two drafts without blocking."""
-        one = await self._aask(task, first, second)
-        return _read(one, await self._aask(task, second, first) if _names_one(one) else None)
-
-    def _ask(self, task: str, first: str, second: str) -> Preference:
+    def _preference(self, task: str, first: str, second: str) -> Generator[Do, Any, Preference]:
         if self._function is not None:
-            said = self._function(task, first, second)
-            if inspect.isawaitable(said):
-                import asyncio
-
-                said = asyncio.run(_awaited(said))
-            return _said(said)
+            said = yield Do(self._call, self._acall, (task, first, second))
+            if said not in ("first", "second", "neither"):
+                raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {said!r}")
+            return Preference(reason="", better=said)
+        messages = fenced_messages(self._template, {"task": task, "first": first, "second": second})
         try:
-            return self._model.invoke(self._messages(task, first, second))
+            read: Preference = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
         except UnreadableReplyError as error:
-            return _unreadable(error)
+            return Preference(reason=f"the verdict could not be read: {str(error)[:300]}", better="neither")
+        return read
 
-    async def _aask(self, task: str, first: str, second: str) -> Preference:
-        if self._function is not None:
-            said = self._function(task, first, second)
-            return _said(await said if inspect.isawaitable(said) else said)
-        try:
-            return await self._model.ainvoke(self._messages(task, first, second))
-        except UnreadableReplyError as error:
-            return _unreadable(error)
+    def _call(self, *drafts: str) -> Any:
+        said = self._function(*drafts)  # type: ignore[misc]  # only called where there is one
+        return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
 
-    def _messages(self, task: str, first: str, second: str) -> list[BaseMessage]:
-        return fenced_messages(self._template, {"task": task, "first": first, "second": second})
-
-
-def _names_one(preference: Preference) -> bool:
-    return preference.better != "neither"
-
-
-def _read(one: Preference, other: Preference | None) -> Comparison:
-    """Return what two answers say together; in the second the drafts stood the other way round."""
-    if other is None:
-        return Comparison(None, (one.reason,))
-    winner: Literal["first", "second"] | None = None
-    if {one.better, other.better} == {"first", "second"}:
-        winner = "first" if one.better == "first" else "second"
-    return Comparison(winner, (one.reason, other.reason))
-
-
-def _said(said: object) -> Preference:
-    if said not in ("first", "second", "neither"):
-        raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {said!r}")
-    return Preference(reason="", better=said)
-
-
-def _unreadable(error: UnreadableReplyError) -> Preference:
-    return Preference(reason=f"the verdict could not be read: {str(error)[:300]}", better="neither")
+    async def _acall(self, *drafts: str) -> Any:
+        said = self._function(*drafts)  # type: ignore[misc]  # as above
+        return await said if inspect.isawaitable(said) else said
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:

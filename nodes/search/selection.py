@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .explore import StopWhen
     from .paths import Path
     from .ranking import PairwiseJudge
-    from .shared_budget import Ledgers
+    from .shared_budget import SharedBudgets
 
 __all__ = ["select"]
 
@@ -33,7 +33,7 @@ STEPS_A_LEVEL = 2
 
 
 def select(
-    ledgers: Ledgers,
+    budgets: SharedBudgets,
     *,
     judge: PairwiseJudge | None,
     branching_factor: int,
@@ -50,7 +50,7 @@ def select(
     score, then the fresher draft, then the order in which they were planned.
 
     Args:
-        ledgers: What siblings share.
+        budgets: What siblings share.
         judge: Compares two drafts.
         branching_factor: How many revisions a draft gets.
         depth: How many levels of them there are.
@@ -82,16 +82,16 @@ def select(
             reason = _ended(level.running)
         elif level.number >= depth or room <= 0 or out_of_steps:
             reason = "max_rounds"
-        ledger = ledgers.find(search, level.number)
-        ledgers.end(search, level.number)
+        shared = budgets.find(search, level.number)
+        budgets.end(search, level.number)
         if reason == "failed" and (again := [path["name"] for path in level.lost_drafts]):
-            if ledger is not None and ledger.error is not None:
-                raise ledger.error
-            ledgers.begin(search, level.number, ranking.spent, limits)  # resumed after that error
+            if shared is not None and shared.error is not None:
+                raise shared.error
+            budgets.begin(search, level.number, ranking.spent, limits)  # resumed after that error
             return {"plans": [plan for plan in state["plans"] if plan["name"] in again]}
         if reason is None:
             beam = yield from ranking.top(level.open, beam_width)
-            ledgers.begin(search, level.number + 1, ranking.spent, limits)
+            budgets.begin(search, level.number + 1, ranking.spent, limits)
             names = [path["name"] for path in beam]
             emit(kind="level", node="select", round=level.number, going=names, text=f"Going on: {', '.join(names)}.")
             return {

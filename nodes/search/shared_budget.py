@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..runtime.meter import Prices
 
-__all__ = ["Ledger", "Ledgers", "Turns"]
+__all__ = ["SharedBudget", "SharedBudgets", "Turns"]
 
 MOMENT_S = 1.0
 """How long a path waits for those before it to come. They do within a millisecond, but one may have failed to."""
@@ -89,10 +89,10 @@ class Turns:
 
 
 MOST_KEPT = 10_000
-"""Ledgers of searches that never ended go when that many others are newer; one that is missing is made anew."""
+"""Budgets of searches that never ended go when that many others are newer; one that is missing is made anew."""
 
 
-class Ledger(Meter):
+class SharedBudget(Meter):
     """Counts the calls of all paths of a level, and refuses any once a budget of the search is spent.
 
     Seconds are those in model calls, of all paths together, calls under way included.
@@ -171,8 +171,8 @@ class Ledger(Meter):
             raise BudgetSpentError(budget)
 
 
-class Ledgers:
-    """The ledgers of the searches that run in this process, by search and level.
+class SharedBudgets:
+    """The shared budgets of the searches that run in this process, by search and level.
 
     Args:
         prices: Turns tokens into dollars.
@@ -183,22 +183,22 @@ class Ledgers:
         self._prices = prices
         self._most = most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int], Ledger] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], SharedBudget] = OrderedDict()
 
-    def find(self, search: str, level: int) -> Ledger | None:
-        """Return the ledger of a level, or `None` where this process has none, after a crash, say."""
+    def find(self, search: str, level: int) -> SharedBudget | None:
+        """Return the shared budget of a level, or `None` where this process has none, after a crash, say."""
         with self._lock:
             return self._kept.get((search, level))
 
-    def begin(self, search: str, level: int, spent: Usage, limits: Mapping[str, Any]) -> Ledger:
-        """Return the ledger of a level, a new one where there is none: the first to ask says what was spent before."""
+    def begin(self, search: str, level: int, spent: Usage, limits: Mapping[str, Any]) -> SharedBudget:
+        """Return the shared budget of a level, a new one where there is none: the first caller says what was spent."""
         with self._lock:
-            ledger = self._kept.setdefault((search, level), Ledger(self._prices, spent, limits, self._most))
+            shared = self._kept.setdefault((search, level), SharedBudget(self._prices, spent, limits, self._most))
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-            return ledger
+            return shared
 
     def end(self, search: str, level: int) -> None:
-        """Forget the ledger of a level."""
+        """Forget the shared budget of a level."""
         with self._lock:
             self._kept.pop((search, level), None)
