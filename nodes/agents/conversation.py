@@ -89,12 +89,12 @@ def in_context(task: str, events: Sequence[Event]) -> str:
     before: list[Any] = []
     for event in current_run(events):
         before = event.get("conversation") or before
-    told = [
+    lines = [
         f"{SPEAKERS[message.type]}: {_said(str(message.text))}"
         for message in convert_to_messages(before)
         if message.type in SPEAKERS and str(message.text).strip()
     ]
-    return "\n\n".join([BEFORE, *told, f"{NOW}\n{_said(task)}"]) if told else task
+    return "\n\n".join([BEFORE, *lines, f"{NOW}\n{_said(task)}"]) if lines else task
 
 
 def _said(text: str) -> str:

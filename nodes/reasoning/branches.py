@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branch",
-    "Critique",
     "Draft",
     "Final",
+    "ReasoningCritique",
     "ReasoningState",
     "SelfCritique",
     "reasoning_events",
@@ -38,7 +38,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Critique:
+class ReasoningCritique:
     """A critique of the draft or final before it."""
 
     text: str
@@ -53,7 +53,7 @@ class Final:
     kind: Literal["final"] = "final"
 
 
-ReasoningState = Draft | Critique | Final
+ReasoningState = Draft | ReasoningCritique | Final
 
 
 def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
@@ -66,7 +66,7 @@ def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
         if event["kind"] == "draft":
             found.append(Draft(event["text"]))
         elif event["kind"] in CRITIQUE_KINDS:
-            found.append(Critique(event["text"]))
+            found.append(ReasoningCritique(event["text"]))
         elif event["kind"] == "revision" and not event.get("rejected"):
             found.append(Final(event["text"]))
     return found

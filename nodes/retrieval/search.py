@@ -167,8 +167,8 @@ def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str,
 
     A `failure` event would end the run; this one only tells.
     """
-    told = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
-    return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": told, **fields}
+    about = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
+    return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": about, **fields}
 
 
 def _heading(document: Document) -> str:

@@ -179,7 +179,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             messages = fenced_messages(self._template, values)
             instead = "The model failed; the rules propose the queries."
             gap = yield from tolerated(
-                _asked(self._model, messages),
+                _gap_analysis(self._model, messages),
                 instead=None,
                 note=lambda error: news.append(failed("refine", number, error, text=instead)),
             )
@@ -244,7 +244,7 @@ def summary(found: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _asked(
+def _gap_analysis(
     model: StructuredModel[GapAnalysis], messages: Sequence[BaseMessage]
 ) -> Generator[Do, Any, GapAnalysis | None]:
     gap: GapAnalysis = yield Do(model.invoke, model.ainvoke, (messages,))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 
-from ...state.summary import current_run, rounds
-from ..runtime.dual import Do, DualRunnable
-from ..writing.prompt_injection import fence, fenced_messages, opens_part
-from ..writing.prompts import PromptedModel, attempt_at_hand, prompt_values
+from ...state.summary import current_run
+from ..runtime.dual import Do, DualRunnable, calling
+from ..writing.prompt_injection import fence, opens_part
+from ..writing.prompts import PromptedModel
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -49,15 +47,15 @@ class Grounding(DualRunnable["Mapping[str, Any]", dict[str, Any]]):
     def __init__(self, *grounds: Ground, after: Any = None) -> None:
         self.name = "grounding"
         self.grounds = grounds
-        self._first: Runnable[Any, Any] | None = None
-        if after is not None:
-            self._first = after if isinstance(after, Runnable) else _runnable(after)
+        self._after = after
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, dict[str, Any]]:  # noqa: A002
         """Return the update with one event for each ground that found anything."""
         before: Any = {}
-        if self._first is not None:
-            before = yield Do(self._first.invoke, self._first.ainvoke, (input, config))
+        if isinstance(self._after, Runnable):
+            before = yield Do(self._after.invoke, self._after.ainvoke, (input, config))
+        elif self._after is not None:
+            before = yield calling(self._after, input)
         update: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
         events = list(update.get("events", []))
         task = str(update.get("task") or input.get("task") or "")
@@ -105,36 +103,12 @@ def _fenced(text: str) -> str:
     return fence(text) if opens_part(text, pattern=KNOWN) else text
 
 
-KNOWN = re.compile("knownfrom")
-
-
 class GroundedModel(PromptedModel):
     """A writer whose `{task}` carries what was found for it."""
 
     def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the messages that the model is asked with."""
-        events = state.get("events", [])
-        template = self.templates[min(rounds(events), len(self.templates) - 1)]
-        attempt = attempt_at_hand(events, self.keep)
-        values = prompt_values(grounded_task(state["task"], events), events, attempt, memory=self.memory)
-        return fenced_messages(template, values)
+        return super().messages({**state, "task": grounded_task(state["task"], state.get("events", []))})
 
 
-def _runnable(function: Any) -> Runnable[Any, Any]:
-    """Return a callable as a Runnable that calls it once; an async one is run to its end in sync runs too."""
-    later = getattr(function, "acall", function)
-
-    def call(state: Any) -> Any:
-        found = function(state)
-        return asyncio.run(_awaited(found)) if inspect.isawaitable(found) else found
-
-    async def acall(state: Any) -> Any:
-        awaits = inspect.iscoroutinefunction(later) or inspect.iscoroutinefunction(getattr(later, "__call__", None))  # noqa: B004
-        found = later(state) if awaits else await asyncio.to_thread(function, state)
-        return await found if inspect.isawaitable(found) else found
-
-    return RunnableLambda(call, acall)
-
-
-async def _awaited(found: Any) -> Any:
-    return await found
+KNOWN = re.compile("knownfrom")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
 import json
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...state.critique import Critique
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
-from ..runtime.dual import Do
+from ..runtime.dual import Do, calling
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import chat_prompt
 from .grounding import grounded_task
@@ -141,17 +140,7 @@ class FunctionJudge:
 
     def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
         """Call the function; where calls are awaited, one that is not async runs in a worker thread."""
-        return self._read((yield Do(self._call, self._acall, (task, draft))))
-
-    def _call(self, task: str, draft: str) -> Any:
-        said = self.function(task, draft)
-        return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
-
-    async def _acall(self, task: str, draft: str) -> Any:
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(task, draft)
-        said = await asyncio.to_thread(self.function, task, draft)
-        return await said if inspect.isawaitable(said) else said
+        return self._read((yield calling(self.function, task, draft)))
 
     def _read(self, said: Any) -> dict[str, Judgement]:
         reason, suggestion, score = "", "", said
@@ -169,10 +158,6 @@ class FunctionJudge:
             refused = f"{self.name} returned {said!r:.200}; a score is a number from 0 to 1"
             return {self.dimensions[0]: Judgement(reason=refused, **also)}
         return {self.dimensions[0]: Judgement(score=number, suggestion=suggestion, reason=reason, **also)}
-
-
-async def _awaited(result: Awaitable[Any]) -> Any:
-    return await result
 
 
 def _identity(model: BaseChatModel) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -16,7 +18,7 @@ from ...state.events import Event
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ["Do", "DualCallable", "DualCritic", "DualRunnable", "adrive", "drive", "tolerated"]
+__all__ = ["Do", "DualCallable", "DualCritic", "DualRunnable", "adrive", "calling", "drive", "tolerated"]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
@@ -55,6 +57,30 @@ class DualRunnable(Runnable[Wanted, Result]):
 
     async def ainvoke(self, input: Wanted, config: RunnableConfig | None = None, **_: Any) -> Result:  # noqa: A002
         return await adrive(self.logic(input, config))
+
+
+def calling(function: Callable[..., Any], *args: Any) -> Do:
+    """Return the call of a function that may be async.
+
+    In a sync run an async one is run to its end; in an async run one that is not async runs in a worker thread.
+    """
+
+    def call() -> Any:
+        result = function(*args)
+        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+    async def acall() -> Any:
+        target = getattr(function, "acall", function)
+        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
+            return await target(*args)
+        result = await asyncio.to_thread(target, *args)
+        return await result if inspect.isawaitable(result) else result
+
+    return Do(call, acall)
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def tolerated(

@@ -31,7 +31,7 @@ __all__ = [
     "own_usage",
     "prefix",
     "revisions",
-    "told",
+    "shown_path",
 ]
 
 Path = dict[str, Any]
@@ -239,7 +239,7 @@ def lineage(path: Path, paths: Sequence[Path]) -> set[str]:
     return names
 
 
-def told(path: Path, root: str | None, variations: Sequence[str]) -> dict[str, Any]:
+def shown_path(path: Path, root: str | None, variations: Sequence[str]) -> dict[str, Any]:
     """Return what the output says of a path."""
     return {
         "name": path["name"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...state.stopping import spent_budget
 from ...state.usage import Usage, add_usage
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
-from ..runtime.dual import Do, DualCallable
+from ..runtime.dual import Do, DualCallable, calling
 from ..runtime.step import call, emit
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import chat_prompt
@@ -21,7 +20,7 @@ from ..writing.replies import same_text
 from .paths import order, outranks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -101,7 +100,7 @@ class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
 
     def _preference(self, task: str, first: str, second: str) -> Generator[Do, Any, Preference]:
         if self._function is not None:
-            said = yield Do(self._call, self._acall, (task, first, second))
+            said = yield calling(self._function, task, first, second)
             if said not in ("first", "second", "neither"):
                 raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {said!r}")
             return Preference(reason="", better=said)
@@ -111,18 +110,6 @@ class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
         except UnreadableReplyError as error:
             return Preference(reason=f"the verdict could not be read: {str(error)[:300]}", better="neither")
         return read
-
-    def _call(self, *drafts: str) -> Any:
-        said = self._function(*drafts)  # type: ignore[misc]  # only called where there is one
-        return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
-
-    async def _acall(self, *drafts: str) -> Any:
-        said = self._function(*drafts)  # type: ignore[misc]  # as above
-        return await said if inspect.isawaitable(said) else said
-
-
-async def _awaited(result: Awaitable[Any]) -> Any:
-    return await result
 
 
 VARIABLES = ("task", "first", "second")

@@ -11,7 +11,7 @@ from ...state.summary import accepted_by, best_draft, current_run, oracle_touche
 from ...state.usage import add_usage
 from ..check import EXPLANATIONS
 from ..runtime.step import Step, Steps, emit
-from .paths import lineage, revisions, told
+from .paths import lineage, revisions, shown_path
 from .ranking import Ranking
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def select(
             **sealed,
             **_output([*state["events"], *sealed["events"]], keep=keep),
             "stop_reason": reason,
-            "branches": [told(path, state["root"], variations) for path in level.begun],
+            "branches": [shown_path(path, state["root"], variations) for path in level.begun],
             "compared": ranking.compared,
             "judging": ranking.judging,
             "plans": [],

@@ -12,11 +12,11 @@ from langchain_core.tools import tool
 __all__ = [
     "City",
     "distance_between_cities",
+    "distance_line",
     "find_cities",
     "find_city",
     "great_circle_km",
     "require_cities",
-    "told_distance",
 ]
 
 
@@ -109,10 +109,10 @@ def distance_between_cities(start: str, end: str) -> str:
         if city is None:
             raise ValueError(f"no city {name!r} of 15,000 people or more is known; try its English name")
         found.append(city)
-    return told_distance(*found)
+    return distance_line(*found)
 
 
-def told_distance(start: City, end: City) -> str:
+def distance_line(start: City, end: City) -> str:
     """Return the sentence that says how far two cities are apart."""
     return f"{start} to {end}: {great_circle_km(start, end):,.0f} km as the crow flies"
 

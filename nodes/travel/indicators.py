@@ -103,8 +103,8 @@ def _totals(draft: str, currency: str) -> list[Decimal] | None:
         if not (total := TOTAL.search(line)):
             continue
         # After the last "=" or the word; beside a budget the first amount there is the total, else the last.
-        told = line[max(total.end(), line.rfind("=") + 1) :]
-        found = [amount for code, amount in amounts_in(told) or amounts_in(line) if code == currency]
+        rest = line[max(total.end(), line.rfind("=") + 1) :]
+        found = [amount for code, amount in amounts_in(rest) or amounts_in(line) if code == currency]
         if not found:
             continue
         last = found[0 if BUDGET.search(line) else -1]

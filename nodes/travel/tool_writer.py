@@ -23,7 +23,7 @@ from ..rubric.grounding import GroundedModel, ground_event
 from ..runtime.dual import Do, DualCallable
 from ..writing.replies import refused
 from ..writing.sampling import revising_model
-from .cities import distance_between_cities, find_cities, told_distance
+from .cities import distance_between_cities, distance_line, find_cities
 from .money import budget_in, cost_each
 from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
 
@@ -45,7 +45,7 @@ class TravelFacts:
 
     def find(self, task: str) -> list[dict[str, Any]]:
         """Return the facts: distances from place to place, the trip's days with their weekdays, the budget a day."""
-        facts = [(distance_between_cities.name, told_distance(*pair)) for pair in pairwise(find_cities(task))]
+        facts = [(distance_between_cities.name, distance_line(*pair)) for pair in pairwise(find_cities(task))]
 
         def add(tool: BaseTool, prefix: str = "", **asked: Any) -> None:
             with suppress(ValueError, ArithmeticError):  # a date beyond the calendar: no fact

@@ -73,12 +73,12 @@ def _schema_checker(schema: Mapping[str, Any] | bool) -> Callable[[Any], Iterato
         raise ValueError(f"this is not a JSON schema: {error.json_path}: {error.message}") from None
     validator = dialect(schema, registry=EMPTY_REGISTRY, format_checker=dialect.FORMAT_CHECKER)
 
-    def told(error: ValidationError) -> str:
+    def complaint(error: ValidationError) -> str:
         nearest = best_match(iter([error])) or error
         cut = " …" if len(nearest.message) > LONGEST_MESSAGE else ""
         return f"{nearest.json_path}: {nearest.message[:LONGEST_MESSAGE]}{cut}"
 
-    return lambda value: map(told, validator.iter_errors(value))
+    return lambda value: map(complaint, validator.iter_errors(value))
 
 
 def _check_references(schema: Mapping[str, Any] | bool) -> None:

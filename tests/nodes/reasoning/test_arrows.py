@@ -21,7 +21,7 @@ from redraft.graphs.reasoning import (
 )
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning.arrows import ArrowError
-from redraft.nodes.reasoning.branches import Branch, Critique, Draft, Final
+from redraft.nodes.reasoning.branches import Branch, Draft, Final, ReasoningCritique
 from redraft.state.summary import usage_total
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def test_arrows_compose_with_a_bar_and_run_one_at_a_time(go: Any) -> None:
     """`draft | critique | improve` gives what the three steps give one after the other."""
     model = ScriptedModel(["a", "b", "c"] * 2)
     whole = go(draft(model) | critique(model) | improve(model), TOPIC)
-    assert whole.reasoning_events() == [Draft("a"), Critique("b"), Final("c")]
+    assert whole.reasoning_events() == [Draft("a"), ReasoningCritique("b"), Final("c")]
 
     one = go(draft(model), TOPIC)
     two = go(critique(model), one)
-    assert (one.reasoning_events(), two.reasoning_events()) == ([Draft("a")], [Draft("a"), Critique("b")])
+    assert (one.reasoning_events(), two.reasoning_events()) == ([Draft("a")], [Draft("a"), ReasoningCritique("b")])
     assert go(improve(model), two).reasoning_events() == whole.reasoning_events()
     assert len(model.calls) == 6
 
@@ -71,7 +71,7 @@ def test_a_loop_goes_on_with_the_draft_there_is(go: Any) -> None:
     """A branch that has a draft is not drafted again: the loop criticises and improves it."""
     model = ScriptedModel(["a", "b", "c"])
     branch = go(draft(model) | refinement_loop(model, iterations=1), TOPIC)
-    assert branch.reasoning_events() == [Draft("a"), Critique("b"), Final("c")]
+    assert branch.reasoning_events() == [Draft("a"), ReasoningCritique("b"), Final("c")]
 
 
 def test_each_step_works_on_the_most_recent_text(go: Any) -> None:
@@ -354,7 +354,7 @@ def test_a_failure_keeps_what_was_done_and_can_be_tried_again(go: Any) -> None:
     passed = go(safe(critique(ScriptedModel([]))), result)
     assert (passed.ok, passed.partial) == (False, result.partial)
     branch = go(critique(ScriptedModel(["flaw"])) | improve(ScriptedModel(["b"])), result.partial)
-    assert branch.reasoning_events() == [Draft("a"), Critique("flaw"), Final("b")]
+    assert branch.reasoning_events() == [Draft("a"), ReasoningCritique("flaw"), Final("b")]
 
 
 def test_an_error_of_the_retriever_after_the_draft_keeps_the_branch(go: Any) -> None:
@@ -380,7 +380,7 @@ def test_what_all_branches_cost_goes_on_with_the_best(go: Any) -> None:
         "main/3: refine failed: RuntimeError: boom"
     ]
     assert branch.events[-1]["text"] == "main/1 goes on; the others are main/2."
-    assert go(critique(ScriptedModel(["more"])), branch).reasoning_events()[-1] == Critique("more")
+    assert go(critique(ScriptedModel(["more"])), branch).reasoning_events()[-1] == ReasoningCritique("more")
 
 
 def test_where_all_branches_break_off_the_best_of_what_they_did_is_kept(go: Any) -> None:

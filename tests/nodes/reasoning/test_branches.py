@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from redraft.nodes.reasoning.branches import Branch, Critique, Draft, Final, SelfCritique, self_critique
+from redraft.nodes.reasoning.branches import Branch, Draft, Final, ReasoningCritique, SelfCritique, self_critique
 from redraft.state.events import record
 
 
@@ -21,7 +21,7 @@ def test_reasoning_events_are_the_texts_and_what_was_said_about_them() -> None:
     branch = worked(
         ("retrieval", "q"), ("draft", "a"), ("critique", "b"), ("verdict", "v"), ("revision", "c"), ("human", "d")
     )
-    assert branch.reasoning_events() == [Draft("a"), Critique("b"), Final("c"), Critique("d")]
+    assert branch.reasoning_events() == [Draft("a"), ReasoningCritique("b"), Final("c"), ReasoningCritique("d")]
     assert [event.kind for event in branch.reasoning_events()] == ["draft", "critique", "final", "critique"]
 
 
