@@ -56,9 +56,8 @@ class ToolCritic(DualCritic):
             raise ValueError("tools are empty: a critic without tools is a model_critic(…)")
         self.name = name
         self._structured = structured_model(model, Verdict, structured)
-        ending = (
-            VERDICT_LATER if self._structured is not None else VERDICT_NOW.replace("STOP_PHRASE", _braced(stop_phrase))
-        )
+        braced = stop_phrase.replace("{", "{{").replace("}", "}}")
+        ending = VERDICT_NOW.replace("STOP_PHRASE", braced) if self._structured is None else VERDICT_LATER
         prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
         # Unlike other critics it is no judge of texts alone, and so it ranks with functions, before them.
         self._judge = ConversationCritic(
@@ -88,19 +87,15 @@ class ToolCritic(DualCritic):
             return self._unread(found, "It went on calling tools, and gave no verdict.")
         reply = found[-1]
         if self._structured is not None:
-            question = self._question(asked, found)
+            # As text, for not every model takes calls back.
+            lines = "\n".join(_line(step) for message in found for step in steps_of(message))
+            question = [*asked, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
             try:
                 reply = yield Do(self._structured.invoke, self._structured.ainvoke, (question,))
             except unreadable_errors() as error:
                 return self._unread(found, str(error))
         said = self._judge.read(reply)
         return Critique(said.text, said.accepted, said.score, evidence=_evidence(found))
-
-    @staticmethod
-    def _question(asked: Sequence[BaseMessage], found: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what the verdict is asked with: what was found as text, for not every model takes calls back."""
-        lines = "\n".join(_line(step) for message in found for step in steps_of(message))
-        return [*asked, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
 
     def _unread(self, found: Sequence[BaseMessage], why: str) -> Critique:
         text = f"The verdict could not be read, so the draft is not accepted. {why}"
@@ -166,10 +161,6 @@ def _line(step: dict[str, Any]) -> str:
     mark = {"tool_call": "called: ", "tool_result": "result: "}.get(step["step"], "")
     text = fence(step["text"]) if opens_part(step["text"], STEP_PARTS) else step["text"]
     return f"{mark}{text}" if text else ""
-
-
-def _braced(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 UNBOUNDED: Any = {**ANY_DURABILITY, "recursion_limit": 10_000}

@@ -75,15 +75,11 @@ class Arrow(DualRunnable[Branch, Branch]):
             except GraphBubbleUp:
                 raise
             except Exception as error:
-                update = self._failed(branch, error)
+                if branch.latest is None:  # there is nothing to keep yet
+                    raise
+                update = record({"head": branch.head}, failure(self.step, rounds(branch.events), error))
             branch = _after(branch, update)
         return branch
-
-    def _failed(self, branch: Branch, error: Exception) -> dict[str, Any]:
-        """Return the failure for the record; before there is a draft there is nothing to keep, and it is raised."""
-        if branch.latest is None:
-            raise error
-        return record({"head": branch.head}, failure(self.step, rounds(branch.events), error))
 
     def _due(self, branch: Branch) -> list[Step]:
         if self.missing(branch):

@@ -178,8 +178,12 @@ class ReasoningSteps:
             again: Whether a text that was criticised already is criticised once more.
         """
         if name == "critique":
-            return self._critique(tools, again=again)
-        return self._draft(tools) if name == "draft" else self._improve(tools)
+            judge = self.judge(tools=tools)
+            return feedback([NamedCritic(judge.name, judge, CALLABLE)], again=again, prices=self.prices)
+        writer = self.writer(name, tools=tools)
+        if name == "draft":
+            return generate(writer, prices=self.prices)
+        return refine(writer, keep="last", prices=self.prices)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
         """Return who writes the `draft` or the improvement (`improve`)."""
@@ -194,16 +198,6 @@ class ReasoningSteps:
         if self.scored or self.threshold is not None:
             return ScoredCritic(model, prompts, threshold=self.threshold)
         return CommentCritic(_offered(model, tools), prompts)
-
-    def _draft(self, tools: Sequence[Any]) -> Step:
-        return generate(self.writer("draft", tools=tools), prices=self.prices)
-
-    def _critique(self, tools: Sequence[Any], *, again: bool) -> Step:
-        judge = self.judge(tools=tools)
-        return feedback([NamedCritic(judge.name, judge, CALLABLE)], again=again, prices=self.prices)
-
-    def _improve(self, tools: Sequence[Any]) -> Step:
-        return refine(self.writer("improve", tools=tools), keep="last", prices=self.prices)
 
 
 def checked_model(name: str, model: object) -> None:

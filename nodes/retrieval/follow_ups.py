@@ -82,7 +82,10 @@ def _feedback(situation: Situation) -> list[str]:
 
 
 def _key_terms(situation: Situation) -> list[str]:
-    """Low confidence: add key terms of what was found, two at a time; where there are none, leave only key terms."""
+    """Return the queries with key terms of what was found, two at a time, while the confidence is low.
+
+    Where nothing was found, they are cut to their own key terms.
+    """
     if situation.found and confidence(situation.found) >= situation.threshold:
         return []
     return [
@@ -93,7 +96,7 @@ def _key_terms(situation: Situation) -> list[str]:
 
 
 def _rephrase(situation: Situation) -> list[str]:
-    """Fewer passages than wanted: ask in other words."""
+    """Return the queries in other words where fewer passages than wanted were found."""
     if len(situation.found) >= situation.top_k:
         return []
     proposals = []
@@ -108,7 +111,7 @@ def _rephrase(situation: Situation) -> list[str]:
 
 
 def _modifiers(situation: Situation) -> list[str]:
-    """Few documents: leave out the words that judge instead of naming."""
+    """Return the queries without words that judge instead of naming, where few documents were found."""
     if distinct_sources(situation.found) >= FEW_DOCUMENTS:
         return []
     return [shorter for query in situation.queries if (shorter := without_modifiers(query)) != " ".join(query.split())]

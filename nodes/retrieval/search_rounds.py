@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NotRequired
 
 from pydantic import BaseModel, Field
 
+from ...state.dual import do
 from ...state.schema import RefineInput, RefineState
 from ...state.stopping import StopReason, decide
 from ...state.summary import latest_draft, rounds
@@ -80,11 +81,8 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             note=lambda error: notes.append(failed("patterns", 0, error)),
         )
         queries += [query for query in known if query.text not in plan["queries"]]
-        given = {"parallel": plan["strategy"] == "parallel", "strict": True}
-        found = yield Do(
-            lambda: self._search.run(queries, anchors_of(events), 0, **given),
-            lambda: self._search.arun(queries, anchors_of(events), 0, **given),
-        )
+        at_once = plan["strategy"] == "parallel"
+        found = yield do(self._search, "run", queries, anchors_of(events), 0, parallel=at_once, strict=True)
         return {"draft": rendered(findings([*events, *found])), "events": [*notes, *found]}
 
 
@@ -151,11 +149,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         # What a person asks for counts as asked from here on.
         asked = [query.text for query in queries if query.why == "feedback"]
         anchors = list(dict.fromkeys([*anchors_of(events), *asked]))
-        given = {"parallel": True, "strict": False}
-        found = yield Do(
-            lambda: self._search.run(queries, anchors, number, **given),
-            lambda: self._search.arun(queries, anchors, number, **given),
-        )
+        found = yield do(self._search, "run", queries, anchors, number, parallel=True, strict=False)
         yield from self._learn(events, before, found, news, number)
         after = findings([*events, *found])
         same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(before)

@@ -14,7 +14,6 @@ from .trip_dates import WEEKDAYS, dates_in, days_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import date
 
 __all__ = ["feasibility", "personalization", "travel_metadata"]
 
@@ -53,14 +52,11 @@ def feasibility(task: str, draft: str) -> tuple[float, str]:
     days or how much money there are, that sign is left out.
     """
     hard = [*_days(task, draft), *_budget(task, draft)]
-    signs = [_concrete(draft), *hard, *_weekdays(draft), *_load(draft)]
+    concrete = bool(CONCRETE.search(draft)), "Name times, costs and means of transport."
+    signs = [concrete, *hard, *_weekdays(draft), *_load(draft)]
     mend = [what for holds, what in signs if not holds]
     share = (len(signs) - len(mend)) / len(signs)
     return share if all(holds for holds, _ in hard) else min(share, 0.5), " ".join(mend)
-
-
-def _concrete(draft: str) -> Sign:
-    return bool(CONCRETE.search(draft)), "Name times, costs and means of transport."
 
 
 def _days(task: str, draft: str) -> Iterator[Sign]:
@@ -122,13 +118,10 @@ def _weekdays(draft: str) -> Iterator[Sign]:
     for said, days in dated:
         right = WEEKDAYS[days[0].weekday()] if days else ""
         if not right.casefold().startswith(said[:3].casefold()) or not right:
-            wrong.append(_mistake(said, days, right))
+            missing = f"One {said} stands beside a date that does not exist."
+            wrong.append(f"{days[0]} is a {right}, not a {said}." if days else missing)
     if dated:
         yield not wrong, " ".join(wrong)
-
-
-def _mistake(said: str, days: list[date], right: str) -> str:
-    return f"{days[0]} is a {right}, not a {said}." if days else f"One {said} stands beside a date that does not exist."
 
 
 def _load(draft: str) -> Iterator[Sign]:

@@ -139,11 +139,9 @@ def _why(test: VisibleTest, result: SandboxResult, sandbox: Sandbox, code: str) 
 
 def _undefined(result: SandboxResult) -> bool:
     """Return True if the code failed before any test called it, and so will for every test."""
-    return result.status == "failed" and "\nlast call: " not in (result.error or "") and not _called(result)
-
-
-def _called(result: SandboxResult) -> bool:
-    return (result.error or "").startswith(("AssertionError", "the tests ran to the end"))
+    error = result.error or ""
+    called = "\nlast call: " in error or error.startswith(("AssertionError", "the tests ran to the end"))
+    return result.status == "failed" and not called
 
 
 def _first_line(result: SandboxResult) -> str:

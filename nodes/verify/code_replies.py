@@ -48,7 +48,8 @@ def _completed(code: str, given: str, entry_point: str) -> str:
         return f"{future}{head}\n\n\n{FUTURE.sub('', whole)}" if head else whole
     if DEFINITION.match(code) and not _lost_indent(code):  # a function of another name: no body of this one
         return whole
-    return f"{given.rstrip()}\n{_body(code)}\n"
+    body = textwrap.indent(textwrap.dedent(f"    {code}" if _lost_indent(code) else code), "    ")
+    return f"{given.rstrip()}\n{body}\n"
 
 
 def find_entry_point(task: str) -> str:
@@ -107,10 +108,6 @@ def _defines(code: str, entry_point: str) -> bool:
         entry_point
         and re.search(rf"^(?:(?:async )?def|class) {name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)", code, re.MULTILINE)
     )
-
-
-def _body(code: str) -> str:
-    return textwrap.indent(textwrap.dedent(f"    {code}" if _lost_indent(code) else code), "    ")
 
 
 def _lost_indent(code: str) -> bool:

@@ -152,7 +152,7 @@ def _asserts(text: str) -> Iterator[VisibleTest]:
 
 
 def _calls(text: str, name: str) -> Iterator[VisibleTest]:
-    """Calls with plain arguments beside a plain result, as docstrings show them without a prompt."""
+    """Yield calls with plain arguments beside a plain result, as docstrings show them without a prompt."""
     if not name:
         return
     for start in re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", text):

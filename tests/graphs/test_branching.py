@@ -464,6 +464,25 @@ def test_a_function_judges_too_and_budgets_hold_for_the_judge(run: Any) -> None:
     assert (len(judge.calls), output["usage"]["total_tokens"]) == (1, 400)
 
 
+async def test_a_function_that_judges_does_not_block_the_event_loop() -> None:
+    """An async run goes on with its other tasks while a plain function compares two drafts."""
+    loops: list[bool] = []
+
+    def first(task: str, one: str, other: str) -> str:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            loops.append(False)
+        else:
+            loops.append(True)
+        return "first"
+
+    model = ScriptedModel(["mud", "stone"])
+    graph = build_branching_graph(model, critics=[opinion], branching_factor=2, depth=0, judge=first)
+    await graph.ainvoke(TASK)
+    assert loops == [False, False]
+
+
 def test_siblings_differ_in_what_varies(run: Any) -> None:
     """Variations are taken in turn: their models, prompts and critics write and judge."""
     base, other = ScriptedModel(["mud", "stone, cut"]), ScriptedModel(["stone", "mud!"], model_name="other")
