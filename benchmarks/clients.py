@@ -1,4 +1,4 @@
-"""What CPU does a call of a chat model cost in the client, beside the same request by bare aiohttp?
+"""CPU of a chat model's call in the client, beside the same request by bare aiohttp.
 
 A server in a process of its own answers each request of OpenAI's protocol after some milliseconds. Here, so many calls
 at once are kept in flight until all are done, and the CPU of this process is divided by the calls: for aiohttp alone
@@ -126,7 +126,7 @@ async def cpu_per_call(ask: Callable[[], Awaitable[Any]], *, calls: int, at_once
 
 
 def clients(base_url: str, session: Any) -> dict[str, Callable[[], Awaitable[Any]]]:
-    """What is measured, by name; the first is what the others are divided by."""
+    """Return the clients to measure, by name; the others are divided by the first."""
     from langchain_core.messages import HumanMessage
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr

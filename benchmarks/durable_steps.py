@@ -1,4 +1,4 @@
-"""How much CPU does a step of a graph cost when it is saved, beside the same step that is not?
+"""CPU of a graph's step that is saved, beside the same step that is not.
 
 One graph, a loop of one node on LangGraph's own StateGraph, runs without a saver, on one that keeps nothing (what
 LangGraph itself does for any saver), on redraft's SQLite saver and on LangGraph's AsyncSqliteSaver, one run at a time

@@ -124,7 +124,7 @@ class FaultServer:
 
     @property
     def spec(self) -> str:
-        """What `chat_model` takes."""
+        """The spec for `chat_model`."""
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1#{MODEL}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What becomes of many runs when one request in five fails, in every way that a model's server can fail?
+"""Outcomes of many runs when one request in five fails, in every way that a model's server can fail.
 
 A server on loopback (`benchmarks/fault_server.py`) answers a share of all requests with a fault drawn by seed: 429 with
 and without Retry-After, 500, 503, no answer, resets and ends in the middle, cut JSON, no choice, refusals, HTML, and
@@ -51,7 +51,7 @@ WORDS = {
 
 @dataclass
 class Run:
-    """What became of one run."""
+    """The outcome of one run."""
 
     number: int
     output: Any = None
@@ -89,7 +89,7 @@ async def run(graph: Any, server: FaultServer, number: int, *, streamed: bool) -
 
 @dataclass
 class Found:
-    """What both passes came to."""
+    """The outcome of both passes."""
 
     server: FaultServer
     runs: list[Run]

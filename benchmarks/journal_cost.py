@@ -1,4 +1,4 @@
-"""What does the journal cost, in CPU microseconds a model call, and what does it save where checkpoints come last?
+"""Cost of the journal in CPU microseconds a model call, and its savings where checkpoints come last.
 
 The same runs on SQLite, and on PostgreSQL where a server is given or installed: a checkpoint after each step without
 and with the journal, and one at the end with it (`durability="exit"`). Interleaved repeats, medians, CPU time of the
@@ -36,7 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def new_database(server: str | None) -> Iterator[str]:
-    """What `open_checkpointer` takes: a new file, or a new database of this server."""
+    """Return a new file, or a new database of this server, for `open_checkpointer`."""
     if server is None:
         with tempfile.TemporaryDirectory() as folder:
             yield str(Path(folder) / "runs.sqlite")

@@ -1,4 +1,4 @@
-"""What CPU does a step of redraft's loop cost, beside the same graph written by hand with LangGraph alone?
+"""CPU of a step of redraft's loop, beside the same graph written by hand with LangGraph alone.
 
 Both run the same five nodes with the same model calls on the same texts (`benchmarks/loops.py`): a model that answers
 at once objects to every draft, so a run makes 13 steps and 8 calls. The graph by hand formats the same prompts, awaits

@@ -56,7 +56,7 @@ def redraft_graph(model: Any, **options: Any) -> Any:
 
 
 class Bare(TypedDict, total=False):
-    """What a run needs to know, in the channels that redraft has too."""
+    """The state of a run, in the channels that redraft has too."""
 
     task: str
     limits: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What do thousands of threads in a database cost one of them?
+"""Cost of one thread in a database of thousands.
 
 A state, a history, a fork and a page of runs, with few and with many threads in the database, on SQLite and on
 PostgreSQL; the least wall time of several. Exits with 1 when redraft misses a goal. Wall times mean something on an

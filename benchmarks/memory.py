@@ -1,4 +1,4 @@
-"""What memory does a run in flight take, with 1,000 of them at once on one compiled graph?
+"""Memory of a run in flight, with 1,000 of them at once on one compiled graph.
 
 Each run waits in a model call that no one answers until all of them wait there. What Python has allocated then, more
 than before, by `tracemalloc`, divided by the runs: for redraft's loop and for the same graph by hand

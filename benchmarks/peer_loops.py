@@ -59,7 +59,7 @@ def pydantic_graph_loop(model: Any) -> Callable[[], Awaitable[Any]]:
         ctx.state.draft = (await model.ainvoke(TASK)).text
 
     async def feedback(ctx: Any) -> bool:
-        """Whether to go on."""
+        """Return the next node."""
         state = ctx.state
         state.said = (await model.ainvoke(CRITIC_PROMPT.format(task=TASK, draft=state.draft))).text
         return not accepts(state.said) and state.rounds < ROUNDS

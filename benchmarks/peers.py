@@ -1,4 +1,4 @@
-"""What CPU does a model call cost in the loop around it, in redraft and in peers that run the same task?
+"""CPU of the loop around a model call, in redraft and in peers that run the same task.
 
 The model answers at once and objects to every draft, so that each run makes 8 calls. redraft's loop, the graph by hand
 with LangGraph (`benchmarks/loops.py`), pydantic-graph and a plain loop of `await` (`benchmarks/peer_loops.py`) send the

@@ -1,4 +1,4 @@
-"""What a benchmark found, as rows that every benchmark writes alike and `benchmarks/all.py` collects.
+"""Rows of results, written alike by every benchmark and collected by `benchmarks/all.py`.
 
 rows = [at_most("client CPU per call ÷ raw aiohttp, 64 in flight", 8.7, 10, n=5)]
 return finish(rows, given.json)

@@ -1,4 +1,4 @@
-"""How long does a check in the sandbox take, in each of its layers?
+"""Latency of a check in the sandbox, in each of its layers.
 
 A small function is checked by five assertions, again and again, in each layer that runs here and in all of them as a
 user has them. Prints the median and the 90th percentile in milliseconds, and how many times longer than Monty's each

@@ -1,4 +1,4 @@
-"""How close do 200 runs at once come to the ideal on `redraft serve`, and how soon does a stream begin?
+"""Throughput of 200 runs at once on `redraft serve` beside the ideal, and the latency of a stream's start.
 
 A scripted model answers every call after 200 ms, over HTTP and in a process of its own. A run of the preset `refine`
 with one round asks it four times, so that 200 runs at once would ideally take as long as one: 0.8 s. The first row has
@@ -110,7 +110,7 @@ async def one_run(session: ClientSession, url: str) -> None:
 
 @dataclass
 class Candidate:
-    """What is measured: a server, or the graph without one."""
+    """A candidate: a server, or the graph without one."""
 
     name: str
     burst: Callable[[int], Awaitable[Any]]
@@ -129,7 +129,7 @@ class Candidate:
         self.cpu_ms.append(1000 * (self.cpu_s() - cpu_before) / runs)
 
     def share(self, ideal_s: float) -> float:
-        """How close the median burst came to the ideal."""
+        """The share of the ideal that the median burst reached."""
         return ideal_s / statistics.median(self.seconds)
 
     def row(self, ideal_s: float, alone: Candidate) -> str:

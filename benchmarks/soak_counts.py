@@ -20,7 +20,7 @@ SETTLED_S = 5.0
 
 @dataclass(frozen=True)
 class Held:
-    """What the process holds at one moment."""
+    """The resources of the process at one moment."""
 
     memory: int
     """Resident, in bytes."""
@@ -68,7 +68,7 @@ async def settled(expected: int = 0) -> None:
 
 
 class Counts:
-    """What the process holds after each batch of runs, and what is said of it.
+    """The resources of the process after each batch of runs, and the findings.
 
     Args:
         name: Of what runs.

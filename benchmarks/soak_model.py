@@ -31,7 +31,7 @@ DELAY_S = 0.002
 
 
 class Model:
-    """What it knows: which tasks failed once, and who waits for whom."""
+    """The memory of the scripted server: which tasks failed once, and who waits for whom."""
 
     def __init__(self) -> None:
         self.failed: set[str] = set()

@@ -97,7 +97,7 @@ class Clients:
         await _read(session, "/runs/stream", _asked(task, stream_mode=["messages-tuple"]), until="lamp")
 
     async def chat(self, session: ClientSession, task: str) -> None:
-        """As chat completions, whose thread is kept until somebody deletes it."""
+        """Run one chat completion, whose thread is kept until somebody deletes it."""
         asked = {"model": "redraft-refine", "stream": True, "messages": [{"role": "user", "content": task}]}
         said = await _read(session, "/v1/chat/completions", asked, until="[DONE]")
         await _delete(session, re.findall(r'"thread_id": ?"([^"]+)"', said)[-1])

@@ -1,4 +1,4 @@
-"""How long do `redraft --help`, `import redraft` and `import redraft.state` take, beside `import pydantic`?
+"""Start-up time of `redraft --help`, `import redraft` and `import redraft.state`, beside `import pydantic`.
 
 Whole processes, one after another in turn, `n` times each: the wall clock and the CPU of each, and the median of their
 ratios to `python -c "import pydantic"`. LangGraph's own `import langgraph.graph` is shown beside them.

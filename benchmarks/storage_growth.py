@@ -1,4 +1,4 @@
-"""How many bytes does a thread of 10 and of 100 rounds leave in a database, and how many of them are its texts?
+"""Bytes of a thread of 10 and of 100 rounds in a database, and the share of its texts.
 
 The same loop runs twice with drafts and critiques of 1 KB: redraft's, on redraft's savers, and one of the same shape
 whose events are held by the usual list reducer, on the stock savers. Prints a table; exits with 1 when redraft's
@@ -119,7 +119,7 @@ def run_plain(saver: Any, rounds: int, thread_id: str) -> int:
 
 
 def sqlite_bytes(run: Callable[[Any, int, str], int], rounds: int, *, ours: bool) -> tuple[int, int]:
-    """What one thread adds to an empty SQLite file, in bytes of whole pages, and its record as JSON."""
+    """Return the bytes that one thread adds to an empty SQLite file, in whole pages, and its record as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.sqlite"
         with sqlite_saver(path, ours=ours) as saver:
@@ -156,7 +156,7 @@ def sqlite_size(path: Path) -> int:
 
 
 def postgres_bytes(server: str, run: Callable[[Any, int, str], int], rounds: int, *, ours: bool) -> tuple[int, int]:
-    """What one thread adds to the tables of an empty PostgreSQL database, with its indexes, and its record as JSON."""
+    """Return the bytes that one thread adds to an empty PostgreSQL database with indexes, and its record as JSON."""
     with empty_database(server) as url:
         with postgres_saver(url, ours=ours):
             pass

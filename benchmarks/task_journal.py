@@ -1,4 +1,4 @@
-"""Which finished model calls are paid for again after a kill: by redraft's journal, and by `langgraph.func.task`?
+"""Model calls paid again after a kill: with redraft's journal, and with `langgraph.func.task`.
 
 A node, and an entrypoint of LangGraph's functional API with a `task` a call, make three calls one after another, of a
 model server on loopback. When the third arrives the server kills their process with SIGKILL; another process resumes

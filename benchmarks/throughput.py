@@ -1,4 +1,4 @@
-"""How close do many runs at once come to the time that their model calls take?
+"""Throughput of many runs at once, beside the time that their model calls take.
 
 Each run is a loop of ten calls on LangGraph's own StateGraph; a call is a wait of a known length, so that all else is
 overhead. They run without a saver, on redraft's savers and on LangGraph's, alternately, with the garbage collector as
@@ -51,7 +51,7 @@ STOCK = {"redraft": "stock", "redraft postgres": "stock postgres"}
 
 @dataclass(frozen=True)
 class Load:
-    """So many runs at once, whose calls take so long."""
+    """A load: so many runs at once, whose calls take so long."""
 
     runs: int
     latency_s: float

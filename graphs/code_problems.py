@@ -72,7 +72,7 @@ def build_code_graph(
     from ..nodes.sandbox import Sandbox
 
     verifier = passes_visible_tests(sandbox or Sandbox(), tests=tests, entry_point=entry_point)
-    shown = _told([tests] if isinstance(tests, str) else tests or [])
+    shown = _tests_in_prompt([tests] if isinstance(tests, str) else tests or [])
     if critics is None:
         prompt = critic_prompt or CODE_CRITIC_PROMPT.replace("TESTS", shown)
         critics = [model_critic(model, prompt=prompt, stop_phrase=CODE_STOP_PHRASE, structured=False)]
@@ -91,7 +91,7 @@ def build_code_graph(
     return build_refine_graph(model, critics=[verifier_critic(verifier), *critics], **{**defaults, **options})
 
 
-def _told(tests: Sequence[str]) -> str:
+def _tests_in_prompt(tests: Sequence[str]) -> str:
     """Return the tests as a part of a prompt template."""
     if not tests:
         return ""

@@ -1,4 +1,4 @@
-"""What a critic says about a draft. Internal."""
+"""Critiques, and the protocols of critics and verifiers. Internal."""
 
 from __future__ import annotations
 

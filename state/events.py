@@ -155,7 +155,7 @@ class _Path(TypedDict):
 
 
 class TaskEvent(_Common, _Limited, _Task):
-    """What begins a run."""
+    """The start of a run."""
 
     kind: Literal["task"]
 
@@ -167,13 +167,13 @@ class DraftEvent(_Common, _Rejected, _Incomplete, _Draft):
 
 
 class CritiqueEvent(_Common, _Judged, _Oracle, _Critique):
-    """What a critic or a verifier says about a draft."""
+    """A critique of a draft, by a critic or a verifier."""
 
     kind: Literal["critique"]
 
 
 class VerdictEvent(_Common, _Limited, _Judged, _Oracle, _Verdict, _Path):
-    """Whether the run goes on."""
+    """The decision to go on or to stop."""
 
     kind: Literal["verdict"]
 
@@ -185,13 +185,13 @@ class RevisionEvent(_Common, _Rejected, _Incomplete, _Draft, _Revision):
 
 
 class HumanEvent(_Common, _Judged, _Human):
-    """What a person says about a draft."""
+    """A person's answer about a draft."""
 
     kind: Literal["human"]
 
 
 class RetrievalEvent(_Common, _Retrieval):
-    """What was looked up."""
+    """A retrieval: a query, and the passages found for it."""
 
     kind: Literal["retrieval"]
 
@@ -235,12 +235,12 @@ class Record(list[Event]):
     A copy of it, a slice and what is saved are plain lists.
     """
 
-    __slots__ = ("reading",)
+    __slots__ = ("summary",)
 
-    def __init__(self, events: Iterable[Event] = (), reading: Any = None) -> None:
+    def __init__(self, events: Iterable[Event] = (), summary: Any = None) -> None:
         super().__init__(events)
-        self.reading = reading
-        """A `Reading` of these events or of the first of them, or `None`."""
+        self.summary = summary
+        """A `RunSummary` of these events or of the first of them, or `None`."""
 
     def __reduce_ex__(self, _: Any) -> Any:
         return (list, (), None, iter(self))
@@ -249,7 +249,7 @@ class Record(list[Event]):
 class FrozenRecord(tuple[Event, ...]):
     """The record as others are shown it: a tuple that remembers the same."""
 
-    reading: Any = None
+    summary: Any = None
 
     def __reduce__(self) -> Any:
         return (tuple, (list(self),))
@@ -257,7 +257,7 @@ class FrozenRecord(tuple[Event, ...]):
 
 def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) -> list[Event]:
     """Return the record with all writes appended, in order: the reducer of the `events` channel."""
-    grown = Record(events, events.reading if isinstance(events, Record) else None)
+    grown = Record(events, events.summary if isinstance(events, Record) else None)
     for write in writes:
         grown.extend(write)
     return grown
@@ -266,7 +266,7 @@ def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) ->
 def frozen(events: Sequence[Event]) -> tuple[Event, ...]:
     """Return the record as a tuple, for who must not append to it."""
     shown = FrozenRecord(events)
-    shown.reading = events.reading if isinstance(events, Record | FrozenRecord) else None
+    shown.summary = events.summary if isinstance(events, Record | FrozenRecord) else None
     return shown
 
 

@@ -1,4 +1,4 @@
-"""When a run must stop: rounds, patience and budgets. Internal."""
+"""Limits of a run: rounds, patience and budgets. Internal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .summary import reading_of
+from .summary import summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ def limits_in_force(events: Sequence[Event]) -> dict[str, Any]:
 
     The task holds those that the run began with, and each verdict those that were changed since.
     """
-    return dict(reading_of(events).limits)
+    return dict(summary_of(events).limits)
 
 
 def _unknown(name: object) -> str:

@@ -1,11 +1,11 @@
-"""What was retrieved for a task: the passages in the record, and how a prompt shows them. Internal."""
+"""Retrieved passages: those in the record, and how a prompt shows them. Internal."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from .summary import reading_of
+from .summary import summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def latest_retrieval(events: Sequence[Event], *, since: int = 0) -> Event | None
         events: The record.
         since: Index of the event before which retrievals don't count, as they searched other documents.
     """
-    found = reading_of(events).retrieval
+    found = summary_of(events).retrieval
     return events[found] if found is not None and found >= since else None
 
 

@@ -25,14 +25,14 @@ NEVER = 10**9
 
 
 class RefineInput(TypedDict):
-    """What a caller gives. Limits stay with the thread until they are given again."""
+    """The input of a run. Limits stay with the thread until they are given again."""
 
     task: str
     limits: NotRequired[dict[str, Any]]
 
 
 class RefineState(RefineInput, total=False):
-    """What a run knows: the record, and what was last read off it."""
+    """The state of a run: the record, and what was last computed from it."""
 
     events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
@@ -49,7 +49,7 @@ class RefineState(RefineInput, total=False):
 
 
 class RefineOutput(TypedDict):
-    """What comes back."""
+    """The output of a run."""
 
     answer: str
     """The best draft; empty when a budget was spent before the first."""

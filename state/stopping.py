@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from .limits import Limits
-from .summary import attempts, latest_draft, reading_of, rounds, run_options, usage_total
+from .summary import attempts, latest_draft, rounds, run_options, summary_of, usage_total
 from .usage import add_usage
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def spent_budget(
 
 def since_verdict(events: Sequence[Event]) -> Sequence[Event]:
     """Return what happened in the current task after its last verdict."""
-    return events[reading_of(events).verdict :]
+    return events[summary_of(events).verdict :]
 
 
 def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:

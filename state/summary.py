@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attempt",
-    "Reading",
+    "RunSummary",
     "accepted_by",
     "attempts",
     "best_draft",
@@ -29,10 +29,10 @@ __all__ = [
     "current_run",
     "latest_draft",
     "oracle_touched",
-    "reading_of",
     "rounds",
     "run_options",
     "scores",
+    "summary_of",
     "usage_total",
 ]
 
@@ -54,12 +54,12 @@ class Attempt:
 
     @cached_property
     def verified(self) -> bool:
-        """Whether a program judged it."""
+        """True if a program judged it."""
         return any(critique.get("verifier") for critique in self.critiques)
 
     @cached_property
     def accepted(self) -> bool:
-        """Whether everyone who judged it accepts it, or a person does. An unreadable opinion does not."""
+        """True if everyone who judged it accepts it, or a person does. An unreadable opinion accepts nothing."""
         return self.judged and all(critique.get("accepted") is True for critique in self.deciding)
 
     @property
@@ -77,7 +77,7 @@ class Attempt:
 
     @property
     def feedback(self) -> str:
-        """What the critics who did not accept it said, or all of them where all accepted."""
+        """The texts of the critics who did not accept it, or of all where all accepted."""
         objections = [critique for critique in self.critiques if critique.get("accepted") is not True]
         return "\n\n".join(critique["text"] for critique in objections or self.critiques if critique["text"])
 
@@ -92,8 +92,8 @@ def condensed(text: str) -> bytes:
     return hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-class Reading:
-    """What the current task of a record came to. One that the record outgrew stays as it is."""
+class RunSummary:
+    """The summary of a record's current task. One that the record outgrew stays as it is."""
 
     __slots__ = (
         *("length", "last", "start", "verdict", "retrieval", "limits", "oracle", "rounds", "usage"),
@@ -131,9 +131,9 @@ class Reading:
         self.worth: dict[int, tuple[bool, float]] = {}
         """Of the same, by their rounds."""
 
-    def grown(self, news: Iterable[Event]) -> Reading:
-        """Return the reading of the record with these events appended."""
-        new = Reading.__new__(Reading)
+    def grown(self, news: Iterable[Event]) -> RunSummary:
+        """Return the summary of the record with these events appended."""
+        new = RunSummary.__new__(RunSummary)
         for name in self.__slots__:  # `copy.copy` takes three times as long
             setattr(new, name, getattr(self, name))
         new.attempts, new.worth = self.attempts.copy(), self.worth.copy()
@@ -162,7 +162,8 @@ class Reading:
             self._begin(self.length)
         self.length += 1
         self.last = event
-        if used := event.get("usage"):
+        used = event.get("usage")
+        if used and used != NO_USAGE:
             self.usage = add_usage((self.usage, used))
         self.oracle = self.oracle or bool(event.get("oracle"))
         if kind == "revision":
@@ -210,23 +211,23 @@ class Reading:
 NO_WORTH = (False, -1.0)
 
 
-def reading_of(events: Sequence[Event]) -> Reading:
-    """Return the reading of a record; where it is a graph's own, that of the last step is carried on."""
+def summary_of(events: Sequence[Event]) -> RunSummary:
+    """Return the summary of a record; where it is a graph's own, that of the last step is carried on."""
     if not isinstance(events, (Record, FrozenRecord)):  # a union would be made anew at every call
-        return Reading().grown(events)
-    known: Reading | None = events.reading
+        return RunSummary().grown(events)
+    known: RunSummary | None = events.summary
     if known is not None and known.length == len(events) and (not events or known.last is events[-1]):
         return known
     fits = known is not None and 0 < known.length < len(events) and known.last is events[known.length - 1]
-    read = known.grown(events[known.length :]) if known and fits else Reading().grown(events)
-    events.reading = read
+    read = known.grown(events[known.length :]) if known and fits else RunSummary().grown(events)
+    events.summary = read
     return read
 
 
 def current_run(events: Sequence[Event]) -> Sequence[Event]:
     """Return the events of the thread's current task, the `task` event first."""
     if isinstance(events, Record | FrozenRecord):
-        return events[reading_of(events).start :]
+        return events[summary_of(events).start :]
     for index in range(len(events) - 1, -1, -1):
         if events[index]["kind"] == "task":
             return events[index:]
@@ -238,12 +239,12 @@ def attempts(events: Sequence[Event]) -> list[Attempt]:
 
     A first draft that is written anew, by an agent that had not finished it, stands for the one before.
     """
-    return list(reading_of(events).attempts)
+    return list(summary_of(events).attempts)
 
 
 def latest_draft(events: Sequence[Event]) -> Attempt | None:
     """Return the newest draft, or `None` before the first."""
-    return found[-1] if (found := reading_of(events).attempts) else None
+    return found[-1] if (found := summary_of(events).attempts) else None
 
 
 def best_draft(events: Sequence[Event], *, keep: Literal["best", "last"] = "best") -> Attempt | None:
@@ -252,12 +253,12 @@ def best_draft(events: Sequence[Event], *, keep: Literal["best", "last"] = "best
     A draft that nobody judged counts as good as the one it revises, unless programs judge this run: then it can not
     displace a judged one. With `keep="last"` it is simply the latest draft.
     """
-    return latest_draft(events) if keep == "last" else reading_of(events).best()
+    return latest_draft(events) if keep == "last" else summary_of(events).best()
 
 
 def rounds(events: Sequence[Event]) -> int:
     """Return how often the draft was revised, rejected revisions counted."""
-    return reading_of(events).rounds
+    return summary_of(events).rounds
 
 
 def scores(events: Sequence[Event]) -> list[tuple[int, float | None]]:
@@ -267,17 +268,17 @@ def scores(events: Sequence[Event]) -> list[tuple[int, float | None]]:
 
 def usage_total(events: Sequence[Event]) -> Usage:
     """Return what the current task has cost so far."""
-    return {**reading_of(events).usage}
+    return {**summary_of(events).usage}
 
 
 def run_options(events: Sequence[Event]) -> dict[str, Any]:
     """Return the options that the graph recorded with the current task."""
-    return events[reading_of(events).start].get("options", {}) if events else {}
+    return events[summary_of(events).start].get("options", {}) if events else {}
 
 
 def oracle_touched(events: Sequence[Event]) -> bool:
     """Return whether a critic that knows the gold answer had a say in the current task."""
-    return reading_of(events).oracle
+    return summary_of(events).oracle
 
 
 def accepted_by(attempt: Attempt | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What model calls cost: tokens, calls, dollars and seconds. Internal."""
+"""Usage of model calls: tokens, calls, dollars and seconds. Internal."""
 
 from __future__ import annotations
 

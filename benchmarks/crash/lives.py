@@ -39,7 +39,7 @@ class Life:
 
 @dataclass
 class Outcome:
-    """What one bulk run came to."""
+    """The outcome of one bulk run."""
 
     lives: list[Life] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)

@@ -21,7 +21,7 @@ MOST_SHOWN = 5
 
 
 class Comparison(Paired):
-    """What changed between two files, on the ids that both have."""
+    """A comparison of two files, on the ids that both have."""
 
     only_before: int = Field(ge=0, description="Ids that only the first file has; they are not compared.")
     only_after: int = Field(ge=0, description="Ids that only the second file has; they are not compared.")

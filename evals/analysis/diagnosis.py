@@ -36,7 +36,7 @@ class Option(Row):
 
 
 class Diagnosis(Row):
-    """What the sample shows, and what is recommended."""
+    """The findings of a labelled sample, and the recommendation."""
 
     n: int = Field(ge=1, description="Problems of the sample.")
     first_draft: Proportion

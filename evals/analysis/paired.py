@@ -41,7 +41,7 @@ class Row(BaseModel):
 
 
 class Proportion(Row):
-    """How many of how many."""
+    """A proportion: so many of so many."""
 
     k: int = Field(ge=0, description="How many.")
     n: int = Field(ge=0, description="Of how many.")

@@ -58,7 +58,7 @@ def rejected_revisions(record: ResultRecord) -> set[int]:
 
 
 class RoundRates(Row):
-    """What became of the drafts that a round was left for, all rounds together."""
+    """The fate of drafts that a round was left for, all rounds together."""
 
     accept_right: Proportion = Field(description="Of the right drafts, those accepted, which ended the run.")
     accept_wrong: Proportion = Field(description="Of the wrong drafts, those accepted, which ended the run.")

@@ -20,7 +20,7 @@ __all__ = ["Fields", "Row", "kind_of", "read_row"]
 
 
 class Fields(NamedTuple):
-    """Which fields of a row to read; without a question and an answer, those of the layouts that are known."""
+    """The fields of a row to read; without a question and an answer, those of the known layouts."""
 
     id: str | None
     question: str | None

@@ -80,7 +80,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Family:
-    """How problems of one kind are asked about."""
+    """The prompts and critics for problems of one kind."""
 
     generate: str
     refine: str

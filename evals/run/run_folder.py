@@ -215,7 +215,7 @@ def _locked(folder: Path) -> int | None:
 
 
 class RunInfo(BaseModel):
-    """What `run.json` says about how the results came to be. Fields of later versions are kept."""
+    """The content of `run.json`: how the results came to be. Fields of later versions are kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -245,12 +245,12 @@ class Run:
 
     @property
     def oracle(self) -> bool:
-        """Whether a gold answer had a say in any result."""
+        """True if a gold answer had a say in any result."""
         return self.info.oracle or any(record.oracle for record in self.records)
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Whether each problem's answer is right, by its id. One without an answer or a verdict is wrong."""
+        """For each problem's id, True if its answer is right. One without an answer or a verdict is wrong."""
         return {one.question_id: one.is_correct is True for one in self.records}
 
 

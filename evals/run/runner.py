@@ -123,7 +123,7 @@ class GivenUpError(RuntimeError):
 
 @dataclass
 class Progress:
-    """How far a run is."""
+    """The progress of a run."""
 
     total: int
     done: int = 0

@@ -108,7 +108,7 @@ def run_graph(
         raise RunStoppedError(f"stopped, since {gone}; {hint}", exit_code=gone.exit_code) from None
     except Exception as error:
         hint = _how_to_resume(thread_id, db, kept=graph.checkpointer.get_tuple(config) is not None)
-        raise RunStoppedError(f"the run failed: {_told(error)}; {hint}") from error
+        raise RunStoppedError(f"the run failed: {_error_line(error)}; {hint}") from error
     return values or dict(graph.get_state(config).values)
 
 
@@ -311,7 +311,7 @@ def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:
     return f"thread {thread_id} is kept, go on with: {command('resume', thread_id, db=db)}"
 
 
-def _told(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     from ...state.masking import masked
 
     return one_line(masked(f"{type(error).__name__}: {error}") if str(error) else type(error).__name__)[:500]

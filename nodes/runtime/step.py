@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a call."""
+    """The outcome of a call."""
 
     result: Any
     error: Exception | None

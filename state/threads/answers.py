@@ -32,7 +32,7 @@ KEYS = ("action", "draft", "text", "score")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person said about a draft."""
+    """A person's answer about a draft."""
 
     action: str
     """`accept`, `edit`, `feedback` or `stop`."""

@@ -28,7 +28,7 @@ ATTRIBUTE = "redraft_kind"
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """What is written before a thread goes on, as `update_state(config, values, as_node=…)` takes it."""
+    """The state update that a thread goes on with, as `update_state(config, values, as_node=…)` takes it."""
 
     values: dict[str, Any]
     as_node: str

@@ -192,7 +192,7 @@ class StopControl(RunControl):
 
     @property
     def drain_requested(self) -> bool:
-        """Whether the run ends before the next step: on request, or since another process took the thread over."""
+        """True if the run ends before the next step: on request, or since another process took the thread over."""
         if self.drain_reason is None:
             if self._outer is not None and self._outer.drain_requested:
                 super().request_drain(self._outer.drain_reason or "shutdown")

@@ -20,7 +20,7 @@ __all__ = ["Replay", "replay_record"]
 
 @dataclass(frozen=True)
 class Replay:
-    """What the record says, and whether that is what the run said."""
+    """The output recomputed from the record, and its differences from the result."""
 
     output: RefineOutput
     """Folded from the record."""
