@@ -14,7 +14,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
 from ..nodes.critics.critics import model_critic
-from ..nodes.search.explore import StopWhen, branch, prepare_search
+from ..nodes.search.explore import StopWhen, explore_path, prepare_search
 from ..nodes.search.path_run import PathRun
 from ..nodes.search.paths import BranchingOutput, BranchingState, SearchKind
 from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
@@ -142,7 +142,7 @@ def build_branching_graph(
     opening = prepare_search(
         budgets, limits=first, keep=keep, branching_factor=branching_factor, variations=len(several)
     )
-    explore = branch(runs, budgets, keep=keep, stop_when=stop_when)
+    explore = explore_path(runs, budgets, keep=keep, stop_when=stop_when)
     choose = select(
         budgets,
         judge=compare,
@@ -168,7 +168,7 @@ def build_branching_graph(
 
 
 def dispatch(state: BranchingState) -> list[Send]:
-    """Send each plan to a branch of its own."""
+    """Send each plan to a node of its own."""
     mine = [path for path in state.get("paths", []) if path["search"] == state["search"]]
     values = {path["name"]: path.get("values") for path in mine}
     sent = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOTHING_FOUND",
-    "Finding",
     "GraphRetriever",
     "RetrievalResult",
     "RetrievedPassage",
@@ -40,9 +38,10 @@ __all__ = [
 NOTHING_FOUND = "(The search found no passage.)"
 
 
-@dataclass(frozen=True)
-class Finding:
+class RetrievedPassage(BaseModel):
     """One passage, with what it is worth over all queries that found it."""
+
+    model_config = ConfigDict(frozen=True)
 
     id: str
     text: str
@@ -85,14 +84,14 @@ def anchors_of(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys([plan["query"], *plan["queries"], *asked]))
 
 
-def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[Finding]:
+def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
     """Return the passages found up to a round, each once, best first, cut to the plan's `top_k`.
 
     Args:
         events: The record, or events that are still to be recorded.
         until: The last round that counts; default: all.
     """
-    best: dict[str, tuple[float, Finding]] = {}
+    best: dict[str, tuple[float, RetrievedPassage]] = {}
     for search in searches(events, until=until):
         for document in search.get("documents", []):
             before = best.get(document["id"])
@@ -100,7 +99,7 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
             leads = before is None or own > before[0]
             best[document["id"]] = (
                 own if before is None else max(own, before[0]),
-                Finding(
+                RetrievedPassage(
                     id=document["id"],
                     text=document["text"],
                     source=document["source"],
@@ -115,17 +114,17 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
     return ranked[: plan_of(events).get("top_k", 5)]
 
 
-def confidence(found: Sequence[Finding]) -> float:
+def confidence(found: Sequence[RetrievedPassage]) -> float:
     """Return the mean similarity of the passages, 0–1; 0 where there are none."""
     return round(fmean(one.similarity for one in found), 6) if found else 0.0
 
 
-def distinct_sources(found: Sequence[Finding]) -> int:
+def distinct_sources(found: Sequence[RetrievedPassage]) -> int:
     """Return how many documents the passages come from; one without a source counts as its own."""
     return len({one.source or one.id for one in found})
 
 
-def rendered(found: Sequence[Finding]) -> str:
+def rendered(found: Sequence[RetrievedPassage]) -> str:
     """Return the passages numbered and with their sources, as a prompt can hold them."""
     if not found:
         return NOTHING_FOUND
@@ -133,23 +132,6 @@ def rendered(found: Sequence[Finding]) -> str:
         f"[{number}] {one.source or 'unnamed source'}\n{passage(one.text, one.heading)}"
         for number, one in enumerate(found, start=1)
     )
-
-
-class RetrievedPassage(BaseModel):
-    """One passage of the result."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    text: str
-    source: str
-    heading: str
-    score: float
-    """Rank score over all queries; it only ranks."""
-    similarity: float
-    """Cosine, 0–1, with the closest of what was asked."""
-    sub_query: str
-    """The query that ranked it highest."""
 
 
 class RetrievalResult(BaseModel):
@@ -208,7 +190,7 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
     return RetrievalResult(
         query=plan["query"],
         plan=plan,
-        results=[RetrievedPassage(**vars(one)) for one in found],
+        results=found,
         iterations=rounds(events),
         confidence=value,
         confidence_met=bool(found) and value >= plan["threshold"],

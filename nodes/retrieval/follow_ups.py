@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_store
 
 from ..runtime.dual import Do
-from .findings import Finding, confidence, distinct_sources
+from .findings import RetrievedPassage, confidence, distinct_sources
 from .planning import key_terms, normalized, without_modifiers
 from .search import Query
 
@@ -34,7 +34,7 @@ class Situation:
 
     queries: Sequence[str]
     """The plan's."""
-    found: Sequence[Finding]
+    found: Sequence[RetrievedPassage]
     threshold: float
     top_k: int
     terms: Sequence[str] = ()

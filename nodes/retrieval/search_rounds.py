@@ -14,7 +14,7 @@ from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCallable, tolerated
 from ..writing.prompt_injection import fenced_messages
 from .documents import passage
-from .findings import Finding, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
+from .findings import RetrievedPassage, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
 from .follow_ups import Situation, by_rules, new_queries
 from .planning import MOST_CHARACTERS, frequent_terms
 from .search import Query, Search, failed
@@ -207,7 +207,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     def _learn(
         self,
         events: Sequence[Event],
-        before: Sequence[Finding],
+        before: Sequence[RetrievedPassage],
         found: Sequence[Mapping[str, Any]],
         news: list[dict[str, Any]],
         number: int,
@@ -225,7 +225,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         )
 
 
-def summary(found: Sequence[Finding]) -> str:
+def summary(found: Sequence[RetrievedPassage]) -> str:
     """Return what was found, in short: how much, how close, and the beginnings of the five best passages."""
     lines = [
         f"{len(found)} passages of {distinct_sources(found)} documents, confidence {confidence(found):.2f} of 1.",

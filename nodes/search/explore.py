@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .path_run import PathRun
     from .shared_budget import SharedBudgets
 
-__all__ = ["StopWhen", "branch", "prepare_search"]
+__all__ = ["StopWhen", "explore_path", "prepare_search"]
 
 
 def prepare_search(
@@ -95,7 +95,7 @@ def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:
 StopWhen = Literal["accepted", "exhausted"]
 
 
-def branch(runs: Sequence[PathRun], budgets: SharedBudgets, *, keep: Keep, stop_when: StopWhen) -> Step:
+def explore_path(runs: Sequence[PathRun], budgets: SharedBudgets, *, keep: Keep, stop_when: StopWhen) -> Step:
     """Return the node that explores the plan it is sent.
 
     A path that has not begun stays out once a budget of the search is spent, or, with `stop_when="accepted"`, another

@@ -148,7 +148,7 @@ def forked_values(values: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[
     }
 
 
-def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_id: str, keep: Any) -> Path:
+def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_id: str | None, keep: Any) -> Path:
     """Return what came of a plan.
 
     Args:
@@ -186,23 +186,9 @@ def lost(plan: Path, failure: Mapping[str, Any], *, search: str) -> Path:
         failure: What its event would say: the error, and what was paid.
         search: Token of the search.
     """
-    return {
-        **plan,
-        "search": search,
-        "checkpoint_id": None,
-        "values": None,
-        "stop_reason": "failed",
-        "answer": "",
-        "best": -1,
-        "score": None,
-        "verified": False,
-        "accepted": False,
-        "accepted_by": None,
-        "oracle": False,
-        "rounds": 0,
-        "usage": failure["usage"],
-        "lost": f"{failure['error']}: {failure['text']}",
-    }
+    nothing = explored(plan, {"events": []}, search=search, checkpoint_id=None, keep="best")
+    error = f"{failure['error']}: {failure['text']}"
+    return {**nothing, "values": None, "stop_reason": "failed", "usage": failure["usage"], "lost": error}
 
 
 def own_usage(plan: Path, events: Sequence[Event]) -> Usage:

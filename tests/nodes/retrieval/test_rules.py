@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redraft.nodes.retrieval.findings import Finding
+from redraft.nodes.retrieval.findings import RetrievedPassage
 from redraft.nodes.retrieval.follow_ups import Situation, by_rules, new_queries
 from redraft.nodes.retrieval.planning import key_terms, leans, plan_by_rules
 from redraft.nodes.retrieval.search import Query
@@ -67,8 +67,10 @@ def test_key_terms_leave_function_words_out() -> None:
     assert key_terms("How do I use C++ and gpt-5-mini with C++'s own tools?") == ["c++", "gpt-5-mini", "tools"]
 
 
-def finding(number: int, source: str, similarity: float = 0.5) -> Finding:
-    return Finding(str(number), "text", source, "", 0.01, similarity, "q")
+def finding(number: int, source: str, similarity: float = 0.5) -> RetrievedPassage:
+    return RetrievedPassage(
+        id=str(number), text="text", source=source, heading="", score=0.01, similarity=similarity, sub_query="q"
+    )
 
 
 def situation(**changes: Any) -> Situation:
