@@ -73,11 +73,6 @@ def _call(text: str, tools: Collection[str]) -> dict[str, Any] | None:
     return {"name": found["name"], "args": arguments, "id": f"call_{uuid4().hex[:12]}", "type": "tool_call"}
 
 
-KEYS = ("name", "arguments", "id", "type")
-TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
-
-
 def react_agent(
     model: BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any]] = (),
@@ -213,12 +208,6 @@ def _made(messages: Sequence[BaseMessage]) -> int:
     return made
 
 
-ANY_DURABILITY: Any = {"configurable": {"__pregel_durability": "async"}}
-"""Configuration of an agent called inside a node: LangGraph hands the `durability="sync"` of a resumed run down to
-graphs that keep no checkpoints, and these then break."""
-NO_CALLS_LEFT = "Not run: no tool calls are left. Answer now, from what you know."
-
-
 class ToolsUnfinishedError(RuntimeError):
     """A model kept asking for tools and never answered."""
 
@@ -263,3 +252,12 @@ class ToolUsingModel(DualRunnable[Any, AIMessage]):
         if not isinstance(reply, AIMessage):
             raise TypeError(f"the model replied with {reply!r}, which is no message of a model")
         return reply
+
+
+KEYS = ("name", "arguments", "id", "type")
+TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+ANY_DURABILITY: Any = {"configurable": {"__pregel_durability": "async"}}
+"""Configuration of an agent called inside a node: LangGraph hands the `durability="sync"` of a resumed run down to
+graphs that keep no checkpoints, and these then break."""
+NO_CALLS_LEFT = "Not run: no tool calls are left. Answer now, from what you know."

@@ -117,36 +117,7 @@ def _modifiers(situation: Situation) -> list[str]:
     return [shorter for query in situation.queries if (shorter := without_modifiers(query)) != " ".join(query.split())]
 
 
-RULES: dict[str, Callable[[Situation], Collection[str]]] = {
-    "feedback": _feedback,
-    "key_terms": _key_terms,
-    "rephrase": _rephrase,
-    "modifiers": _modifiers,
-}
-"""By name, in the order of their priority."""
-
-PHRASES = [
-    (re.compile(r"how (?:do|can|could|should|would) (?:i|you|we|one)\b", re.IGNORECASE), "what way to"),
-    (re.compile(r"how (?:is|are)\b", re.IGNORECASE), "what way of"),
-    (re.compile(r"how to\b", re.IGNORECASE), "what way to"),
-    (re.compile(r"what (?:is|are) (?:an?\b|the\b)?", re.IGNORECASE), "meaning of"),
-    (re.compile(r"why (?:do|does|did|is|are)\b", re.IGNORECASE), "reason why"),
-    (re.compile(r"(?:where|when) (?:do|does|can|is|are)\b", re.IGNORECASE), "about"),
-]
-
-COMPLAINT = frozenset(
-    """absent add added answer bit cover covered document documents draft explain explained find found include included
-    incomplete information irrelevant lack lacking lacks mention mentioned mentions miss missed missing nothing part
-    passage passages result results section show shows still wanted want wrong""".split()  # noqa: SIM905  # a long list of words reads better as text
-)
-"""Words of a complaint that don't name what it is about."""
-
-
 NAMESPACE = ("redraft", "retrieval")
-
-MOST_RECALLED = 2
-MOST_REMEMBERED = 10
-"""Follow-up queries kept for one set of key terms, those that helped most."""
 
 
 class Patterns:
@@ -214,3 +185,31 @@ def _store() -> BaseStore | None:
 
 def _key(terms: Sequence[str]) -> str:
     return hashlib.blake2b("\0".join(sorted(terms)).encode(), digest_size=16).hexdigest()
+
+
+RULES: dict[str, Callable[[Situation], Collection[str]]] = {
+    "feedback": _feedback,
+    "key_terms": _key_terms,
+    "rephrase": _rephrase,
+    "modifiers": _modifiers,
+}
+"""By name, in the order of their priority."""
+
+PHRASES = [
+    (re.compile(r"how (?:do|can|could|should|would) (?:i|you|we|one)\b", re.IGNORECASE), "what way to"),
+    (re.compile(r"how (?:is|are)\b", re.IGNORECASE), "what way of"),
+    (re.compile(r"how to\b", re.IGNORECASE), "what way to"),
+    (re.compile(r"what (?:is|are) (?:an?\b|the\b)?", re.IGNORECASE), "meaning of"),
+    (re.compile(r"why (?:do|does|did|is|are)\b", re.IGNORECASE), "reason why"),
+    (re.compile(r"(?:where|when) (?:do|does|can|is|are)\b", re.IGNORECASE), "about"),
+]
+
+COMPLAINT = frozenset(
+    """absent add added answer bit cover covered document documents draft explain explained find found include included
+    incomplete information irrelevant lack lacking lacks mention mentioned mentions miss missed missing nothing part
+    passage passages result results section show shows still wanted want wrong""".split()  # noqa: SIM905  # a long list of words reads better as text
+)
+"""Words of a complaint that don't name what it is about."""
+MOST_RECALLED = 2
+MOST_REMEMBERED = 10
+"""Follow-up queries kept for one set of key terms, those that helped most."""

@@ -73,40 +73,6 @@ def leans(query: str, said: Sequence[str]) -> bool:
     return len(key_terms(query)) < 3 and bool(REFERS.search(query))
 
 
-WORD = re.compile(r"[^\W_](?:[\w'’+#.-]*[\w+#])?")
-
-CONTINUES = re.compile(r"\s*(?:and|also|but|or|then|what about|how about)\b", re.IGNORECASE)
-
-REFERS = re.compile(
-    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers)\b|\b(?:this|that|these|those|one|ones|there)\s*[?.!]*$",
-    re.IGNORECASE,
-)
-
-MODIFIERS = frozenset(
-    """amazing awesome basic best better cool current easiest easy efficient excellent fast fastest favorite favourite
-    fine full good great ideal important latest main modern new newest nice optimal perfect popular proper quick
-    quickest really recent recommended right simple simplest standard suitable top typical useful very""".split()  # noqa: SIM905  # a long list of words reads better as text
-)
-
-FUNCTION_WORDS = frozenset(
-    """a about above after again against all also am an and any are aren't as at be because been before being below
-    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either
-    few for from further get gets give given go goes had has hasn't have haven't having he her here hers him his how
-    however i i'd i'll i'm i've if in into is isn't it its just let let's like made make makes many may me might more
-    most much must my need needs neither no nor not now of off on once only onto or other our ours out over own please
-    same shall she should so some such tell than that the their theirs them then there these they this those through to
-    too under until up us use used uses using very via was wasn't way we were what when where whether which while who
-    whom whose why will with within without won't would you your yours""".split()  # noqa: SIM905  # as above
-)
-
-
-MOST_SUB_QUERIES = 5
-MOST_CHARACTERS = 500
-"""Of a query that is taken apart, and of one that a model made up."""
-MOST_SAID = 6
-"""Earlier questions that a plan looks back on."""
-
-
 class QueryPlan(BaseModel):
     """The plan of a query: its complexity, sub-queries and their order."""
 
@@ -297,3 +263,33 @@ QUESTIONS = re.compile(
 )
 FIRST = re.compile(r"^\s*(?:first(?:ly)?,?|and)\s+", re.IGNORECASE)
 CONTINUED = re.compile(r"^\s*(?:and|also|but|or|then)\b[\s,]*", re.IGNORECASE)
+WORD = re.compile(r"[^\W_](?:[\w'’+#.-]*[\w+#])?")
+
+CONTINUES = re.compile(r"\s*(?:and|also|but|or|then|what about|how about)\b", re.IGNORECASE)
+
+REFERS = re.compile(
+    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers)\b|\b(?:this|that|these|those|one|ones|there)\s*[?.!]*$",
+    re.IGNORECASE,
+)
+
+MODIFIERS = frozenset(
+    """amazing awesome basic best better cool current easiest easy efficient excellent fast fastest favorite favourite
+    fine full good great ideal important latest main modern new newest nice optimal perfect popular proper quick
+    quickest really recent recommended right simple simplest standard suitable top typical useful very""".split()  # noqa: SIM905  # a long list of words reads better as text
+)
+
+FUNCTION_WORDS = frozenset(
+    """a about above after again against all also am an and any are aren't as at be because been before being below
+    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either
+    few for from further get gets give given go goes had has hasn't have haven't having he her here hers him his how
+    however i i'd i'll i'm i've if in into is isn't it its just let let's like made make makes many may me might more
+    most much must my need needs neither no nor not now of off on once only onto or other our ours out over own please
+    same shall she should so some such tell than that the their theirs them then there these they this those through to
+    too under until up us use used uses using very via was wasn't way we were what when where whether which while who
+    whom whose why will with within without won't would you your yours""".split()  # noqa: SIM905  # as above
+)
+MOST_SUB_QUERIES = 5
+MOST_CHARACTERS = 500
+"""Of a query that is taken apart, and of one that a model made up."""
+MOST_SAID = 6
+"""Earlier questions that a plan looks back on."""

@@ -88,8 +88,6 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
 
 WORTH_REMEMBERING = 0.005
 """How much a follow-up query must raise the confidence to count as one that helped."""
-
-
 MOST_GAPS = 10
 """Gaps that are kept of those that a model names."""
 MOST_TERMS = 50

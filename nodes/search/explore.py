@@ -148,10 +148,6 @@ def _plan(sent: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in sent.items() if key not in SENT}
 
 
-SENT = ("task", "limits", "spent", "siblings", "search", "root", "values")
-"""What every plan of a level is sent with."""
-
-
 def _sibling_states(
     runs: Sequence[PathRun], plan: Mapping[str, Any], saver: Any
 ) -> Generator[Do, Any, list[tuple[Any, Mapping[str, Any]]]]:
@@ -163,3 +159,7 @@ def _sibling_states(
         snapshot = yield do(runs[one["variation"]].graph, "get_state", thread)
         states.append((one, snapshot.values))
     return states
+
+
+SENT = ("task", "limits", "spent", "siblings", "search", "root", "values")
+"""What every plan of a level is sent with."""

@@ -137,6 +137,17 @@ def _wish(name: str, asked: str, met: str = "") -> tuple[str, re.Pattern[str], r
     return name, wished, taken_up
 
 
+def travel_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a run's refinement, and `travel_refined`: whether the answer is a revision.
+
+    Args:
+        out: The output of a run, or its state.
+    """
+    events = out.get("events") or []
+    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    return {**refinement_metadata(out), "travel_refined": best is not None and best.round > 0}
+
+
 MOST_A_DAY = 8
 DAY = re.compile(r"\bdays?\s+(?P<day>\d{1,2})\b(?:\s*(?:-|–|to)\s*(?P<till>\d{1,2})\b)?", re.IGNORECASE)
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
@@ -198,14 +209,3 @@ WISHES = (
     ),
     _wish("travel by train", r"by train|by rail|no fl(?:y|ight)|without flying", r"train|rail"),
 )
-
-
-def travel_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a run's refinement, and `travel_refined`: whether the answer is a revision.
-
-    Args:
-        out: The output of a run, or its state.
-    """
-    events = out.get("events") or []
-    best = best_draft(events, keep=run_options(events).get("keep", "best"))
-    return {**refinement_metadata(out), "travel_refined": best is not None and best.round > 0}

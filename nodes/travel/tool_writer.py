@@ -68,9 +68,6 @@ class TravelFacts:
         return await asyncio.to_thread(self.find, task)
 
 
-MOST_SHOWN = 21
-
-
 OfferTools = bool | Literal["auto"]
 
 
@@ -176,3 +173,4 @@ class _CallEvents:
 
 TOLD = (ToolException, ValueError, ArithmeticError)
 """Errors of a tool that its caller can do something about: they are told to the model."""
+MOST_SHOWN = 21

@@ -119,27 +119,6 @@ def _lost_indent(code: str) -> bool:
     return not first.rstrip().endswith(":") or indents[0] > min(indents) or min(indents) > INDENT
 
 
-INDENT = 4
-FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
-FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
-DEFINITION = re.compile(r"^(?:async )?def (\w+)", re.MULTILINE)
-MARK = re.compile(r"^# Write the function (\w+)\.$", re.MULTILINE)
-NAMED = re.compile(
-    r"\bfunction,?\s+(?:(?:named|called)\s+)?(?:`(?P<quoted>\w+)|(?P<called>\w+)(?=\())"
-    r"|\bfunction\s+(?:named|called)\s+(?P<named>\w+)"
-)
-OPENING = re.compile(
-    r"(?:async def|def) \w+\s*\(|class \w+\s*[:(]|import [\w.]+(?: as \w+)?(?:,.*)?\s*$|from [\w.]+ import "
-    r"|@\w+|\w+ = lambda\b"
-)
-CODE = re.compile(
-    r"(?:async|def|class|import|from|if|elif|else|for|while|try|except|finally|with|assert)\b|[@#)\]}\"']"
-    r"|\w+\s*[=(.\[:]|\w+\s*,.*="
-)
-BODY = re.compile(r"\s+\S|(?:return|if|for|while|try|with)\b.*|\w+(?:\s*,\s*\w+)*\s*[-+*/]?=")
-"""What may begin the body of a function."""
-
-
 def code_task(row: Mapping[str, Any]) -> str:
     """Return the task of a HumanEval row: its prompt, and nothing of its tests or its solution.
 
@@ -177,3 +156,24 @@ def _text(row: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"a HumanEval row needs a text {key!r}, not {value!r}")
     return value
+
+
+INDENT = 4
+FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
+FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
+DEFINITION = re.compile(r"^(?:async )?def (\w+)", re.MULTILINE)
+MARK = re.compile(r"^# Write the function (\w+)\.$", re.MULTILINE)
+NAMED = re.compile(
+    r"\bfunction,?\s+(?:(?:named|called)\s+)?(?:`(?P<quoted>\w+)|(?P<called>\w+)(?=\())"
+    r"|\bfunction\s+(?:named|called)\s+(?P<named>\w+)"
+)
+OPENING = re.compile(
+    r"(?:async def|def) \w+\s*\(|class \w+\s*[:(]|import [\w.]+(?: as \w+)?(?:,.*)?\s*$|from [\w.]+ import "
+    r"|@\w+|\w+ = lambda\b"
+)
+CODE = re.compile(
+    r"(?:async|def|class|import|from|if|elif|else|for|while|try|except|finally|with|assert)\b|[@#)\]}\"']"
+    r"|\w+\s*[=(.\[:]|\w+\s*,.*="
+)
+BODY = re.compile(r"\s+\S|(?:return|if|for|while|try|with)\b.*|\w+(?:\s*,\s*\w+)*\s*[-+*/]?=")
+"""What may begin the body of a function."""

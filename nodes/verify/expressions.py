@@ -43,33 +43,6 @@ def _mixed(whole: str, fraction: str) -> str:
     return f"{whole.rstrip()} {fraction}" if whole else f"({fraction})"
 
 
-DEEPEST_FRACTION = 4
-FRACTION = re.compile(
-    r"(?P<whole>(?<![\w.,])[0-9]{1,9}[ ]?)?"
-    r"\\[dt]?frac(?:\{(?P<a>[^{}]*)\}\{(?P<b>[^{}]*)\}|(?P<c>[0-9])(?P<d>[0-9]))"
-)
-VULGAR = re.compile(r"(?P<whole>(?<![\w.,])[0-9]{1,9}[ ]?)?(?P<sign>[¼½¾⅐-⅞])")
-SIGNS = str.maketrans({"−": "-", "×": "*", "✕": "*", "✖": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "÷": "/"}
-                      | {"∕": "/", "⁄": "/", "＝": "=", "`": " "})  # fmt: skip
-REWRITES = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\\\", "\n"),
-        (r"\\(?:times|cdot|ast)(?![a-zA-Z])", "*"),
-        (r"\\div(?![a-zA-Z])", "/"),
-        (r"\\approx(?![a-zA-Z])", "≈"),
-        (r"\\(?:left|right)(?![a-zA-Z])", ""),
-        (r"\\(?:text|mathrm|textbf|mathbf|textit)\{([^{}]*)\}", r" \1 "),
-        (r"(?<=[0-9])(?:\{,\}|\\,)(?=[0-9]{3})", ","),
-        (r"\\([$%#&])", r"\1"),
-        (r"\\[,;:! ()\[\]]|\\q?quad(?![a-zA-Z])", " "),
-        (r"&\s?=", "="),
-        (r"(?<=[0-9)])(\s?)\*\*\1(?=[0-9(])", "^"),  # a power; any other ** is Markdown's bold
-        (r"\*\*", ""),
-    )
-)
-
-
 Percent = Literal["share", "relative", "plain"]
 
 
@@ -288,4 +261,29 @@ TOKEN = re.compile(
     |(?P<odd>[^\W\d]|[²³√°|_\\]|!(?=\s?[-+*/^=)]))
     |.""",
     re.IGNORECASE | re.VERBOSE,
+)
+DEEPEST_FRACTION = 4
+FRACTION = re.compile(
+    r"(?P<whole>(?<![\w.,])[0-9]{1,9}[ ]?)?"
+    r"\\[dt]?frac(?:\{(?P<a>[^{}]*)\}\{(?P<b>[^{}]*)\}|(?P<c>[0-9])(?P<d>[0-9]))"
+)
+VULGAR = re.compile(r"(?P<whole>(?<![\w.,])[0-9]{1,9}[ ]?)?(?P<sign>[¼½¾⅐-⅞])")
+SIGNS = str.maketrans({"−": "-", "×": "*", "✕": "*", "✖": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "÷": "/"}
+                      | {"∕": "/", "⁄": "/", "＝": "=", "`": " "})  # fmt: skip
+REWRITES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\\\", "\n"),
+        (r"\\(?:times|cdot|ast)(?![a-zA-Z])", "*"),
+        (r"\\div(?![a-zA-Z])", "/"),
+        (r"\\approx(?![a-zA-Z])", "≈"),
+        (r"\\(?:left|right)(?![a-zA-Z])", ""),
+        (r"\\(?:text|mathrm|textbf|mathbf|textit)\{([^{}]*)\}", r" \1 "),
+        (r"(?<=[0-9])(?:\{,\}|\\,)(?=[0-9]{3})", ","),
+        (r"\\([$%#&])", r"\1"),
+        (r"\\[,;:! ()\[\]]|\\q?quad(?![a-zA-Z])", " "),
+        (r"&\s?=", "="),
+        (r"(?<=[0-9)])(\s?)\*\*\1(?=[0-9(])", "^"),  # a power; any other ** is Markdown's bold
+        (r"\*\*", ""),
+    )
 )

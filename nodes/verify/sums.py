@@ -165,31 +165,6 @@ def _plain(exact: Fraction, *, percent: bool) -> str:
     return shown.rstrip("0").rstrip(".") + "%" * percent
 
 
-NOTE = re.compile(r"<<([^<>\n]*)>>")
-"""A calculator annotation of GSM8K: `3 * 4 = <<3*4=12>>12`."""
-
-PERCENTS: tuple[Percent, ...] = ("share", "relative", "plain")
-SENSES = (*(Sense(one) for one in PERCENTS), *(Sense(one, thirds=True) for one in PERCENTS))
-LONGEST_SIDE = 80
-"""Tokens; what stands further from the equals sign is not read."""
-
-LABELS = frozenset({"step", "part", "case", "day", "week", "problem", "question", "option", "method"})
-FLOAT_NOISE = Fraction(1, 10**9)
-LARGEST_SHOWN = 10**30
-PRECISE = Context(prec=40)
-NEAR = 60
-ROUNDED = re.compile(r"\b(?:round|approx|roughly|nearly|almost|estimat|floor|ceil)|[≈~]", re.IGNORECASE)
-REMAINDER = re.compile(r"\b(?:remain|left|r ?\d|whole\b|full\b|complete|at (?:most|least)\b)", re.IGNORECASE)
-OTHERWISE = re.compile(r"\s?(?:[ap]\.?m\b|o'clock|noon|midnight|dozen)|[\w' ]{0,30}\bthan\b", re.IGNORECASE)
-BELONGING = re.compile(
-    r"(?:\b(?:than|half|twice|double|triple|thrice|times|per|root|sqrt|cube|log|ln|sin|cos|tan|exp|mod|minus|plus"
-    r"|between|less|more|from|by|average|mean|quarter|third|(?:half|twice|rest|square|percent|[a-z]+ths?|%) of)"
-    r"|[0-9] ?[a-z]+(?: and)?|(?:^|[0-9] )of)\s*$",
-    re.IGNORECASE,
-)
-"""Words before a sum that may belong to it: `half of 10 + 3`, `the sum of 3 and 4 * 2`."""
-
-
 Number = Decimal | int | float | str
 
 
@@ -270,36 +245,6 @@ def _decimal(value: Number | None) -> Decimal | None:
     return number if number is not None and number.is_finite() else None
 
 
-LONGEST_ANSWER = 400
-BLANK = " \t\r\n*_:$"
-TOLERANCE = Decimal("1e-6")
-EXACT = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
-SCALES = {"": 0, "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-SEPARATORS = re.compile(r"[, \u00a0\u2009\u202f]")
-SIMPLE_FRACTION = re.compile(r"\(([0-9]{1,9}/[0-9]{1,9})\)")
-SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\s(?:because|since)\s")
-
-_DIGITS = r"[0-9]{1,3}(?:[, \u00a0\u2009\u202f][0-9]{3}(?![0-9]))+|[0-9]++"
-NUMBER = rf"-?(?:(?:{_DIGITS})(?:\.[0-9]++)?|\.[0-9]++)"
-"""A number as people write it, with thousands separators: the text of a regular expression without groups."""
-
-_SIGNED = r"(?P<sign>(?:-[$€£¥₹]?|[$€£¥₹][ ]?-?)?)"
-_READ = (
-    rf"{_SIGNED}(?:(?:(?P<whole>(?:{_DIGITS}))[ ](?:and[ ])?)?"
-    rf"(?P<over>(?:{_DIGITS}))[ ]?/[ ]?(?P<under>[0-9]++)(?!\.?[0-9]|/)"
-    rf"|(?P<plain>(?:{_DIGITS})(?:\.[0-9]++)?|\.[0-9]++)(?:[eE](?P<power>[+-]?[0-9]{{1,3}})(?!\w))?"
-    r"(?:[ ]?(?P<scale>hundred|thousand|million|billion|trillion)\b)?)"
-)
-ANYWHERE = re.compile(rf"(?<![\w.]){_READ}(?!(?:st|nd|rd|th)\b)", re.IGNORECASE)
-OPENING = re.compile(rf"[\s*_:=~≈(\[{{\"']*(?:(?:about|approximately|exactly|only|just)\s)?{_READ}", re.IGNORECASE)
-SUM_AFTER = re.compile(r"[^=;(]{0,200}(?:[-+*/x%]|\b(?:of|times|plus|minus|by)\b)[^=;(]{0,200}=", re.IGNORECASE)
-MARK = re.compile(
-    r"####|\\boxed\{|^[ \t>*_#]*+(?:(?:final )?answer|a)[ \t*_]*+:"
-    r"|(?P<phrase>\banswer[ ]?(?:is|was|=|:|equals)(?:[ ](?:therefore|thus|then|simply|equal to))?)",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
 def ends_with_answer() -> Verifier:
     """Return a verifier that accepts a worked solution whose last line is `#### ` and a number."""
 
@@ -336,4 +281,55 @@ def arithmetic_holds(*, required: bool = True) -> Verifier:
 
 
 MOST_SHOWN = 10
+NOTE = re.compile(r"<<([^<>\n]*)>>")
+"""A calculator annotation of GSM8K: `3 * 4 = <<3*4=12>>12`."""
+
+PERCENTS: tuple[Percent, ...] = ("share", "relative", "plain")
+SENSES = (*(Sense(one) for one in PERCENTS), *(Sense(one, thirds=True) for one in PERCENTS))
+LONGEST_SIDE = 80
+"""Tokens; what stands further from the equals sign is not read."""
+
+LABELS = frozenset({"step", "part", "case", "day", "week", "problem", "question", "option", "method"})
+FLOAT_NOISE = Fraction(1, 10**9)
+LARGEST_SHOWN = 10**30
+PRECISE = Context(prec=40)
+NEAR = 60
+ROUNDED = re.compile(r"\b(?:round|approx|roughly|nearly|almost|estimat|floor|ceil)|[≈~]", re.IGNORECASE)
+REMAINDER = re.compile(r"\b(?:remain|left|r ?\d|whole\b|full\b|complete|at (?:most|least)\b)", re.IGNORECASE)
+OTHERWISE = re.compile(r"\s?(?:[ap]\.?m\b|o'clock|noon|midnight|dozen)|[\w' ]{0,30}\bthan\b", re.IGNORECASE)
+BELONGING = re.compile(
+    r"(?:\b(?:than|half|twice|double|triple|thrice|times|per|root|sqrt|cube|log|ln|sin|cos|tan|exp|mod|minus|plus"
+    r"|between|less|more|from|by|average|mean|quarter|third|(?:half|twice|rest|square|percent|[a-z]+ths?|%) of)"
+    r"|[0-9] ?[a-z]+(?: and)?|(?:^|[0-9] )of)\s*$",
+    re.IGNORECASE,
+)
+"""Words before a sum that may belong to it: `half of 10 + 3`, `the sum of 3 and 4 * 2`."""
+LONGEST_ANSWER = 400
+BLANK = " \t\r\n*_:$"
+TOLERANCE = Decimal("1e-6")
+EXACT = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+SCALES = {"": 0, "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+SEPARATORS = re.compile(r"[, \u00a0\u2009\u202f]")
+SIMPLE_FRACTION = re.compile(r"\(([0-9]{1,9}/[0-9]{1,9})\)")
+SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\s(?:because|since)\s")
+
+_DIGITS = r"[0-9]{1,3}(?:[, \u00a0\u2009\u202f][0-9]{3}(?![0-9]))+|[0-9]++"
+NUMBER = rf"-?(?:(?:{_DIGITS})(?:\.[0-9]++)?|\.[0-9]++)"
+"""A number as people write it, with thousands separators: the text of a regular expression without groups."""
+
+_SIGNED = r"(?P<sign>(?:-[$€£¥₹]?|[$€£¥₹][ ]?-?)?)"
+_READ = (
+    rf"{_SIGNED}(?:(?:(?P<whole>(?:{_DIGITS}))[ ](?:and[ ])?)?"
+    rf"(?P<over>(?:{_DIGITS}))[ ]?/[ ]?(?P<under>[0-9]++)(?!\.?[0-9]|/)"
+    rf"|(?P<plain>(?:{_DIGITS})(?:\.[0-9]++)?|\.[0-9]++)(?:[eE](?P<power>[+-]?[0-9]{{1,3}})(?!\w))?"
+    r"(?:[ ]?(?P<scale>hundred|thousand|million|billion|trillion)\b)?)"
+)
+ANYWHERE = re.compile(rf"(?<![\w.]){_READ}(?!(?:st|nd|rd|th)\b)", re.IGNORECASE)
+OPENING = re.compile(rf"[\s*_:=~≈(\[{{\"']*(?:(?:about|approximately|exactly|only|just)\s)?{_READ}", re.IGNORECASE)
+SUM_AFTER = re.compile(r"[^=;(]{0,200}(?:[-+*/x%]|\b(?:of|times|plus|minus|by)\b)[^=;(]{0,200}=", re.IGNORECASE)
+MARK = re.compile(
+    r"####|\\boxed\{|^[ \t>*_#]*+(?:(?:final )?answer|a)[ \t*_]*+:"
+    r"|(?P<phrase>\banswer[ ]?(?:is|was|=|:|equals)(?:[ ](?:therefore|thus|then|simply|equal to))?)",
+    re.IGNORECASE | re.MULTILINE,
+)
 ANSWER_LINE = re.compile(rf"####\s*[$€£]?{NUMBER}\s*%?\.?")

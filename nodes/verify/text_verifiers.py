@@ -83,15 +83,6 @@ def reading_grade(text: str) -> float:
     return 0.39 * len(words) / max(1, count_sentences(text)) + 11.8 * syllables / len(words) - 15.59
 
 
-LONGEST_WORD = 100
-LETTERS = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)*+")
-PARAGRAPH = re.compile(r"\n[ \t]*+\n")
-END = re.compile(r"""(?P<stop>[.!?…]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)""")
-ABBREVIATED = re.compile(
-    r"[\"'“‘(\[]*(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Rev|Gen|No|vs|cf|approx|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])"
-)
-
-
 def uses_words(*words: str) -> Verifier:
     """Return a verifier that accepts a draft in which every word occurs: as a whole word, in any case.
 
@@ -234,3 +225,12 @@ COUNTS: Mapping[str, Callable[[str], int]] = {
     "character": lambda text: len(text.strip()),
     "sentence": count_sentences,
 }
+
+
+LONGEST_WORD = 100
+LETTERS = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)*+")
+PARAGRAPH = re.compile(r"\n[ \t]*+\n")
+END = re.compile(r"""(?P<stop>[.!?…]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)""")
+ABBREVIATED = re.compile(
+    r"[\"'“‘(\[]*(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Rev|Gen|No|vs|cf|approx|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])"
+)
