@@ -69,7 +69,7 @@ def build_agent_graph(
             Default: a ReAct agent of `model` and `tools`.
         model: Writes the revisions, and judges where no critic is given.
         tools: Of the default agent: LangChain tools, or functions with type hints and a docstring.
-        critic: Who judges: another model, a critic such as `redraft.nodes.agents.tool_critics.tool_critic(…)`, or
+        critic: Who judges: another model, a critic such as `redraft.nodes.tool_critic(…)`, or
             several of these, who must all accept. Default: the model itself.
         critic_prompt: Of models that judge, over `task`, `draft`, `history` and `round`; in a text, `STOP_PHRASE`
             stands for `stop_phrase`. Default: `AGENT_VERDICT_PROMPT` where the judge has structured output, else

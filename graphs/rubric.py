@@ -57,7 +57,7 @@ def build_rubric_graph(
 ) -> RefineGraph:
     """Return the loop with a rubric as critic: accepted is what scores enough over all dimensions.
 
-    `redraft.nodes.rubric.assessments.refinement_metadata` tells from the output what refining did.
+    `redraft.nodes.refinement_metadata` tells from the output what refining did.
 
     Args:
         model: Writes, and judges where nobody else is named.

@@ -55,8 +55,8 @@ def build_travel_graph(
 ) -> RefineGraph:
     """Return the loop as a trip planner.
 
-    Personalization and feasibility are checked by programs (`redraft.nodes.travel.indicators`), the rest by a model.
-    `redraft.nodes.travel.travel_metadata` tells from the output what refining did.
+    Personalization and feasibility are checked by programs (`redraft.nodes.feasibility`), the rest by a model.
+    `redraft.nodes.travel_metadata` tells from the output what refining did.
 
     Args:
         model: Plans, and judges where nobody else is named.

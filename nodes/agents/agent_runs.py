@@ -203,7 +203,7 @@ class AgentRun:
 
     Args:
         text: The text of its last message.
-        steps: What it did, in order, as plain data; see `redraft.nodes.agents.agent_runs`.
+        steps: What it did, in order, as plain data; see `steps_of`.
         unfinished: Why it did not finish; empty when it did.
         over_budget: It was stopped since a budget of the run is spent.
     """

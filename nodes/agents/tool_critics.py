@@ -121,7 +121,7 @@ def tool_critic(
     Args:
         model: The judge; it must be able to call tools.
         tools: LangChain tools, or functions with type hints and a docstring; some are in
-            `redraft.nodes.agents.tool_critics`.
+            `redraft.nodes`.
         max_calls: Tool calls for one verdict. Those beyond are refused; a judge that calls on gives no verdict.
         prompt: Over `task`, `draft`, `history` and `round`, or several, one a round; in a text, `VERDICT` stands for
             how to end. Default: `TOOL_CRITIC_PROMPT`.

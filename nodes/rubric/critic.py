@@ -56,7 +56,7 @@ def adapted_threshold(task: str, threshold: float) -> float:
 
 Panel = BaseChatModel | Sequence[BaseChatModel]
 Adaptive = bool | Callable[[str, float], float]
-"""`(task, threshold) -> threshold`; `True` is `redraft.nodes.rubric.critic.adapted_threshold`."""
+"""`(task, threshold) -> threshold`; `True` is `adapted_threshold`."""
 
 
 class RubricCritic:
@@ -174,7 +174,7 @@ def rubric_critic(
         judges: For a dimension, a model or a function `(task, draft) -> score | (score, suggestion) | Critique`. A
             critique with `accepted=False` is a veto; its `oracle` and `usage` count. A function whose attribute
             `oracle` is true knows the gold answer.
-        vote: How several models in `judge` are counted: see `redraft.nodes.rubric.rubrics`.
+        vote: How several models in `judge` are counted: see `vote_on`.
         together: Whether a model judges all its dimensions in one call. Default: one call each, all at once.
         threshold: The overall score that is enough, 0–1; default: the rubric's.
         adaptive: Whether the threshold follows the task's complexity, or a function of your own

@@ -46,7 +46,7 @@ class DimensionVerdict(BaseModel):
 
 
 class RubricJudge(Protocol):
-    """Judges some dimensions of a draft; `nodes.rubric_critic` asks several at once."""
+    """Judges some dimensions of a draft; `RubricCritic` asks several at once."""
 
     name: str
     dimensions: tuple[str, ...]

@@ -56,7 +56,7 @@ class RememberingCritic(HumanCritic):
 
 
 class Preferences:
-    """The ground from which a run knows what this person liked and disliked in earlier runs; see `nodes.grounding`.
+    """The ground from which a run knows what this person liked and disliked in earlier runs; see `Ground`.
 
     A store that has an index finds those of similar tasks; without one the newest are told.
 

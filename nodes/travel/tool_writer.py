@@ -39,7 +39,7 @@ __all__ = ["OfferTools", "ToolWriter", "TravelFacts", "calls_tools"]
 
 
 class TravelFacts:
-    """The ground that computes what a task's own dates, places and budget mean; see `nodes.grounding`."""
+    """The ground that computes what a task's own dates, places and budget mean; see `Ground`."""
 
     name = "the travel tools"
 
