@@ -131,6 +131,8 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: As `of_thread`.
         """
+        from ..state.storage.memory import IndexedMemorySaver
+
         row = saver.runs.get(thread_id)
         if row is None:
             raise BadInputError(f"there is no thread {thread_id!r}")
@@ -147,8 +149,8 @@ class RunConfig(BaseModel):
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None
         except (ValueError, RecursionError) as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {error}") from None
-        vault = getattr(saver, "vault", None)
-        return recipe, vault is None or vault.locked or is_own(content, mark)
+        written_here = isinstance(saver, IndexedMemorySaver) or getattr(saver, "vault", None) is not None
+        return recipe, written_here or is_own(content, mark)
 
     def flat(self) -> dict[str, Any]:
         """Return it as JSON holds it, without what says nothing."""

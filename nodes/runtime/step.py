@@ -23,6 +23,7 @@ from ...state.events import frozen, record
 from ...state.masking import mask_error
 from ...state.stopping import spent_budget
 from ...state.storage.journal import UnkeptReplyError
+from ...state.threads.lease import StopControl
 from .dual import Do, adrive, drive
 from .journal import NodeJournal, journaled, node_journal
 from .meter import METER, Meter, Prices
@@ -30,9 +31,23 @@ from .meter import METER, Meter, Prices
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langgraph.runtime import RunControl
+
     from ...state.usage import Usage
 
-__all__ = ["Call", "Logic", "Outcome", "Router", "Step", "Steps", "call", "emit", "emitter", "extra_update"]
+__all__ = [
+    "Call",
+    "Logic",
+    "Outcome",
+    "Router",
+    "Step",
+    "Steps",
+    "call",
+    "control_in",
+    "emit",
+    "emitter",
+    "extra_update",
+]
 
 Update = dict[str, Any]
 
@@ -109,6 +124,16 @@ def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | N
 BUDGETS = ("max_tokens", "max_cost_usd", "max_seconds")
 
 
+RUNTIME = "__pregel_runtime"
+"""Where LangGraph's config holds what a run has of its own, its control among it."""
+
+
+def control_in(config: RunnableConfig) -> RunControl | None:
+    """Return the control of the run that a config is of; `None` where it has none."""
+    control: RunControl | None = getattr(config.get("configurable", {}).get(RUNTIME), "control", None)
+    return control
+
+
 class Step(Runnable[Any, Update]):
     """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
 
@@ -124,7 +149,17 @@ class Step(Runnable[Any, Update]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
         steps, journal = self._begun(input, config or {})
-        return await adrive(steps, lambda wanted: _amake(wanted, journal))
+        called = False
+
+        async def make(wanted: Call | Do) -> Any:
+            nonlocal called
+            called = called or isinstance(wanted, Call)
+            return await _amake(wanted, journal)
+
+        update = await adrive(steps, make)
+        if called and isinstance(control := control_in(config or {}), StopControl):
+            await control.refresh()  # a stop that was requested during the call holds before the next step
+        return update
 
     def _begun(self, state: Any, config: RunnableConfig) -> tuple[Steps, NodeJournal | None]:
         steps, journal = self.logic(state, config), node_journal(config)

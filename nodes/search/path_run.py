@@ -20,7 +20,7 @@ from ...state.threads.kind import kind_of
 from ...state.threads.lease import LeaseHolder, leased
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
-from ..runtime.step import emitter
+from ..runtime.step import control_in, emitter
 from .path_threads import PATH_RECIPE, SEARCH, own_thread
 from .paths import forked_values
 
@@ -115,8 +115,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             GraphDrained: The search is to stop. It is resumed with this path.
         """
         plan, shared, accepting = sent
-        runtime = config.get("configurable", {}).get(RUNTIME)
-        control: RunControl | None = getattr(runtime, "control", None)
+        control = control_in(config)
         if control is not None and control.drain_requested:
             raise GraphDrained(control.drain_reason or "shutdown")
         if stopped := shared.closed_to(plan["name"], accepting=accepting):
@@ -210,8 +209,6 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         return tell
 
 
-RUNTIME = "__pregel_runtime"
-"""Where LangGraph's config holds what a run has of its own, its control among it."""
 PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 
 PATH_METER: ContextVar[Meter | None] = ContextVar("redraft_path_meter", default=None)

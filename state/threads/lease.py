@@ -22,7 +22,7 @@ from ..storage.db_executor import in_db_executor
 from ..storage.index import RunsTable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
 __all__ = [
@@ -176,12 +176,20 @@ class StopControl(RunControl):
 
     Args:
         look: Returns why the run is to stop, or `None`. Without it, that is said by `request_drain`.
+        alook: The same, awaited: LangGraph reads a control in the event loop, where nothing may block.
         outer: Of the run that this one is a part of: the two stop together.
     """
 
-    def __init__(self, look: Callable[[], str | None] | None = None, *, outer: RunControl | None = None) -> None:
+    def __init__(
+        self,
+        look: Callable[[], str | None] | None = None,
+        *,
+        alook: Callable[[], Awaitable[str | None]] | None = None,
+        outer: RunControl | None = None,
+    ) -> None:
         super().__init__()
         self._look = look
+        self._alook = alook
         self._outer = outer
 
     def request_drain(self, reason: str = "shutdown") -> None:
@@ -199,6 +207,20 @@ class StopControl(RunControl):
             elif self._look is not None and (reason := self._look()):
                 self.request_drain(reason)
         return self.drain_reason is not None
+
+    async def refresh(self) -> None:
+        """Read who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
+        if isinstance(self._outer, StopControl):
+            await self._outer.refresh()
+        if self.drain_reason is not None or self._alook is None:
+            return
+        try:
+            reason = await self._alook()
+        except Exception:
+            LOG.exception("who is asked to stop can't be read")
+        else:
+            if reason is not None:
+                self.request_drain(reason)
 
 
 _CONTROLS: WeakValueDictionary[str, StopControl] = WeakValueDictionary()
@@ -228,7 +250,8 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
 class LeaseHolder:
     """The leases that are held within an event loop: taken, watched and released without ever blocking it.
 
-    One task looks at all of them every half second, instead of each run at its own before each of its steps.
+    A step of ours that called a model or a function looks at its own lease when it ends, see `StopControl.refresh`. For
+    nodes of a user's one task looks at all leases every half second.
 
     Args:
         saver: Where the threads are kept.
@@ -236,7 +259,7 @@ class LeaseHolder:
 
     def __init__(self, saver: Any) -> None:
         self._leases = leases_of(saver)
-        self._held: dict[str, tuple[str, StopControl]] = {}
+        self._held: dict[str, StopControl] = {}
         self._looking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -253,7 +276,12 @@ class LeaseHolder:
         Raises:
             BusyThreadError: Somebody on this machine runs the thread right now, and `wait` is not set.
         """
-        token, control = secrets.token_hex(8), StopControl(outer=outer)
+        token = secrets.token_hex(8)
+
+        async def look() -> str | None:
+            return _stop_reason(await self._leases.aget(thread_id), token)
+
+        control = StopControl(alook=look, outer=outer)
         while True:
             acquiring = asyncio.ensure_future(adrive(_acquire(self._leases, thread_id, token)))
             try:
@@ -268,7 +296,7 @@ class LeaseHolder:
                 break
             await asyncio.sleep(LOOK_S)
         _CONTROLS[token] = control
-        self._held[thread_id] = (token, control)
+        self._held[thread_id] = control
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
         try:
@@ -296,14 +324,8 @@ class LeaseHolder:
         """Look again and again, until it is cancelled, and tell those runs to stop that are wanted to."""
         while True:
             await asyncio.sleep(LOOK_S)
-            for thread_id, (token, control) in list(self._held.items()):
-                try:
-                    reason = _stop_reason(await self._leases.aget(thread_id), token)
-                except Exception:
-                    LOG.exception("who is asked to stop can't be read")
-                else:
-                    if reason is not None:
-                        control.request_drain(reason)
+            for control in list(self._held.values()):
+                await control.refresh()
 
 
 def request_stop(leases: Leases, thread_id: str) -> Generator[Do, Any, Runner | None]:
