@@ -124,9 +124,12 @@ async def test_an_awaited_run_that_another_process_took_over_stops(tmp_path: Any
     """A run whose thread was given to another process, on another machine say, ends; so does one that is asked to."""
     for told, reason in (("taken", "another process runs the thread now"), ("asked", "stopped on request")):
         async with open_checkpointer(f"{tmp_path}/{told}.sqlite") as saver:
-            leases, seen = leases_of(saver), asyncio.Event()
+            leases, began, seen = leases_of(saver), asyncio.Event(), asyncio.Event()
 
-            async def critic(task: str, draft: str, history: Any, /, seen: asyncio.Event = seen) -> Critique:
+            async def critic(
+                task: str, draft: str, history: Any, /, began: asyncio.Event = began, seen: asyncio.Event = seen
+            ) -> Critique:
+                began.set()
                 await seen.wait()
                 return Critique("", accepted=False)
 
@@ -134,15 +137,16 @@ async def test_an_awaited_run_that_another_process_took_over_stops(tmp_path: Any
             thread = Thread(graph, "t")
             async with thread.astoppable() as control:
                 running = asyncio.create_task(graph.ainvoke({"task": "x"}, thread.config, control=control))
+                await began.wait()
                 mine = await leases.aget("t")
                 assert mine is not None
                 if told == "taken":
                     await leases.aremove("t", mine.token)
                     assert await leases.aadd("t", Runner("theirs", "elsewhere:7:1"))
-                else:  # as another process writes it: nothing in this one hears of it but the look at the database
+                    while not control.drain_requested:  # noqa: ASYNC110  # it looks twice a second
+                        await asyncio.sleep(0)
+                else:  # as another process writes it: the step looks at the database when it ends
                     assert await leases.arequest_stop("t", mine.token)
-                while not control.drain_requested:  # noqa: ASYNC110  # it looks twice a second
-                    await asyncio.sleep(0)
                 seen.set()
                 with pytest.raises(GraphDrained, match=reason):
                     await running
