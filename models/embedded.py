@@ -54,6 +54,7 @@ def serve_gguf(
     _check_gguf(file, shown=str(path))
     require_llama()
     with _lock:
+        # Under the lock, so that two threads don't load one model twice.
         key = (file, n_ctx, n_parallel)
         if key not in _servers:
             _servers[key] = _start(file, n_ctx=n_ctx, n_parallel=n_parallel, name=model_name or file.stem.lower())
@@ -131,6 +132,7 @@ def _hang_up(ports: set[int]) -> None:
     except OSError:
         return
     for descriptor in descriptors:
+        # A duplicate, since closing a socket object closes its descriptor, which is the client's.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
             peer = end.getpeername()
             if isinstance(peer, tuple) and peer[0] == "127.0.0.1" and peer[1] in ports:

@@ -151,6 +151,7 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
 
         def _close_leftovers(self) -> None:
             for loop, (client, closer) in list(self._by_loop.items()):
+                # At exit nobody is left to hear of it.
                 with contextlib.suppress(Exception):
                     if loop.is_closed():
                         _drop(client)
@@ -171,6 +172,7 @@ def _drop(client: httpx2.AsyncClient) -> None:
     """Mark a client closed whose loop ended without `shutdown_asyncgens`; its sockets die with it."""
     closing = client.aclose()
     with contextlib.suppress(Exception):
+        # Runs to its first await, before which the client notes that it is closed.
         closing.send(None)
     closing.close()
 
@@ -198,6 +200,7 @@ class Wait:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         _UNTIL.reset(self._token)
         self._count()
+        # As `_within` raises it; to the caller it is the same as any late reply.
         if isinstance(error, TimeoutError):
             raise self._over() from error
 

@@ -174,6 +174,7 @@ class WholeChat(ChatOpenAI):
             yield
         except openai.APIConnectionError as error:
             error.message = _timed_out(error) if isinstance(error, openai.APITimeoutError) else _disconnected(error)
+            # `str(error)` reads the arguments, not the message.
             error.args = (error.message,)
             raise
         except openai.OpenAIError:
@@ -293,6 +294,7 @@ class _RawCompletions:
             "/chat/completions",
             cast_to=object,
             body=body,
+            # The SDK's own mark of a call that wants the response with its headers.
             options={"headers": {"X-Stainless-Raw-Response": "true"}, "security": {"bearer_auth": True}},
         )
         return _RawReply(raw)

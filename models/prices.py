@@ -82,6 +82,7 @@ class PriceTable:
         tokens = {
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
+            # A provider that counts them beside the input would make the rest negative.
             "cache_read_tokens": min(cache_read_tokens, input_tokens),
         }
         if model in self._extra:

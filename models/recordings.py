@@ -36,6 +36,7 @@ class RecordingModel(Taped):
 
     def __init__(self, inner: BaseChatModel, path: str | os.PathLike[str]) -> None:
         """Wrap `inner` and write to `path`, which is made if missing."""
+        # LangChain would call our `_stream` also where the model inside has none.
         can_stream = any(
             getattr(type(inner), name) is not getattr(BaseChatModel, name) for name in ("_stream", "_astream")
         )
@@ -85,6 +86,7 @@ class RecordingModel(Taped):
             asked = asked | {"covers": sorted(runnable.kwargs)}
             return runnable.model_copy(update={"bound": self, "kwargs": {**runnable.kwargs, NEUTRAL: asked}})
         if isinstance(runnable, RunnableSequence):
+            # The first step is the model; what parses its replies stays.
             return RunnableSequence(self._rebound(runnable.first, asked), *runnable.steps[1:])
         if isinstance(runnable, RunnableParallel) and len(runnable.steps__) == 1:
             return RunnableParallel({name: self._rebound(step, asked) for name, step in runnable.steps__.items()})
@@ -139,6 +141,7 @@ class RecordingModel(Taped):
         except ValueError as error:
             await asyncio.to_thread(self._keep, messages, stop, kwargs, error)
             raise
+        # In a thread, since SQLite would block the event loop.
         await asyncio.to_thread(self._keep, messages, stop, kwargs, result.generations[0].message)
         return result
 

@@ -145,6 +145,7 @@ def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseC
     if not url.fragment:
         raise ValueError(f"model {shown!r} names no model; write {shown.rstrip('#') + '#NAME'!r}")
     base_url = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
+    # OpenAI's client wants a key also where the server needs none.
     key = check_key(os.environ.get("REDRAFT_API_KEY") or "none", name="REDRAFT_API_KEY")
     route: Route = "direct" if host in ("127.0.0.1", "localhost", "::1") else "default"
     return served_model(url.fragment, base_url, key, route=route, **options, **limits)
@@ -175,6 +176,7 @@ def _check_options(options: dict[str, Any], *, max_retries: int, timeout_s: floa
 
 
 def _is_int(value: object) -> bool:
+    # To Python True is 1.
     return isinstance(value, int) and not isinstance(value, bool)
 
 

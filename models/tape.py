@@ -58,6 +58,7 @@ class Tape:
             int(call.structured),
             json.dumps(call.reply, ensure_ascii=False, default=_describe),
         )
+        # `db` commits at the end of the block, and does not close; `closing` does.
         with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
             db.execute(_TABLE)
             db.execute("INSERT OR REPLACE INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)

@@ -93,6 +93,7 @@ def check(
             verdict["out_of_steps"] = True
         if oracle_touched(events):
             verdict["oracle"] = True
+        # A replay reads the limits off the record, so it must hold those that changed on the way.
         if limits != limits_in_force(events):
             verdict["limits"] = dict(limits)
         added = extra.pop("events", [])

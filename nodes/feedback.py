@@ -65,9 +65,11 @@ def feedback(
         attempt = latest_draft(events)
         number = rounds(events)
         unjudged_last = not judge_last and number >= rounds_allowed(state["limits"])
+        # `check` ends the run for it, so further opinions would be paid for nothing.
         failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))
         if attempt is None or unjudged_last or failed_already or (_answered_by_a_person(attempt) and not again):
             return {}
+        # A critique may be signed by another name than its critic's.
         asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
         decided = attempt.verified and not again
         for critic in ranked:
@@ -76,7 +78,9 @@ def feedback(
             if not critic.verifier and spent_budget(events, state["limits"]):
                 break
             emit(kind="start", node=name, round=attempt.round, by=critic.name)
+            # Frozen: a critic sees the record, and must not append to it.
             question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
+            # With the critiques so far, which count towards the budgets.
             now = {**state, "events": events} if fresh else state
             outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now)
             news, failed = _news(critic, attempt.round, outcome, node=name)

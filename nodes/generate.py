@@ -74,6 +74,7 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
     """Return the update of a writing node: the new event, and what a plain callable adds beside it."""
     extra = {} if isinstance(writer, Runnable) else extra_update(state, result, by=_name(writer))
     added = extra.pop("events", [])
+    # `extra` holds the head after its own events, which this one is linked to.
     update = record({**state, **extra}, event)
     emit(**update["events"][0])
     return {**extra, **update, "events": [*added, *update["events"]]}

@@ -45,6 +45,7 @@ class HumanCritic:
 
         question = question_about(task, draft, latest_draft(history), by=self.name)
         reply = interrupt(question)
+        # Resumed, the node runs from its start, and LangGraph gives each `interrupt` its answer again, in order.
         while True:
             try:
                 return _critique(read_answer(reply, draft=draft), by=self.name)

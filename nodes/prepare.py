@@ -56,6 +56,7 @@ def prepare(
             "score": None,
             "accepted_by": None,
             "oracle": False,
+            # A copy, since all runs share the constant.
             "usage": NO_USAGE.copy(),
         }
         opening = _opening(state, task, valid, options)
@@ -70,6 +71,7 @@ def prepare(
             # What it cost stands on its own events, or else on the task.
             counted = any(event.get("usage") for event in given.get("events", []))
             usage = {} if counted else {"usage": outcome.usage}
+            # Made anew: `then` may have changed the task or the limits that the first one holds.
             opening = _opening(state, task, merged_limits(valid, given.get("limits")), options, **usage)
             added = extra_update({**fresh, **opening}, given, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}

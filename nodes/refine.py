@@ -58,6 +58,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             update = record(state, failure("refine", number, error, usage=outcome.usage, **spent_in(error)))
             emit(**update["events"][0])
             return update
+        # By their hashes, computed once a draft, so that only those alike are compared whole.
         key = condensed(text)
         alike = [attempt.text for attempt in attempts(events) if attempt.condensed == key]
         reason = rejection(text, earlier=alike, result=outcome.result)

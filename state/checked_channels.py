@@ -45,7 +45,7 @@ DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticErr
 
 @contextmanager
 def naming(place: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
-    """Within the block, an error of the data names whose they are.
+    """Name the thread and the checkpoint in an error of the data that is raised within the block.
 
     Args:
         place: Tells the `thread_id` and, where it is known, the `checkpoint_id`.
@@ -55,6 +55,7 @@ def naming(place: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
     """
     try:
         yield
+    # It is a ValueError as well, and names its place already.
     except BadCheckpointError:
         raise
     except DATA_ERRORS as error:
@@ -130,12 +131,14 @@ def _check(adapter: TypeAdapter[Any], values: Mapping[str, Any]) -> None:
     from pydantic import ValidationError
 
     try:
+        # Strict: lenient, pydantic takes "3" for 3, and what is used is the value as it is stored.
         adapter.validate_python(values, strict=True)
     except ValidationError as error:
         raise ValueError(_explained(error)) from None
     for channel in LIMITED & values.keys():
         for limits in _limits_in(channel, values[channel]):
             try:
+                # With its type: 1 and True are equal, and the cache would take one for the other.
                 _check_limits(*((name, type(value), value) for name, value in limits.items()))
             except (ValueError, TypeError) as error:
                 raise ValueError(f"its channel {channel!r} holds limits that make no sense: {error}") from None
@@ -222,6 +225,7 @@ class CheckedDelta(DeltaChannel[Any]):
         """The type with that of its items, which LangGraph takes off."""
 
     def copy(self) -> Self:
+        # LangGraph copies channels, and knows nothing of `kind`.
         new = super().copy()
         new.kind = self.kind
         return new

@@ -65,6 +65,7 @@ def drive(logic: Generator[Wanted, Any, Result], make: Callable[[Wanted], Any] =
         while True:
             try:
                 result = make(wanted)
+            # Errors only: the logic may not go on after Ctrl-C or a cancellation.
             except Exception as error:
                 wanted = logic.throw(error)
             else:

@@ -42,8 +42,10 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     """
     fresh = since_verdict(events)
     latest = latest_draft(events)
+    # A call that was refused for a budget is no failure; the budget is named below.
     if any(event["kind"] == "failure" and not event.get("budget") for event in fresh):
         return "failed"
+    # Before the budgets: a draft that is accepted with the last token is accepted.
     if latest is not None and latest.accepted:
         return "accepted"
     if any(event.get("stop") for event in fresh):
@@ -115,9 +117,11 @@ def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:
         return False
     scored = {attempt.round: attempt.score for attempt in attempts(events)}
     first = scored.get(0)
+    # Less than any score, so that the first one is a gain.
     best = -1.0 if first is None else first
     without_gain = 0
     for number in range(1, rounds(events) + 1):
+        # A rejected revision has none, and counts as a round without a gain.
         score = scored.get(number)
         if score is not None and score > best:
             best, without_gain = score, 0

@@ -89,6 +89,7 @@ class Attempt:
 
 def condensed(text: str) -> bytes:
     """Return a hash of a text that white space does not change."""
+    # surrogatepass: half of a surrogate pair, which a model may send, is no UTF-8.
     return hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -136,6 +137,7 @@ class RunSummary:
         new = RunSummary.__new__(RunSummary)
         for name in self.__slots__:  # `copy.copy` takes three times as long
             setattr(new, name, getattr(self, name))
+        # Copies, since the earlier summary stays as it is.
         new.attempts, new.worth = self.attempts.copy(), self.worth.copy()
         for event in news:
             new._take(event)
@@ -181,7 +183,9 @@ class RunSummary:
             self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
         elif kind in CRITIQUE_KINDS and self.attempts:
             last = self.attempts[-1]
+            # Made anew, since its cached properties were computed without this critique.
             self.attempts[-1] = Attempt(last.round, last.text, last.by, last.base, (*last.critiques, event))
+            # From the first verdict of a program on, drafts that nobody judged rank otherwise; see `best`.
             if event.get("verifier") and not self.verified:
                 self._rank_judged()
 

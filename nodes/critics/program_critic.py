@@ -133,6 +133,7 @@ class ProgramCritic(DualCritic):
         if not ran:
             trouble = programs[-1].trouble if programs else "none was written"
             return f"The solution says {prose}, and no program could confirm it ({trouble}). Check every step."
+        # Reversed, so that of equals the newest program is shown: `max` takes the first.
         against = max(reversed(ran), key=lambda one: _agreeing(one.number, ran) * (not same_number(one.number, prose)))
         count = _agreeing(against.number, ran)
         objection = SEVERAL_DISAGREE if count > 1 else DISAGREEMENT

@@ -145,6 +145,7 @@ class Branch:
             object.__setattr__(self, "sealed", self.head)
 
     def __hash__(self) -> int:
+        # Events are dicts, which have no hash; `sealed` stands for them all.
         return hash((self.name, self.sealed, self.source, self.query))
 
     @classmethod
@@ -162,6 +163,7 @@ class Branch:
         head = digest(events[-1]) if events else ""
         if broken := broken_links(events, output.get("head", head)):
             raise ValueError(f"events {broken} of the record were edited after they were written")
+        # A copy, since the caller may change the output.
         return cls(name, deepcopy(events))
 
     @property

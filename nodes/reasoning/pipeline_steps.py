@@ -101,6 +101,7 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
     defaults = merged_limits(None, limits)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        # A node's logic is a generator, also where it makes no call.
         yield from ()
         events = state.get("events") or []
         known = current_run(events)[0]["text"] if events else ""

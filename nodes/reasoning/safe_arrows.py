@@ -176,6 +176,7 @@ class InParallel(Runnable[Branch, Branch]):
     def invoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
         """Return the best branch."""
         with ThreadPoolExecutor(len(self.arrows)) as pool:
+            # In a copy of the context each: what counts the calls of models travels there.
             running = [
                 pool.submit(copy_context().run, arrow.invoke, branch, config) for arrow, branch in self._apart(input)
             ]

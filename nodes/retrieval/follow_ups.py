@@ -141,6 +141,7 @@ class Patterns:
     def helpful_rules(self) -> Generator[Do, Any, list[str]]:
         """Return the names of the rules that have helped, the one that did so most often first."""
         known = yield from self._read("rules", "counts")
+        # Laplace's rule, so that one lucky try does not lead nine of ten.
         shares = {
             name: (count["helped"] + 1) / (count["tried"] + 2) for name, count in known.items() if count["helped"]
         }

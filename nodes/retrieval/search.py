@@ -50,12 +50,14 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
         with self._lock:
             vectors = {text: self._vectors[text] for text in (*passages, *anchors) if text in self._vectors}
         if missing := list(dict.fromkeys(text for text in (*passages, *anchors) if text not in vectors)):
+            # Outside the lock: a text may be embedded twice, but nobody waits for another's call.
             found = yield Do(self._embeddings.embed_documents, self._embeddings.aembed_documents, (missing,))
             made = {text: _unit(vector) for text, vector in zip(missing, found, strict=True)}
             vectors |= made
             with self._lock:
                 self._vectors |= made
                 while len(self._vectors) > MOST_KEPT:
+                    # The oldest, as dicts keep the order of insertion.
                     del self._vectors[next(iter(self._vectors))]
         return _closest(vectors, passages, anchors)
 
@@ -69,6 +71,7 @@ def _closest(vectors: dict[str, list[float]], passages: Sequence[str], anchors: 
     def cosine(one: str, other: str) -> float:
         return math.fsum(map(mul, vectors[one], vectors[other]))
 
+    # Rounding may leave a hair more than 1.
     return [round(min(1.0, max([0.0, *(cosine(passage, anchor) for anchor in anchors)])), 6) for passage in passages]
 
 

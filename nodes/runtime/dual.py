@@ -71,8 +71,10 @@ def calling(function: Callable[..., Any], *args: Any) -> Do:
 
     async def acall() -> Any:
         target = getattr(function, "acall", function)
+        # An object with an async `__call__` is itself no coroutine function.
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
             return await target(*args)
+        # `to_thread` carries the context, in which calls of models are counted.
         result = await asyncio.to_thread(target, *args)
         return await result if inspect.isawaitable(result) else result
 

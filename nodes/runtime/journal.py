@@ -144,6 +144,7 @@ class NodeJournal:
         """Return the key of one more call; every further equal one has another."""
         parts = (self._node, place or f"step {self._step}", model, prompt)
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+        # Samples of one prompt may be asked from several threads.
         with self._lock:
             self._counts[key] += 1
             self._used.append(numbered := f"{key}.{self._counts[key]}")
@@ -160,6 +161,7 @@ class NodeJournal:
             raise
         news: Sequence[Mapping[str, Any]] = (update.get("events") if isinstance(update, dict) else None) or ()
         failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
+        # As `failure` writes them into an event: the name, and the text cut to that length.
         known = {(type(one).__name__, str(one)[:2000]) for one in self.unanswered}
         if any((one.get("error"), one.get("text")) not in known for one in failures):
             yield from self._forget()
@@ -172,6 +174,7 @@ class NodeJournal:
     def _caused(self, error: BaseException | None) -> bool:
         """Return whether an error comes from a model that did not answer."""
         chain: list[BaseException] = []
+        # Causes can form a circle.
         while error is not None and error not in chain:
             chain.append(error)
             error = error.__cause__ or error.__context__
@@ -210,6 +213,7 @@ class JournaledCall:
             flight, mine = FLIGHTS.board(self._flight_key(key))
             if not mine:
                 kept = yield Do(flight.wait, flight.await_)
+                # Here nobody can wait for it (see `Flight.wait`), so the call is made a second time.
                 if kept is None and not flight.result.done():
                     return None
             else:
@@ -223,6 +227,7 @@ class JournaledCall:
                     ) from error
             if kept is not None:
                 return self._reused(key, kept, caller)
+            # Else the flight that was waited for brought no reply, and one of those who waited begins the next.
             if mine:
                 return None
 
@@ -257,6 +262,7 @@ class JournaledCall:
             self._close(caller)
 
     def _flight_key(self, key: str) -> Hashable:
+        # Threads of two databases may have one name.
         return (id(self._node.journal), self._node.thread_id, key)
 
     def _begin(self, caller: Hashable, key: str, flight: Flight) -> None:

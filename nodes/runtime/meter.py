@@ -73,6 +73,7 @@ class Meter(BaseCallbackHandler):
         """Called with what a model raises."""
         self.model = ""
         self._start = perf_counter()
+        # Models that are called side by side report from several threads.
         self._lock = threading.Lock()
         self._input = self._output = self._total = self._calls = self._uncounted = self._reused = 0
         self._earlier = 0.0
@@ -122,6 +123,7 @@ class Meter(BaseCallbackHandler):
         """Count a reply out of the journal, which was there so many seconds after the first call here began."""
         with self._lock:
             self._reused += 1
+            # Only what is beyond the time so far: replies that came side by side took theirs together.
             self._earlier += max(0.0, seconds - self.elapsed)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -134,6 +136,7 @@ class Meter(BaseCallbackHandler):
             name = str(message.response_metadata.get("model_name") or "") if message else ""
             self.model = name or self.model
             if message is None or usage is None:
+                # Unknown, and so never 0: with a budget of dollars it counts as spent.
                 self._cost = None
                 self._uncounted += 1
                 return
@@ -156,6 +159,7 @@ class Meter(BaseCallbackHandler):
         """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
         if self.on_failure is not None:
             self.on_failure(error)
+        # OpenAI's client raises for a structured reply cut short, and hands over what came.
         completion = getattr(error, "completion", None)
         if completion is None:
             with self._lock:

@@ -183,8 +183,10 @@ async def _amake(wanted: Call | Do, journal: NodeJournal | None) -> Any:
         if isinstance(wanted.target, Runnable):
             return await wanted.target.ainvoke(wanted.args[0], wanted.config)
         target = getattr(wanted.target, "acall", wanted.target)
+        # An object with an async `__call__` is itself no coroutine function.
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
             return await target(*wanted.args)
+        # For the thread and for an awaitable that it returns: meter and journal are found there.
         context = copy_context()
         result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *wanted.args)
         return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
@@ -219,6 +221,7 @@ def _finish(result: Any) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(_awaited(result))
+    # A thread that runs a loop can't run a second one.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
 
@@ -259,6 +262,7 @@ def emit(**progress: Any) -> None:
 def emitter() -> Callable[..., None]:
     """Return an `emit` that sends as from here, wherever it is called: inside an agent that this node runs, say."""
     here = copy_context()  # the writer looks up who sends when it is called
+    # A copy each time, since a context can't be entered twice at once.
     return lambda **progress: here.copy().run(emit, **progress)
 
 
@@ -281,8 +285,10 @@ def extra_update(state: Mapping[str, Any], result: Any, *, by: str) -> Update:
     """
     if not isinstance(result, Mapping):
         return {}
+    # What the loop computes can't be set from outside: a node would judge itself.
     extra = {key: value for key, value in result.items() if key not in OWNED | RESULT_KEYS}
     news = [
+        # The link is made by `record`, whatever the event came with.
         {"by": by, "round": 0, **{key: value for key, value in event.items() if key != "prev"}}
         for event in result.get("events", [])
     ]

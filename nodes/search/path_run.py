@@ -160,6 +160,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
                 yield do(self.graph, "update_state", thread, values, as_node=self._kind.before_check)
         yield Do(self._stream, self._astream, (given, thread, how, tell))
         snapshot: StateSnapshot = yield do(self.graph, "get_state", thread)
+        # A search that was cancelled may have left the path without a next node; see `cut_off`.
         if not snapshot.next and (last := self._kind.cut_off(snapshot.values)):
             yield do(self.graph, "update_state", thread, {"stop_reason": None}, as_node=last)
             yield Do(self._stream, self._astream, (None, thread, how, tell))
@@ -177,6 +178,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
     def _thread(self, plan: Mapping[str, Any], config: RunnableConfig) -> Any:
         """Return the config of the path's own thread: what else the caller configured, and who its parent is."""
         known = config.get("configurable", {})
+        # LangGraph's own keys are the search's: with them the path would run as its subgraph.
         own = {key: value for key, value in known.items() if not key.startswith("__") and key not in PLACE}
         recipe = config.get("metadata", {}).get(PATH_RECIPE)
         parent = {

@@ -155,6 +155,7 @@ class Ranking:
 
         An error of the judge is a tie, and noted. Once a budget is spent it is not asked.
         """
+        # Where the verdict can't count or the texts are alike, asking only costs.
         if self.judge is None or outranks(leader, path) or same_text(leader["answer"], path["answer"]):
             return False
         limits = self.state["limits"]

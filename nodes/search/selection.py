@@ -148,8 +148,10 @@ class _Level:
 def _survey(state: Mapping[str, Any]) -> _Level:
     number: int = state["plans"][0]["level"]
     attempts = [path for path in state["paths"] if path["search"] == state["search"]]
+    # Of several attempts at a draft the last counts; the others still cost.
     every = list({path["name"]: path for path in attempts}.values())
     before = [path for path in attempts if path not in every]
+    # By length before the name, so that b1.10 comes after b1.9.
     every.sort(key=lambda path: (path["level"], len(path["name"]), path["name"]))
     begun = [path for path in every if not path.get("skipped")]
     parents = {path["parent"] for path in begun}

@@ -66,11 +66,13 @@ class Turns:
             self._came.add(name)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._came.issuperset(before), MOMENT_S)
+            # In the order of the plans, whoever came first.
             insort(self._waiting, place)
             try:
                 self._changed.wait_for(lambda: self._free and self._waiting[0] == place)
                 self._free -= 1
             finally:
+                # Also where waiting was interrupted: the place would hold up all behind it.
                 self._waiting.remove(place)
                 self._changed.notify_all()
         try:
@@ -84,6 +86,7 @@ class Turns:
         """Async twin of `turn`, in whichever event loop runs; tasks come in order."""
         loop = asyncio.get_running_loop()
         if self._tasks is None or self._loop is not loop:
+            # A semaphore belongs to one event loop.
             self._loop, self._tasks = loop, asyncio.Semaphore(self._most)
         return self._tasks
 

@@ -61,6 +61,7 @@ def opens_part(text: str, parts: Iterable[str] = (), *, pattern: re.Pattern[str]
 
 def _opens(text: str, known: AbstractSet[str], pattern: re.Pattern[str] | None = None) -> bool:
     """Return whether a line opens a part; `known` are the lines as they are compared."""
+    # NFKC: letters of another width look like a heading to a model, too.
     for line in unicodedata.normalize("NFKC", text).splitlines():
         plain = _plain(line)
         opening = _plain(line.partition(":")[0] + ":") if ":" in line else plain
@@ -99,6 +100,7 @@ def _shape(template: BaseChatPromptTemplate) -> Shape:
     """Return the shape of a template, which is read off it once."""
     messages = tuple(getattr(template, "messages", ()))
     found = SHAPES.get(id(template))
+    # The identity of an object that is gone may be given to another.
     if found and found[0]() is template and [*map(id, found[1].messages)] == [*map(id, messages)]:
         return found[1]
     parts, own = _parts(template)

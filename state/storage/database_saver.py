@@ -56,6 +56,7 @@ class DatabaseSaver(BaseCheckpointSaver[str]):
 
     def close(self) -> None:
         """Wait for what is under way, and commit what was put."""
+        # First the calls under way, which may still put something.
         self.db_executor.shutdown()
         self.writer.close()
 
@@ -145,6 +146,7 @@ class DatabaseSaver(BaseCheckpointSaver[str]):
             for index, (channel, value) in enumerate(writes)
             for dumped in [self.serde.dumps_typed(value)]
         ]
+        # As LangGraph's savers decide it.
         replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         return thread_id, (*where, task_id), Rows(self.inserts["writes" if replaced else "new_writes"], rows)
 

@@ -102,6 +102,7 @@ class GroupWriter:
         self._queues: list[SimpleQueue[list[Put] | None]] = [SimpleQueue() for _ in committers]
         self._gathered: dict[asyncio.AbstractEventLoop, list[Put]] = {}
         self._lock = threading.Lock()
+        # A forked child has this object without its threads: what it put would wait for ever.
         self._pid = os.getpid()
         # The threads know the queues and not this object, so that one which nobody closes can go, and they too.
         writers = [
@@ -152,12 +153,14 @@ class GroupWriter:
         try:
             self._hand(puts)
         except RuntimeError as error:
+            # Called by the loop, so nobody would see the error; those who wait do.
             _settle([(put, error) for put in puts])
 
     def _hand(self, puts: list[Put]) -> None:
         if os.getpid() != self._pid:
             raise RuntimeError(f"the database was opened by process {self._pid}; open it again in this one")
         with self._lock:
+            # Under the lock, so that nothing is queued behind the mark which ends a writer.
             if not self._close.alive:
                 raise RuntimeError("the database was closed")
             self._enqueue(puts)
@@ -167,6 +170,7 @@ class GroupWriter:
             self._queues[0].put(puts)
             return
         for number, queue in enumerate(self._queues):
+            # By thread, so that one writer keeps its puts in order; the hash need hold in this process only.
             if mine := [put for put in puts if hash(put.thread_id) % len(self._queues) == number]:
                 queue.put(mine)
 
@@ -175,6 +179,7 @@ def _stop(queues: Iterable[SimpleQueue[list[Put] | None]], writers: Iterable[thr
     for queue in queues:
         queue.put(None)
     for writer in writers:
+        # A finaliser runs in any thread, so also in a writer, which can't wait for its own end.
         if writer is not threading.current_thread():
             writer.join()
 
@@ -211,6 +216,7 @@ def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
     keys: set[object] = set()
     for put in puts:
         key = (put.thread_id, put.key)
+        # PostgreSQL refuses a statement that upserts one row twice.
         if len(group) == largest or key in keys:
             yield group
             group, keys = [], set()
@@ -225,6 +231,7 @@ def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
     try:
         committer.commit(puts)
     except UnavailableError as error:
+        # A copy each: one that is raised in several places gathers all their tracebacks.
         return [(put, copy.copy(error.reason)) for put in puts]
     except BaseException as error:  # raised to whom it belongs
         if len(puts) == 1:

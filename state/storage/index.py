@@ -190,6 +190,7 @@ def _text(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
+    # To Python True is 1; and both databases store 64 bits.
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
 
 
@@ -208,6 +209,7 @@ def _utc(timestamp: str) -> str:
     try:
         return datetime.fromisoformat(timestamp).astimezone(UTC).isoformat(timespec="microseconds")
     except ValueError:
+        # The index never makes a run fail.
         return timestamp
 
 
@@ -265,6 +267,7 @@ DELETE_RUNS = "DELETE FROM runs WHERE thread_id = %(thread_id)s"
 SELECT_RUNS = f"SELECT {', '.join(COLUMNS)} FROM runs"  # noqa: S608  (column names of our own)
 
 FILTERS = {
+    # Both columns: rows of one moment are told apart by their thread.
     "before": "(created_at, thread_id) < (%(created_at)s, %(thread_id)s)",
     "preset": "preset = %(preset)s",
     "stop_reason": "stop_reason = %(stop_reason)s",
@@ -379,4 +382,5 @@ HIDDEN = ("task", "accepted_by", "recipe")
 """Columns with texts that a person, a model or a program's author wrote."""
 PLACE = ("thread_id", "created_at", "updated_at")
 NEEDED = (*PLACE, "task", "rounds", "total_tokens")
+# 2**63 has 19 digits: so many or more are no round, and may be a checkpoint's id.
 ROUND_DIGITS = 19

@@ -225,6 +225,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         values = checkpoint["channel_values"]
         aside = {channel: value for channel, value in values.items() if self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
+        # As LangGraph's saver: a snapshot lies among the blobs, and this says so.
         kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
         known = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
@@ -241,6 +242,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
 
     def delete_thread(self, thread_id: str) -> None:
         with self.pool.connection() as conn, conn.transaction():
+            # In one transaction, though connections are in autocommit mode: of the thread nothing stays.
             self._on(conn).delete_thread(thread_id)
             conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
             conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
@@ -311,6 +313,7 @@ class PostgresCommitter(Committer):
             try:
                 self._conn.execute(statement, columns)
             except Exception as error:
+                # Any other error would come again.
                 lost = isinstance(error, psycopg.OperationalError) and self._conn.broken
                 self.rest()
                 if not lost or time.monotonic() > deadline:

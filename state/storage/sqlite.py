@@ -109,6 +109,7 @@ def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type]
     serde = PlainSerializer(vault, allow=allow)
     conn: sqlite3.Connection | None = None
     try:
+        # Readers connect later, when the process may have changed its directory.
         conn = _connect(path.absolute())
         _set_up(conn)
         check_key(partial(_on, conn), serde.vault, str(path))
@@ -179,6 +180,7 @@ class IndexedSqliteSaver(DatabaseSaver):
     def delete_thread(self, thread_id: str) -> None:
         values = {"thread_id": str(thread_id)}
         tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
+        # One put, so one transaction: of a thread that is deleted nothing stays.
         self.writer.write(
             *(Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL))
         )
@@ -194,11 +196,13 @@ class IndexedSqliteSaver(DatabaseSaver):
             checkpoint["id"],
             place.get("checkpoint_id"),
             *self.serde.dumps_typed(checkpoint),
+            # As LangGraph's saver: a lone surrogate in metadata is dropped.
             _to_json(stored).encode("utf-8", "ignore"),
         )
         return [Rows(INSERTS["checkpoints"], [row])]
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        # SQLite has one writer at a time, which is the writer's thread.
         if not statement.startswith("SELECT"):
             return self.writer.write(Statement(_named(statement), values))
         with self.readers.borrowed() as conn:
@@ -321,6 +325,7 @@ class StockReader(SqliteSaver):
     def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer) -> None:
         BaseCheckpointSaver.__init__(self, serde=serde)
         self.conn = conn
+        # Else LangGraph would make the tables, on a connection that may only read.
         self.is_setup = True
         self._vault = serde.vault
         self._at: dict[str, Any] = {}
@@ -344,6 +349,7 @@ class StockReader(SqliteSaver):
         clear, matches = (filter or None, None) if self._vault is None else split_filter(filter)
         search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
         with naming(lambda: self._at):
+            # Where a part of the filter is applied here, the database can't count what matches.
             listed = super().list(config, filter=clear, before=before, limit=None if matches else limit)
             seen = (checked(found, self._vault, pending=False) for found in listed)
             yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
@@ -359,7 +365,7 @@ class StockReader(SqliteSaver):
 
     @contextlib.contextmanager
     def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:
-        """A cursor; the transaction is the borrower's."""
+        """Yield a cursor; the transaction is the borrower's."""
         with contextlib.closing(self.conn.cursor()) as cur:
             cur.row_factory = self._noted
             yield cur

@@ -136,10 +136,12 @@ class _Gate:
             ext_hook=lambda inner, content: self._look(inner, content, depth + 1),
             option=ormsgpack.OPT_NON_STR_KEYS,
         )
+        # It names no type, and what is inside it was looked at just now.
         if code == EXT_DELTA_SNAPSHOT:
             return
         if not isinstance(fields, list) or len(fields) < FIELDS[code]:
             self._refuse("it holds an object without a type")
+        # Data only, no type of anybody's.
         if code == EXT_NUMPY_ARRAY:
             return
         name = tuple(str(part)[:100] for part in fields[:2])
@@ -187,6 +189,7 @@ def checked(found: CheckpointTuple, vault: Vault | None, *, pending: bool = True
             value = checkpoint.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise TypeError(f"its {name!r} is {type(value).__name__}, not {kind.__name__}")
+        # A row copied over another would else pass for it.
         if checkpoint["id"] != place["checkpoint_id"]:
             raise ValueError(f"it holds the checkpoint {checkpoint['id'][:100]!r}")
         for name in ("channel_values", "channel_versions", "versions_seen"):
@@ -255,6 +258,7 @@ def check_key(query: Query, vault: Vault | None, shown: str) -> None:
     if not found:
         if query(BEGUN, {}) and vault is not None:
             raise EncryptionKeyError(in_clear)
+        # Of two processes at once the first one's row stays, so it is read back.
         query(INSERT_PROOF, {"proof": PROOF if vault is None else vault.hide(PROOF)})
         found = query(SELECT_PROOF, {})
     proof = found[0][0]

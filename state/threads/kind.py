@@ -95,6 +95,7 @@ class GraphKind:
         waiting: Mapping[str, Any] = snapshot.values
         if "__start__" in snapshot.next:  # those values are still the last task's
             waiting = stored.checkpoint["channel_values"]["__start__"]
+        # Only to refuse what makes no sense, before anything is written.
         merged_limits(waiting.get("limits"), limits)
         # What neither names is left out: the first node takes it from the thread or the graph.
         changed = limits if isinstance(limits, Limits) else {**(waiting.get("limits") or {}), **limits}
@@ -159,4 +160,5 @@ def kind_of(graph: Any) -> GraphKind:
     kind: GraphKind | None = getattr(getattr(graph, "builder", None), ATTRIBUTE, None)
     if kind is not None:
         return kind
+    # Told by the class of the channel: anybody's graph may have one of that name.
     return OWN_STATE if isinstance(graph.channels.get("events"), CheckedDelta) else OTHER

@@ -159,6 +159,7 @@ class LeasesInMemory(Leases):
                 del self._runners[thread_id]
 
 
+# Weak: a saver that nobody uses any more goes, and its leases with it.
 _OF_OTHER_SAVERS: WeakKeyDictionary[Any, LeasesInMemory] = WeakKeyDictionary()
 
 
@@ -203,6 +204,7 @@ class StopControl(RunControl):
         """True if the run ends before the next step: on request, or since another process took the thread over."""
         if self.drain_reason is None:
             if self._outer is not None and self._outer.drain_requested:
+                # By `super`: the outer run knows already.
                 super().request_drain(self._outer.drain_reason or "shutdown")
             elif self._look is not None and (reason := self._look()):
                 self.request_drain(reason)
@@ -217,12 +219,14 @@ class StopControl(RunControl):
         try:
             reason = await self._alook()
         except Exception:
+            # A run that works does not end because nobody could look.
             LOG.exception("who is asked to stop can't be read")
         else:
             if reason is not None:
                 self.request_drain(reason)
 
 
+# Weak: a control lives as long as its run.
 _CONTROLS: WeakValueDictionary[str, StopControl] = WeakValueDictionary()
 """Those of this process by the tokens of their runs: a request from within the process is seen at once."""
 
@@ -285,6 +289,7 @@ class LeaseHolder:
         while True:
             acquiring = asyncio.ensure_future(adrive(_acquire(self._leases, thread_id, token)))
             try:
+                # Shielded: a write that is under way can't be called back, so that its lease is given back instead.
                 await asyncio.shield(acquiring)
             except BusyThreadError:
                 if not wait:
@@ -324,6 +329,7 @@ class LeaseHolder:
         """Look again and again, until it is cancelled, and tell those runs to stop that are wanted to."""
         while True:
             await asyncio.sleep(LOOK_S)
+            # A copy: runs begin and end while one of them is awaited.
             for control in list(self._held.values()):
                 await control.refresh()
 
@@ -331,6 +337,7 @@ class LeaseHolder:
 def request_stop(leases: Leases, thread_id: str) -> Generator[Do, Any, Runner | None]:
     """Ask whoever runs a thread to stop after the step it is in; return who that is, or `None` where nobody does."""
     runner: Runner | None = yield do(leases, "get", thread_id)
+    # `None` is not `False`: on another machine the runner may well be at work.
     if runner is None or alive(runner.process) is False:
         return None
     if not (yield do(leases, "request_stop", thread_id, runner.token)):
@@ -349,10 +356,13 @@ def _acquire(leases: Leases, thread_id: str, token: str) -> Generator[Do, Any, N
     runner = Runner(token, this_process())
     while not (yield do(leases, "add", thread_id, runner)):
         other: Runner | None = yield do(leases, "get", thread_id)
+        # It was released between the two statements.
         if other is None:
             continue
+        # Where that can't be known the lease is taken: a lost machine would else keep the thread busy for ever.
         if alive(other.process):
             raise BusyThreadError(f"the thread {thread_id!r} is being run right now, by {other.described}")
+        # By its token, so that a third process which took the thread meanwhile keeps its lease.
         yield do(leases, "remove", thread_id, other.token)
 
 
@@ -378,6 +388,7 @@ def alive(process: str) -> bool | None:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return False
+    # It runs, as another user.
     except PermissionError:
         return True
     return True
@@ -395,4 +406,5 @@ def _started(pid: int) -> str | None:
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    # A zombie runs nothing any more. The fields after the name begin with the third; the start is the 22nd.
     return None if fields[0] in "ZX" else fields[19]

@@ -45,21 +45,25 @@ class LoopKind(GraphKind):
             ValueError: A limit makes no sense.
         """
         values: Mapping[str, Any] = snapshot.values
+        # The task still waits for `prepare`; `restart` gives it its limits.
         if not self.begun(snapshot):
             return None
         changed = {"limits": merged_limits(values.get("limits"), limits)} if limits is not None else {}
         if snapshot.next:
             if not changed:
                 return None
+            # Written as the node before the next one, so that the same node is still next.
             return ForkPoint(changed, self._fork_at_checkpoint(values, snapshot.next, limits=limits).as_node)
         if cut_off := self.cut_off(values):
             return ForkPoint({"stop_reason": None, **changed}, cut_off)
         reason = values.get("stop_reason")
         reopened = {"stop_reason": None, "answer": "", **changed}
+        # A draft that an agent did not finish is written anew before anybody judges it.
         if (reason == "failed" or (changed and reason != "accepted")) and _unfinished(values["events"]):
             return ForkPoint(reopened, "prepare")
         if reason == "failed":
             return ForkPoint(reopened, self._before_failure({**values, **changed}, values.get("limits")))
+        # `check` decides once more, by the new limits.
         return ForkPoint(reopened, "feedback") if changed and reason != "accepted" else None
 
     def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,6 +162,7 @@ class LoopKind(GraphKind):
     def _before_failure(self, values: Mapping[str, Any], earlier_limits: Mapping[str, Any] | None) -> str:
         """Return the node before the one that failed; a `check` that says `failed` of its own accord is asked again."""
         run = current_run(values["events"])
+        # Without the last event, which is the verdict that says `failed`.
         failures = [event.get("node") for event in since_verdict(run[:-1]) if event["kind"] == "failure"]
         failed = failures[-1] if failures else "check"
         if failed == "refine":
@@ -198,7 +203,9 @@ def _fork_at_round(
     for name, text in (("feedback", feedback), ("draft", draft)):
         if text is not None and not text.strip():
             raise ValueError(f"{name} is blank; leave it out to keep what there is")
+    # Rounds count from 0 in each task of the thread.
     start = len(events) - len(current_run(events))
+    # The last of that round: a draft that is written anew stands for the one before.
     index = max(
         position
         for position, event in enumerate(events)
@@ -208,9 +215,11 @@ def _fork_at_round(
     kept = events[: index if draft is not None else index + 1]
     news: list[dict[str, Any]] = []
     if draft is not None:
+        # The link is made anew, and what a person writes costs nothing.
         edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
         news.append({**edited, "by": "human", "text": draft})
     elif feedback is None:
+        # Its critiques stay, so that nobody is paid for judging it again.
         for event in events[index + 1 :]:
             if event["kind"] not in CRITIQUE_KINDS:
                 break

@@ -80,7 +80,7 @@ def check_stored(graph: Any, found: CheckpointTuple | None) -> None:
 
 
 def _named(graph: Any, config: RunnableConfig) -> AbstractContextManager[None]:
-    """What gives an error of the data its thread's name; another's graph raises what it likes."""
+    """Return a context that names the thread in an error of its data; another's graph raises what it likes."""
     return naming(lambda: config["configurable"]) if _schemas(graph) else nullcontext()
 
 
@@ -117,6 +117,7 @@ def snapshots_of(graph: Any, config: RunnableConfig) -> Do:
 def _over_read_once(graph: Any, found: CheckpointTuple | None = None) -> Any:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return graph
+    # A copy: the caller's graph keeps its saver.
     return graph.copy({"checkpointer": ReadOnce(graph, found)})
 
 
@@ -176,6 +177,7 @@ class ReadOnce(BaseCheckpointSaver[Any]):
     def _seen(self, tuples: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
         for found in tuples if self._schemas else ():
             with naming(lambda: found.config["configurable"]):  # noqa: B023  (called within)
+                # What is written there is checked when it is replayed, in `_grow`.
                 check_found(found, self._schemas, pending=False)
         self._found = {_id(found.config): found for found in tuples}
         return tuples
@@ -204,12 +206,15 @@ class ReadOnce(BaseCheckpointSaver[Any]):
                 self._values[channel, checkpoint_id] = spec.typ()
                 break
             parent = self._found.get(_id(here.parent_config))
+            # Some savers' `list` leaves writes out; their own history is asked then.
             if parent is None or parent.pending_writes is None:
                 return False
             missing.append((checkpoint_id, parent))
             checkpoint_id = _id(parent.config)
+            # A snapshot: nothing before it counts.
             if channel in parent.checkpoint["channel_values"]:
                 break
+        # The oldest first, since each value is the base of the next.
         for child, parent in reversed(missing):
             stored = parent.checkpoint["channel_values"]
             base = stored[channel] if channel in stored else self._values[channel, _id(parent.config)]
@@ -223,7 +228,7 @@ class ReadOnce(BaseCheckpointSaver[Any]):
 
 
 def _own(value: Any) -> Any:
-    """A copy, as a reducer of somebody else's may change what it is given."""
+    """Return a copy, since a reducer of somebody else's may change what it is given."""
     return value if isinstance(value, Record) else copy(value)
 
 

@@ -65,6 +65,7 @@ class Thread:
                 "`with open_checkpointer(…) as saver:` with checkpointer=saver"
             )
         self.graph = graph
+        # Savers store ids as text, so that an id given as a number finds the same thread.
         self.thread_id = str(thread_id)
         self.kind = kind_of(graph)
 
@@ -113,7 +114,7 @@ class Thread:
     def ready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Write what `resume` writes before it runs, and return what to invoke or stream the graph with.
 
-        For who wants to watch: `graph.stream(thread.ready(), thread.config)`.
+        To watch the run, stream it: `graph.stream(thread.ready(), thread.config)`.
 
         Args:
             limits: As in `resume`.
@@ -135,6 +136,7 @@ class Thread:
         if _killed_in_mid_step(stored, snapshot):
             yield do(self.graph, "invoke", None, self.config, interrupt_before="*", durability="sync")
             stored, snapshot = yield from self._read()
+        # LangGraph goes on after the node that an update is written as, as if it had just run.
         if step := self.kind.next_step(snapshot, limits):
             yield do(self.graph, "update_state", self.config, step.values, as_node=step.as_node)
         return self.kind.restart(stored, snapshot, limits)
@@ -216,6 +218,7 @@ class Thread:
         yield from self._stored()
         if runs := getattr(self.saver, "runs", None):
             return grow_tree(self.thread_id, (yield from family(runs, self.thread_id)))
+        # Without an index, every checkpoint of the saver is read.
         return grow_tree(self.thread_id, rows_of((yield do_all(self.saver, "list", None))))
 
     # branch
@@ -270,6 +273,7 @@ class Thread:
             snapshot = yield from self._ending_with(at, latest)
         point = self.kind.fork_point(snapshot, at, **changes)
         known: Mapping[str, Any] = {**(snapshot.metadata or {}), **(latest.metadata or {})}
+        # A saver without an index keeps preset and recipe in the metadata only.
         runs = getattr(self.saver, "runs", None)
         row: RunRow | None = (yield do(runs, "get", self.thread_id)) if runs else None
         metadata = {
@@ -288,6 +292,7 @@ class Thread:
         """Return the newest checkpoint that ends with the draft of that round, or the newest of all."""
         if any(attempt.round == number for attempt in attempts(self.kind.read(latest.values))):
             for snapshot in (yield snapshots_of(self.graph, self.config)):
+                # Newest first, so that all that was said about the draft comes along.
                 if self.kind.begun(snapshot) and _latest_round(self.kind.read(snapshot.values)) == number:
                     return cast("StateSnapshot", snapshot)
         return latest
@@ -395,7 +400,7 @@ class Thread:
     def ready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
         """Return what to invoke or stream the graph with to give a reply, having checked it. Writes nothing.
 
-        For who wants to watch, within `stoppable`; `answer` does both.
+        To watch the run, stream it within `stoppable`; `answer` checks and runs.
 
         Args:
             reply: As `human_critic` takes it.
@@ -437,6 +442,7 @@ class Thread:
                 f"the question{whose}{about} of thread {self.thread_id!r} is answered or never was asked; "
                 f"it waits with {waits}"
             )
+        # Read here only to refuse a bad reply before anything changes; the node reads it again.
         read_answer(reply, draft=meant[-1].value["draft"])
         # Where graphs run side by side, LangGraph wants to know whose question this answers.
         return Command(resume={meant[-1].id: reply} if len(pending) > 1 else reply)
@@ -482,6 +488,7 @@ class Thread:
         return await adrive(self._stop())
 
     def _stop(self) -> Logic[str]:
+        # Before the thread is read: a run holds its lease before its first checkpoint is stored.
         if runner := (yield from request_stop(leases_of(self.saver), self.thread_id)):
             return runner.described
         stored = yield from self._stored()
@@ -490,6 +497,7 @@ class Thread:
     # what these share
 
     def _run(self, given: Any, control: StopControl) -> Do:
+        # "sync": each step is saved before the next begins, so that a process that dies loses no finished one.
         return do(self.graph, "invoke", given, self.config, durability="sync", control=control)
 
     def _check(self, what: str) -> None:
@@ -511,6 +519,7 @@ class Thread:
         stored: CheckpointTuple | None = yield do(self.saver, "get_tuple", self.config)
         if stored is None:
             raise UnknownThreadError(f"there is no thread {self.thread_id!r}")
+        # Before anything is made of it: others may have written to the database.
         check_stored(self.graph, stored)
         return stored
 
@@ -542,6 +551,7 @@ def _latest_round(events: Sequence[Event]) -> int | None:
         if event["kind"] in DRAFT_KINDS and not event.get("rejected"):
             number: int = event["round"]
             return number
+        # What is before belongs to an earlier task, whose rounds count from 0 as well.
         if event["kind"] == "task":
             break
     return None
