@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["RunConfig", "kept_spec"]
 
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
+# Unknown keys are refused and not dropped: another version may have written them, and meant something.
 CHECKED = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
@@ -66,6 +67,7 @@ class RunConfig(BaseModel):
         known = known_options()
         options = {name: value for name, value in given.items() if name in known}
         rest = {name: value for name, value in given.items() if name not in known}
+        # It would be overwritten below, and what stands in it dropped in silence.
         if "options" in rest:
             raise ValueError("options: extra inputs are not permitted")
         try:
@@ -143,10 +145,12 @@ class RunConfig(BaseModel):
             )
         try:
             content = json.loads(row.recipe)
+            # The mark is no field, and no part of what it signs.
             mark = content.pop("mark", None) if isinstance(content, dict) else None
             recipe = cls.model_validate(content)
         except ValidationError as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None
+        # Whoever can write to the database can nest JSON as deeply as they like.
         except (ValueError, RecursionError) as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {error}") from None
         written_here = isinstance(saver, IndexedMemorySaver) or getattr(saver, "vault", None) is not None
@@ -160,12 +164,14 @@ class RunConfig(BaseModel):
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
         told = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
+        # The paths of a search are threads too, which are resumed one by one.
         path = find_preset(self.preset).paths_as
         return {**told, PATH_RECIPE: self._on(path)._signed()} if path else told
 
     def _signed(self) -> str:
         content = self.flat()
         mark = signature(content)
+        # Where no key can be kept it goes unmarked, and is asked about before it is followed.
         return json.dumps(content if mark is None else {**content, "mark": mark}, separators=(",", ":"))
 
     def of_fork(self) -> RunConfig:
@@ -197,6 +203,7 @@ class RunConfig(BaseModel):
             found.append(f"open the file {self.prices}")
         known = known_options()
         for name, value in self.options.items():
+            # A path is told also where its preset forgot to say what it reaches.
             if said := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
                 found.append(said.replace("{}", str(value)))
         return found
@@ -220,7 +227,9 @@ class RunConfig(BaseModel):
         model = chat_model(self.model, **options) if needed else None
         named = ("self", *critic_names())
         critics = [
-            "self" if spec == self.model else spec if spec in named else chat_model(spec) for spec in self.critics
+            # A critic of the writer's spec is the writer itself, not a second model.
+            "self" if spec == self.model else spec if spec in named else chat_model(spec)
+            for spec in self.critics
         ]
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
             self.preset,
@@ -239,6 +248,7 @@ class RunConfig(BaseModel):
 
         model = FakeListChatModel(responses=[])
         critics = tuple(spec if spec in ("self", *critic_names()) else model for spec in self.critics)
+        # What tunes a model or is read from a file has no part in a drawing, and might be missing here.
         dropped = dict.fromkeys(("temperature", "max_output_tokens", "seed", "prices"))
         return self.model_copy(update={"model": model, "critics": critics, **dropped})
 
@@ -309,6 +319,7 @@ def _address(spec: str) -> str:
 
 def _reasons(error: ValidationError) -> str:
     told = []
+    # Without the input: a spec that is refused for its credential must not be printed.
     for detail in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in detail["loc"])
         message = detail["msg"].removeprefix("Value error, ")

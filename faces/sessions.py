@@ -49,6 +49,7 @@ def opened(db: str, *, create: bool = False) -> Iterator[Any]:
 
     with bad_input():
         kind, place = kind_and_place(db)
+        # SQLite would make an empty file of a misspelt name, in which every thread seems to be gone.
         if kind == "sqlite" and not create and not Path(place).exists():
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
@@ -90,6 +91,7 @@ def checked_row(saver: Any, thread_id: str) -> RunRow | None:
         BadInputError: There is no such thread.
     """
     row: RunRow | None = saver.runs.get(thread_id)
+    # A thread that LangGraph's own saver wrote has checkpoints, and no row.
     if row is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
         raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
     return row
@@ -107,6 +109,7 @@ def any_reader(saver: Any, thread_id: str) -> Any:
     try:
         human = bool(RunConfig.of_thread(saver, thread_id).options.get("human"))
     except BadInputError:
+        # Built in Python, or by another version: it can be read all the same.
         human = False
     if row is not None and row.preset is not None:
         return RunConfig.reader(saver, human=human, search=row.preset == "branching")

@@ -1,6 +1,4 @@
-"""Signatures of run configs. Internal.
-
-An HMAC by which one in a database is known to be this user's own, made on this machine.
+"""Signatures of run configs: HMACs by which one in a database is known to be this user's own. Internal.
 
 The key is 32 random bytes in a file that only the user can read. A run config without the signature, or one that was
 changed, came from somebody else, another machine, or a version that made none.
@@ -36,19 +34,24 @@ def signature(content: Mapping[str, Any]) -> str | None:
 
 def is_own(content: Mapping[str, Any], mark: object) -> bool:
     """Return whether a mark is this user's signature of exactly this."""
+    # A key made now would have signed nothing yet.
     key = _key(make=False)
+    # `compare_digest` raises for text beyond ASCII, and a mark can be anything that somebody wrote.
     if key is None or not isinstance(mark, str) or not mark.isascii():
         return False
     return hmac.compare_digest(_signature(content, key), mark)
 
 
 def _signature(content: Mapping[str, Any], key: bytes) -> str:
+    # Sorted, so that the order in which keys come back does not matter.
     text = json.dumps(content, sort_keys=True)
+    # With a prefix, so that nothing else that this key may ever sign can pass for a recipe.
     return hmac.new(key, b"redraft recipe\0" + text.encode(), hashlib.sha256).hexdigest()
 
 
 def _key(*, make: bool) -> bytes | None:
     """Return the key of the first folder that has one, or else can have one."""
+    # All are read before one is written: a second key would make the recipes of the first one foreign.
     for folder in _folders():
         if (found := _read(folder)) is not None:
             return found
@@ -57,6 +60,7 @@ def _key(*, make: bool) -> bytes | None:
             _write(folder)
         except OSError:  # a home that can't be written, as in some containers
             continue
+        # Read back: another process may have put its own key there first.
         if (found := _read(folder)) is not None:
             return found
     return None
@@ -88,8 +92,10 @@ def _safe(folder: Path) -> bool:
 
 def _private(path: Path, is_kind: Any, others: int) -> bool:
     """Return whether a file or folder is what it should be, no link, and others have none of these rights on it."""
+    # Not `stat`: with a link somebody else could choose what is read.
     found = path.lstat()
     return bool(is_kind(found.st_mode)) and (
+        # Elsewhere the mode says nothing about who may read.
         os.name != "posix" or (found.st_uid == _user() and not stat.S_IMODE(found.st_mode) & others)
     )
 
@@ -103,6 +109,7 @@ def _write(folder: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
+        # A link fails where there is a file, so that two processes that begin at once agree on one key.
         os.link(name, folder / KEY_FILE)
     except FileExistsError:
         pass

@@ -131,12 +131,14 @@ def build_branching_graph(
     several = list(vary) or [Variation()]
     names = names_of(several)
     shared = {**options, "critics": critics, "prices": prices}
+    # One loop a variation and not one a path: paths differ by what they are sent.
     loops = [
         build_refine_graph(**varied_options(one, model, shared, siblings=branching_factor > 1), name="path")
         for one in several
     ]
     runs = [PathRun(loop, called) for loop, called in zip(loops, names, strict=True)]
     most = _most_revisions(branching_factor, depth, beam_width)
+    # A `Limits` sets every limit, its default `max_rounds` too; a dict leaves as many revisions as there can be.
     first = limits if isinstance(limits, Limits) else merged_limits({"max_rounds": most}, limits)
     budgets = SharedBudgets(prices, most=max_concurrency)
     opening = prepare_search(
@@ -164,16 +166,20 @@ def build_branching_graph(
     graph.add_edge("branch", "select")
     graph.add_conditional_edges("select", route, ["branch", "__end__"])
     attach_kind(graph, SearchKind())
+    # The same store for the search and its paths, which get it with the other options.
     return graph.compile(checkpointer=checkpointer, store=options.get("store"), name=name)
 
 
 def dispatch(state: BranchingState) -> list[Send]:
     """Send each plan to a node of its own."""
+    # A thread may hold an earlier search too, whose paths cost this one nothing.
     mine = [path for path in state.get("paths", []) if path["search"] == state["search"]]
     values = {path["name"]: path.get("values") for path in mine}
+    # A `Send` carries all that its node sees: a path reads no channel of the search.
     sent = {
         "task": state["task"],
         "limits": state["limits"],
+        # Budgets hold for all paths together, so each is told what was spent before it.
         "spent": add_usage([*(path["usage"] for path in mine), state["judging"]]),
         "siblings": state["plans"],
         "search": state["search"],
@@ -191,6 +197,7 @@ def _drawn(step: Any, loop: Any) -> RunnableLambda[Any, Any]:
     """Return a node as a function that names the loop it runs, which is how LangGraph finds it for a drawing."""
 
     def explore(plan: Any, config: RunnableConfig) -> Any:
+        # Only what a function names is in its closure, and LangGraph looks for inner graphs there.
         _ = loop
         return step.invoke(plan, config)
 
@@ -203,6 +210,7 @@ def _drawn(step: Any, loop: Any) -> RunnableLambda[Any, Any]:
 def _most_revisions(factor: int, depth: int, beam: int) -> int:
     found, total = factor, 0
     for _ in range(depth):
+        # Each level revises only the paths that the one before let go on.
         found = min(found, beam) * factor
         total += found
     return total

@@ -88,6 +88,7 @@ def build_code_graph(
         **seen,
     )
     defaults = {"generate_prompt": CODE_GENERATE_PROMPT.replace("TESTS", shown), "refine": refine, "name": "code"}
+    # Tests come first: where they decide, no model is asked.
     return build_refine_graph(model, critics=[verifier_critic(verifier), *critics], **{**defaults, **options})
 
 
@@ -95,6 +96,7 @@ def _tests_in_prompt(tests: Sequence[str]) -> str:
     """Return the tests as a part of a prompt template."""
     if not tests:
         return ""
+    # A template reads braces as variables, and tests are full of them.
     code = "\n\n".join(text.strip() for text in tests).replace("{", "{{").replace("}", "}}")
     return f"\n\nThe code must pass these tests:\n```python\n{code}\n```"
 

@@ -133,6 +133,7 @@ def build_refine_graph(
     people = [critic for critic in named if critic.human]
     others = [critic for critic in named if not critic.human]
     asks = bool(named) and judge_last
+    # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
@@ -141,7 +142,9 @@ def build_refine_graph(
     graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
+    # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its steps.
     graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3))
+    # A writer may revise another draft than the one that would be the answer: the last one, say.
     graph.add_node("refine", refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices))
     graph.add_edge(START, "prepare")
     graph.add_edge("prepare", "generate")
@@ -152,8 +155,10 @@ def build_refine_graph(
     graph.add_edge("human" if people else "feedback", "check")
     graph.add_conditional_edges("check", Router(route), ["refine", END])
     graph.add_edge("refine", "feedback")
+    # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
     attach_kind(graph, LoopKind(people=bool(people)))
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
+    # `None` binds nothing: then the saver that is in force when it runs decides.
     return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))
 
 

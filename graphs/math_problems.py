@@ -74,6 +74,7 @@ def build_math_graph(
         several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
         critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
     seen = seen_by_refiner(options)
+    # Looked at before it is taken out: a prompt of the caller's also stands in for the one after programs.
     own = "refine_prompt" in options
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
     # Sampled, since a model that is sure of itself writes the same solution again.
@@ -135,6 +136,7 @@ def _critic(model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, p
         return critic
     else:
         raise ValueError(f"critic must be 'program', 'self', a chat model or a critic, not {critic!r}")
+    # In words and not as structured output, which the published method has none of.
     return model_critic(judge, prompt=prompt, stop_phrase="SOLUTION_IS_CORRECT", structured=False)
 
 

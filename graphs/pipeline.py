@@ -1,6 +1,4 @@
-"""Pipelines. Internal.
-
-Steps such as `SetTopic('Microservices') | UseRefinementLoop('3')`, compiled to one checkpointed graph.
+"""Pipelines: steps such as `SetTopic('Tea') | UseRefinementLoop('3')` as one checkpointed graph. Internal.
 
 Each step is a node over the loop's own state, in the order in which it was written; a loop is three nodes in a circle.
 """
@@ -121,6 +119,7 @@ def build_pipeline_graph(
             prices=prices,
         )
 
+    # A folder is read and indexed once, however many steps look into it.
     @cache
     def opened(folder: str) -> Any:
         return open_folder(folder) if open_folder else folder_index(folder, top_k=k)
@@ -136,6 +135,7 @@ def build_pipeline_graph(
     graph.add_edge(START, "begin")
     graph.add_edge("check", END)
     steps = parsed.labelled()
+    # The node that each step begins with, which the step before must name: a loop's is its draft.
     entries = [f"{label}-draft" if step.name in LOOPS else label for label, step in steps]
     _add_edge(graph, "begin", entries[0])
     for (label, step), following in zip(steps, [*entries[1:], "check"], strict=True):
@@ -168,6 +168,7 @@ def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str)
     def go_on(state: PipelineState) -> str:
         return "check" if out_of_room(state) else following
 
+    # A set, since the step after the last one is `check` itself; sorted, so that drawings are alike.
     graph.add_conditional_edges(label, go_on, sorted({following, "check"}))
 
 
@@ -190,6 +191,7 @@ def _add_circle(
             return "check"
         if repeated(state):
             return following
+        # UseSelfCritique wants a score of the last text; UseRefinementLoop does without, and saves that call.
         return critique if judge_last or state.get("laps", 0) < laps else following
 
     _add_edge(graph, f"{label}-draft", critique)

@@ -65,9 +65,11 @@ HUMAN = Option(
 STEPS = Option("steps", str, reaches="show the model files of the folders that its pipeline looks in: {}")
 
 
+# Each builder imports its graph when it is called: a help page lists all presets and must not import langgraph.
 def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
     from .loop import build_refine_graph
 
+    # Cheapest first: programs, then models, then the person. `None`, and not [], lets the model judge itself.
     every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options), *_people(options)]
     return build_refine_graph(model, critics=every or None, **options)
 
@@ -212,6 +214,7 @@ def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) 
     """Return the models that judge as critics; a prompt of theirs is taken out of the options."""
     from ..nodes.critics.critics import model_critic
 
+    # Without a critic it stays among the options: the builder's default critic takes it.
     prompt = options.pop("critic_prompt", None) if critics else None
     return [model_critic(one, prompt=prompt) for one in _models(model, critics)]
 
@@ -229,6 +232,7 @@ def _people(options: dict[str, Any]) -> list[Any]:
     """Return the person who is asked after all others, where one is wanted."""
     from ..nodes.critics.critics import human_critic
 
+    # Taken out, since no builder has an option of this name.
     return [human_critic()] if options.pop("human", False) else []
 
 
@@ -303,6 +307,7 @@ PRESETS = (
         _retrieval,
         options=(FOLDER, PASSAGES, THRESHOLD, HUMAN),
         no_verifiers="the similarity of what was found decides",
+        # It searches by rules, so that it runs without a key and fetches no model.
         needs_model=False,
         serves=(Served("retrieval", "Searches the server's documents, refining its queries.", documents="folder"),),
         conversation="none",
@@ -323,6 +328,7 @@ PRESETS = (
         serves=(
             Served("travel"),
             Served(
+                # For the demonstration, which compares the two. Only Python builds it, so it has no recipe.
                 "travel-unrefined",
                 "Plans trips, and judges and revises nothing.",
                 build=_unrefined_travel,

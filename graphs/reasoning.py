@@ -1,6 +1,4 @@
-"""Preset `reasoning`. Internal.
-
-Draft, critique, improve over an event log, as a graph and as arrows that compose with `|`.
+"""Preset `reasoning`: draft, critique, improve over an event log, as a graph and as arrows with `|`. Internal.
 
 The graph is the loop with 1 + 2N model calls: nobody accepts unless a threshold is given, every critique and
 improvement is about the most recent text, and the answer is the best one. The arrows run the same three steps on a
@@ -109,17 +107,21 @@ def build_reasoning_graph(
         "generate": steps.writer("draft", tools=tools),
         "refine": steps.writer("improve", tools=tools),
         "limits": _limits(iterations, options.pop("limits", None)),
+        # Judging the last improvement would be one call more than 1 + 2N.
         "judge_last": False,
         "name": "reasoning",
     }
     if documents is not None:
         defaults["prepare"] = retrieve(documents, k=k, query=query, prices=options.get("prices"))
+    # Not by truth: `critics=[]` asks for none, and is no reason to add one.
     if options.get("feedback") is None and options.get("critics") is None:
         defaults["critics"] = [steps.judge(tools=tools)]
+    # The caller's options come last, so each can stand in for the preset's own.
     return build_refine_graph(model, **{**defaults, **options})
 
 
 def _limits(iterations: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    # What is no mapping goes through as it is, so that the loop refuses it in its own words.
     whole = isinstance(given, Limits) or (given is not None and not isinstance(given, Mapping))
     return given if whole and given is not None else {"max_rounds": iterations, **(given or {})}
 

@@ -48,10 +48,12 @@ def registered() -> Sequence[Preset]:
         try:
             preset = point.load()
         except Exception as error:
+            # Whatever it was: importing another package can raise anything, and the user must hear which one it is.
             raise ValueError(f"the preset {point.name!r} ({point.value}) can't be loaded: {error}") from error
         if not isinstance(preset, Preset) or preset.name in {one.name for one in found}:
             raise ValueError(f"the preset {point.name!r} ({point.value}) is no Preset, or its name is taken")
         for option in preset.options:
+            # All presets share the shell's flags and the keys of a recipe, so that a name can mean one thing only.
             if option.name in RECIPE_KEYS or options.setdefault(option.name, option) != option:
                 raise ValueError(f"the option {option.name!r} of the preset {preset.name!r} is another preset's")
         found.append(preset)
@@ -72,6 +74,7 @@ def find_preset(name: str) -> Preset:
     """
     numbered = re.fullmatch("(.+-)([1-9][0-9]{0,2})", name)
     for preset in registered():
+        # `majority-N` is a pattern, and nothing to be run by this name.
         if preset.name == name and not name.endswith("-N"):
             return preset
         if numbered and preset.name == f"{numbered[1]}N":
@@ -96,6 +99,7 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
     """
     preset = find_preset(name)
     for option in options:
+        # An option that no preset lists is one of all presets, or none: then the builder refuses it.
         users = [one.name for one in registered() if option in {own.name for own in one.options}]
         if users and option not in {own.name for own in preset.options}:
             raise ValueError(f"{known_options()[option].flag or option} is for --graph {', '.join(users)}")
@@ -127,6 +131,7 @@ def served_presets() -> dict[str, tuple[Preset, Served]]:
     """Return what a server and Studio offer, by name."""
     found = {}
     for preset in registered():
+        # `None` is served under its own name, () not at all.
         for served in (Served(preset.name),) if preset.serves is None else preset.serves:
             found[served.name] = (preset, served._replace(line=served.line or preset.line))
     return found

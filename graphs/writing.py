@@ -1,8 +1,7 @@
-"""Preset `writing`. Internal.
+"""Preset `writing`: text under constraints, each checked by a program. Internal.
 
-Text under constraints (words, length, pattern, JSON schema, reading level), each checked by a program.
-
-The constraints stand in the prompts in plain words, and each that a draft breaks says what is wrong with it.
+Constraints are words, length, pattern, JSON schema and reading level. They stand in the
+prompts in plain words, and each that a draft breaks says what is wrong with it.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ class _Verdicts:
         self.id_field, self.correct_field = id_field or "", correct_field or ""
         lines: dict[str, int] = {}
         wrong: list[str] = []
+        # Not `splitlines`: a text in JSON may hold other line separators as they are.
         for number, line in enumerate(_text(path).split("\n"), 1):
             if not line.strip():
                 continue
@@ -100,6 +101,7 @@ class _Verdicts:
             raise ValueError(f"not JSON: {error}") from None
         if not isinstance(row, dict):
             raise ValueError(f"an object with an id and a boolean is wanted, not {_shown(row)}")  # noqa: TRY004  as the others
+        # The first line that can be read decides for the whole file: rows must not be read by different fields.
         self.id_field = self.id_field or _field(row, ID_FIELDS, "id", "id_field")
         self.correct_field = self.correct_field or _field(row, CORRECT_FIELDS, "boolean", "correct_field")
         for field in (self.id_field, self.correct_field):

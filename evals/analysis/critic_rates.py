@@ -76,7 +76,7 @@ def critic_rows(run: Run, *, label: str) -> list[CriticRow]:
 
 
 def _joint(verdicts: list[bool | None]) -> bool | None:
-    """All must accept; who can't be read does not, and one plain rejection is a rejection."""
+    """Return the verdict of all: one rejection rejects, and `None` without one where a verdict can't be read."""
     if False in verdicts:
         return False
     return None if None in verdicts else True
@@ -109,6 +109,7 @@ def _row(
 
 def _warning(taken_right: int, right: int, taken_wrong: int, wrong: int, p: float) -> str:
     counts = f"accepted {taken_right} of {right} right and {taken_wrong} of {wrong} wrong drafts"
+    # Of so few drafts even a perfect critic could not be told from chance.
     if fisher_p(right, right, 0, wrong) > CHANCE:
         return f"too few drafts to tell: {counts}"
     if p <= CHANCE:

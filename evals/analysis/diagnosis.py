@@ -62,6 +62,7 @@ def diagnose(runs: Sequence[Run], *, rounds: int = 3) -> Diagnosis:
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, not {rounds!r}")
     baselines = [run for run in runs if is_baseline(run.info.method)]
+    # What knows the gold answers can't be had in earnest, so it is never recommended.
     refining = [run for run in runs if not is_baseline(run.info.method) and not run.oracle]
     if not baselines or not refining:
         raise ValueError("a diagnosis needs a run of at least one baseline and of one refining method")
@@ -128,12 +129,14 @@ def _option(
     intervals = []
     for part in (0, 1):
         found = bootstrap(
+            # Problems are drawn by their places, so that a method and the baseline stay paired.
             (np.arange(n),),
             lambda index, part=part: both([int(at) for at in index])[part],
             vectorized=False,
             n_resamples=RESAMPLES,
             confidence_level=CONFIDENCE,
             method="percentile",
+            # Seeded: the same sample gives the same advice.
             rng=np.random.default_rng(0),
         ).confidence_interval
         intervals.append((float(found.low), float(found.high)))
@@ -175,6 +178,7 @@ def _recommended(options: Sequence[Option]) -> tuple[str | None, str]:
     # The cheapest that is within a point of the best: further rounds must earn their tokens.
     top = max(one.accuracy for one in helps)
     best = min((one for one in helps if one.accuracy >= top - 0.01), key=lambda one: one.tokens)
+    # A quarter more passes for the same cost, as in the ledger.
     rivals = [one for one in baselines if one.tokens <= best.tokens * 1.25 and one.accuracy >= best.accuracy]
     if rivals:
         rival = max(rivals, key=lambda one: one.accuracy)

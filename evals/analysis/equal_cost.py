@@ -50,6 +50,7 @@ def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow,
             found.append((apart, -len(ids), other, other_run))
     if not found:
         return None
+    # Of two that are equally near, the one with more problems in common.
     apart, _, nearest, its_run = min(found, key=lambda one: one[:2])
     ids = shared_ids(run, its_run)
     own, theirs = mean_tokens(run, ids), mean_tokens(its_run, ids)
@@ -90,7 +91,9 @@ def frontier(rows: Sequence[MethodRow]) -> list[str]:
     def beaten(row: MethodRow) -> bool:
         own = worth(row)
         return any(
-            worth(other) != own and all(a >= b for a, b in zip(worth(other), own, strict=True)) for other in taking_part
+            # Equals don't beat each other: else neither would be on the frontier.
+            worth(other) != own and all(a >= b for a, b in zip(worth(other), own, strict=True))
+            for other in taking_part
         )
 
     return [row.label for row in sorted(taking_part, key=lambda row: row.tokens) if not beaten(row)]

@@ -78,6 +78,7 @@ def build_ledger(runs: Sequence[Run]) -> Ledger:
     pairs = list(zip(rows, runs, strict=True))
     together: dict[tuple[str, str], list[tuple[MethodRow, Run]]] = {}
     for row, run in pairs:
+        # By what a dataset holds and not by its name, which two files may share.
         together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
     groups = [_group(members) for members in together.values()]
     finished: list[MethodRow] = []

@@ -102,6 +102,7 @@ def method_row(run: Run, *, label: str) -> MethodRow:
     costs = [one.cost_usd for one in records]
     limit = info.limits.get("max_rounds")
     played = max((len(rights) - 1 for rights in drafts if rights), default=0)
+    # A run.json that names no limit leaves the rounds that were played.
     max_rounds = limit if isinstance(limit, int) else played
     early = [one.stop_reason in EARLY and one.num_iterations < max_rounds for one in records]
     rates = round_rates(records, max_rounds=max_rounds)
@@ -129,6 +130,7 @@ def method_row(run: Run, *, label: str) -> MethodRow:
         rounds=_rounds(run, drafts, rates, played),
         rates=rates,
         tokens=tokens / n if n else 0.0,
+        # A mean over some would pass for one over all: one unknown price makes it unknown.
         cost_usd=fmean(known) if len(known := [one for one in costs if one is not None]) == n > 0 else None,
         seconds=fmean(one.seconds for one in records) if n else 0.0,
         accuracy_per_1000_tokens=1000 * sum(answers) / tokens if tokens else None,
@@ -158,6 +160,7 @@ def _rounds(run: Run, drafts: list[list[bool]], rates: RoundRates, played: int) 
                 round=number,
                 revised=paired([rights[number - 1] for rights in revised], [rights[number] for rights in revised]),
                 rejected=rejected[number],
+                # A run that ended before this round keeps its last draft.
                 measured=proportion(sum(rights[: number + 1][-1] for rights in drafts if rights), n),
                 predicted=predicted[number],
             )

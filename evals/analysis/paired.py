@@ -118,6 +118,7 @@ def fisher_p(k: int, n: int, other_k: int, other_n: int) -> float:
     """Return the two-sided p of Fisher's exact test of k of n against other_k of other_n; 1 where one has none."""
     if not n or not other_n:
         return 1.0
+    # Rounding can put it a hair above 1, which a row refuses.
     return min(float(_scipy().fisher_exact([[k, n - k], [other_k, other_n - other_k]]).pvalue), 1.0)
 
 

@@ -1,6 +1,4 @@
-"""The accuracy of each round as four rates predict it. Internal.
-
-How often drafts are accepted, given up, fixed and broken.
+"""Accuracy by round, predicted from how often drafts are accepted, given up, fixed and broken. Internal.
 
 A draft is right or wrong, and open or done. In a round an open draft is accepted (more often, one hopes, when it is
 right) or given up, and is done; else it is revised, which fixes some wrong drafts and breaks some right ones:
@@ -139,4 +137,5 @@ def _played(rates: RoundRates, *, first: float, rounds: int, drafted: float) -> 
         done += right - revised_right
         right = revised_right * (1 - broken) + revised_wrong * fixed
         wrong = revised_wrong * (1 - fixed) + revised_right * broken
+        # Rounding can put it a hair above 1, which a row refuses.
         yield min(done + right, 1.0), revised_right + revised_wrong

@@ -57,6 +57,7 @@ def read_row(number: int, row: Any, fields: Fields) -> Row:
         task, gold = LAYOUTS[layout][1](row)
     name = _id(row, fields.id) or str(number)
     try:
+        # JSON can hold half of a character, which no database and no request can.
         f"{name}{task}".encode()
     except UnicodeEncodeError:
         raise ValueError("it holds half of a surrogate pair, which is no text") from None
@@ -78,6 +79,7 @@ def _any_row(row: Mapping[str, Any], question: str, answer: str) -> tuple[str, s
     if answer not in row:
         raise ValueError(_no_field(answer))
     if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
+        # By way of its text: Decimal(0.1) is not 0.1.
         found = format(Decimal(str(found)), "f")
     if not isinstance(found, str) or not found.strip():
         raise ValueError(f"its field {answer!r} must hold a text or a number, not {found!r}")

@@ -88,7 +88,9 @@ class CodeScorer:
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
         self._sandbox = sandbox
+        # Solutions are scored in several threads; one sandbox does for all.
         self._building = threading.Lock()
+        # A record judges the answer and every step, often the same code: the sandbox runs it once.
         self._passes = lru_cache(maxsize=MOST_REMEMBERED)(self._run)
 
     def read_answer(self, solution: str) -> str | None:
@@ -133,6 +135,7 @@ class ExactScorer:
 
     def read_answer(self, solution: str) -> str | None:
         """Return the answer as it is written."""
+        # What a reasoning model thought aloud is no answer.
         solution = solution.rpartition("</think>")[2]
         marked = [answer for found in MARKED.finditer(solution) if (answer := found["answer"].strip(EMPHASIS))]
         return (marked[-1] if marked else solution.strip(EMPHASIS)) or None
@@ -143,6 +146,7 @@ class ExactScorer:
         if answer is None:
             return False
         numbers = lone_number(answer), lone_number(gold)
+        # A number and a text are never the same; only two texts are compared as such.
         if numbers != (None, None):
             return same_number(*numbers)
         return _plain(answer) == _plain(gold)
@@ -183,4 +187,5 @@ EMPHASIS = "*_` \t\r\n"
 LONE_NUMBER = re.compile(rf"(?:[-+](?![$€£¥₹]?-)[$€£¥₹]?|[$€£¥₹][ ]?)?(?:{NUMBER}|(?:[0-9]+ )?[0-9]+/[0-9]+)[ ]?%?\.?")
 APOSTROPHES = re.compile("['’‘]")
 PUNCTUATION = re.compile(r"[;!?\"“”„«»()\[\]{}*_`…]|[.,:](?![0-9])|(?<![0-9])[,:]")
+# `*+` gives nothing back: a long row of stars or spaces is not tried over and over.
 MARKED = re.compile(r"(?:####|^[ \t>*_#]*+(?:final )?answer[ \t*_]*+:)(?P<answer>.*)$", re.IGNORECASE | re.MULTILINE)

@@ -1,7 +1,4 @@
-"""Methods that an evaluation compares. Internal.
-
-Baselines, and refining judged by the model, a program or the gold answer.
-"""
+"""Methods to compare: baselines, and refining judged by the model, a program or the gold answer. Internal."""
 
 from __future__ import annotations
 
@@ -98,7 +95,7 @@ class Family:
 
 
 def check_methods(names: Sequence[str], kind: Kind) -> None:
-    """Return if each method is known and makes sense for problems of this kind.
+    """Raise ValueError unless each method is known and makes sense for problems of this kind.
 
     Raises:
         ValueError: One does not; the message says which, and what would.
@@ -146,12 +143,14 @@ def build_method(
     prompts, given = _wiring(base, count, family, model, judge=critic or model, oracle=oracle)
     limits = {"max_rounds": given.pop("rounds")}
     graph = build_refine_graph(model, name=name, limits=limits, **{**given, **options})
+    # A run is not resumed with other prompts; this tells that they are the same.
     digest = hashlib.sha256("\0".join(prompts).encode()).hexdigest()
     return Method(name, graph, limits["max_rounds"], base == "oracle-refine", digest)
 
 
 def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
     """Return what judges a draft by the gold answer of its task, for `oracle-refine-N`; it says yes or no only."""
+    # By task, since that is all a critic is told; two problems may have the same one.
     by_task: dict[str, list[Problem]] = {}
     for problem in data.problems:
         by_task.setdefault(problem.task, []).append(problem)
@@ -185,11 +184,14 @@ def _wiring(
         assert family.programs is not None  # noqa: S101  # checked before
         fresh = PromptedModel(sampled(model), ask, what="generate_prompt")
         wiring = {"generate": fresh, "refine": fresh, "critics": family.programs(model), "check": _until_accepted}
+        # N samples are a draft and N - 1 revisions, each written from the task alone.
         return [ask], {**wiring, "rounds": count - 1}
     if base == "blind":
+        # Nobody judges here, so the last answer counts.
         again = PromptedModel(sampled(model), BLIND_PROMPT, what="refine_prompt", keep="last")
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
         return [ask, BLIND_PROMPT], {**wiring, "rounds": count}
+    # Sampled, since a model that is sure of itself writes the same again.
     refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
     if base == "program" and family.reviser is not None:
         refine = family.reviser(sampled(model), family.refine)
@@ -238,6 +240,7 @@ def _until_accepted(state: Mapping[str, Any]) -> str | None:
 def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
     def gold(task: str, draft: str, /) -> Critique:
         right = oracle(task, draft)
+        # No more than that: the gold answer itself must not reach a prompt.
         return Critique("" if right else "The answer is wrong.", accepted=right)
 
     return gold
@@ -262,6 +265,7 @@ def _wanted_words(model: BaseChatModel) -> list[VerifierCritic]:
     def words_of_task(task: str, draft: str, /) -> Critique | None:
         """Check the words that the task itself names."""
         start = WRITING_TASK.partition("{words}")[0]
+        # A task in other words names none that could be looked for, so this decides nothing.
         if not task.startswith(start):
             return None
         found: Critique | None = _uses(task.removeprefix(start))(task, draft)
@@ -301,6 +305,7 @@ FAMILIES: Mapping[Kind, Family] = {
         (PROGRAM_REFINE_PROMPT,),
     ),
     "code": Family(
+        # The only visible tests are those in the task itself.
         CODE_GENERATE_PROMPT.replace("TESTS", ""),
         CODE_REFINE_PROMPT.replace("TESTS", ""),
         CODE_CRITIC_PROMPT.replace("TESTS", ""),

@@ -29,6 +29,7 @@ class RateLimits(AsyncCallbackHandler):
         ImportError: At build: the extra `evals` is not installed.
     """
 
+    # Otherwise LangChain logs what a callback raises, and the call goes on unlimited.
     raise_error = True
 
     def __init__(self, *, rpm: float | None = None, tpm: float | None = None) -> None:
@@ -56,10 +57,12 @@ class RateLimits(AsyncCallbackHandler):
         used = message.usage_metadata if isinstance(message, AIMessage) else None
         left = float(used["total_tokens"]) if used else 0.0
         while left > 0:
+            # A limiter refuses more at once than it holds, so a long call is taken in parts.
             part = min(left, self._tokens.max_rate)
             await self._tokens.acquire(part)
             left -= part
 
 
 RATE_LIMITS: ContextVar[RateLimits | None] = ContextVar("redraft_rate_limits", default=None)
+# From here on LangChain adds the current limits to every call below, an agent's and a critic's too.
 register_configure_hook(RATE_LIMITS, inheritable=True)

@@ -97,6 +97,7 @@ class Worker:
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
+        # Calls come several at once: one of them builds, the others wait for it.
         self._building = asyncio.Lock()
         self._method: Method | None = None
         self._rates: RateLimits | None = None
@@ -135,9 +136,11 @@ class Worker:
         while True:
             try:
                 method = await self._built(job)
+                # A context variable belongs to a task, so each problem's task sets it.
                 RATE_LIMITS.set(self._rates)
                 limits = {**job.limits, "max_rounds": method.rounds}
                 return await run_problem(method, task, limits=limits, thread_id=thread_id)
+            # The database may be back in a moment, and what was paid for is in its checkpoints.
             except ConnectionError:
                 if (pause := next(pauses, None)) is None:
                     raise
@@ -198,10 +201,12 @@ async def run_on_ray(
         if count < 1:
             raise ValueError(f"{name} must be 1 or more, not {count!r}")
     left = sum(problem.id not in results.records for problem in dataset.problems)
+    # A worker without a problem would hold a CPU of the cluster for nothing.
     pool = _WorkerPool(job, min(workers, max(left, 1)), concurrency)
 
     async def solve(problem: Problem) -> ResultRecord:
         outcome = await pool.solve(thread_of(job.run_id, problem), problem.task)
+        # Hidden tests run in the sandbox, which would hold up all other problems here.
         return await asyncio.to_thread(scored, outcome, dataset, problem)
 
     try:
@@ -265,6 +270,7 @@ class _WorkerPool:
             ) from None
         if isinstance(first, Exception):
             raise first
+        # It was only looked at; its place is still free.
         self._free.put_nowait(first)
 
     async def solve(self, thread_id: str, task: str) -> Outcome:
@@ -279,6 +285,7 @@ class _WorkerPool:
             worker = await self._free.get()
             if isinstance(worker, Exception):
                 raise worker
+            # One that died still stands there, as often as it had room.
             if worker not in self._alive:
                 continue
             try:
@@ -315,6 +322,7 @@ class _WorkerPool:
         worker = self._actor.remote(self._workers)
         self._alive.add(worker)
         task = asyncio.create_task(self._join(worker))
+        # asyncio keeps only a weak reference to a task: one that nobody holds may vanish before it is done.
         self._joining.add(task)
         task.add_done_callback(self._joining.discard)
 

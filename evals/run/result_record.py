@@ -180,6 +180,7 @@ def _steps(run: Any) -> list[tuple[Event, IterationType, str, str | None]]:
             solution = event["text"]
             steps.append((event, "initial_generation", solution, None))
         elif event["kind"] == "revision":
+            # What is no draft leaves the one before in force, and the next critique is about that one.
             solution = solution if event["rejected"] else event["text"]
             steps.append((event, "refinement", event["text"], None))
         elif event["kind"] in CRITIQUE_KINDS:

@@ -65,9 +65,12 @@ class ResultFile:
         try:
             kept = _whole_lines(self.path)
             self.records = read_results(self.path, upto=kept)
+            # Unbuffered: a record is one write, and one that did not fit is noticed at once.
             self._file = self.path.open("ab", buffering=0)
+            # After the reading: a file with a bad line in its middle is left as it is.
             if kept < self.path.stat().st_size:
                 self._file.truncate(kept)
+        # `with` calls no __exit__ for an __enter__ that raised, and the lock would stay.
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -96,6 +99,7 @@ class ResultFile:
         if self._file.write(line) != len(line):  # the disk is full: what fitted would be glued to the next line
             self._file.truncate(before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        # On the disk before it counts: a resumed run passes over what has a record.
         os.fsync(self._file.fileno())
         self.records[record.question_id] = record
         return True
@@ -170,7 +174,7 @@ def write_run_info(folder: Path, info: Mapping[str, Any]) -> None:
 
 
 def check_same_run(folder: Path, info: Mapping[str, Any]) -> None:
-    """Return if the run in a folder is the one described, so that it can be gone on with.
+    """Raise ValueError unless the run in a folder is the one described, so that it can be resumed.
 
     Raises:
         ValueError: It is another; the message names what differs.
@@ -289,6 +293,7 @@ def find_runs(folders: Iterable[Path | str]) -> list[Run]:
         here = [folder] if (folder / RESULTS).is_file() else sorted(one.parent for one in folder.rglob(RESULTS))
         if not here:
             raise FileNotFoundError(f"no run in {folder}: neither it nor a folder below has a {RESULTS}")
+        # Resolved, since a folder may be named twice, or through a link.
         fresh = {one.resolve(): one for one in here if one.resolve() not in found}
         runs = [(path, read_run(one)) for path, one in fresh.items()]
         found |= sorted(runs, key=lambda item: (item[1].folder.parent, item[1].info.started))

@@ -78,9 +78,11 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         # A call that was paid for is on the disk before the next one begins.
         output = dict(await graph.ainvoke(given, config, durability="sync" if graph.checkpointer else None))
     except Exception as error:
+        # A database that is lost or full says nothing about the problem, so it must not count as a wrong answer.
         if _of_storage(error):
             raise ConnectionError(f"the checkpoints can't be kept: {error}") from error
         events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
+        # It lands in results.jsonl, which is passed around and never encrypted.
         said = masked(f"{type(error).__name__}: {error}")
         return Outcome(output=None, error=said, usage=usage_total(events or []), seconds=perf_counter() - start)
     return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
@@ -141,6 +143,7 @@ class Progress:
         self.known += known
         self.right += bool(record.is_correct)
         self.failed += record.error is not None
+        # Tokens a second are of this run alone; right, failed and cost are of the whole.
         self.tokens += 0 if known else record.total_tokens
         cost = record.cost_usd
         self.cost_usd = None if self.cost_usd is None or cost is None else self.cost_usd + cost
@@ -197,8 +200,10 @@ async def run_method(
     given = {**(limits or {}), "max_rounds": method.rounds}
 
     async def solve(problem: Problem) -> ResultRecord:
+        # A context variable belongs to a task, so each worker's task sets it.
         RATE_LIMITS.set(rate_limits)
         outcome = await run_problem(method, problem.task, limits=given, thread_id=thread_of(run_id, problem))
+        # Hidden tests run in the sandbox, which would hold up all other problems here.
         return await asyncio.to_thread(scored, outcome, dataset, problem, oracle=method.oracle)
 
     with few_collections():
@@ -223,6 +228,7 @@ async def run_all(
         if problem.id in results.records:
             progress.add(results.records[problem.id], known=True)
     on_progress(progress, None)
+    # One iterator for all workers: each takes the next problem when it is free.
     waiting = iter([problem for problem in dataset.problems if problem.id not in results.records])
     fresh = failed = 0
 
@@ -242,6 +248,7 @@ async def run_all(
             for _ in range(min(at_once, progress.total - progress.done)):
                 group.create_task(work())
     except BaseExceptionGroup as several:
+        # The first error cancelled the other workers, so it is the cause, and callers look for its type.
         raise several.exceptions[0] from None
     return progress
 
@@ -253,9 +260,10 @@ def thread_of(run_id: str, problem: Problem) -> str:
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Within the block the garbage collector looks at new objects only, and rarely: thousands of problems make many."""
+    """Let the garbage collector look at new objects only, and rarely: thousands of problems make many."""
     before = gc.get_threshold()
     gc.collect()
+    # What is alive now lives as long as the run: no collection need look at it.
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
     try:

@@ -1,7 +1,4 @@
-"""Review prompts. Internal.
-
-A person at the terminal is asked about a draft; elsewhere the commands that answer are printed.
-"""
+"""Review prompts for a person at the terminal; elsewhere the commands that answer are printed. Internal."""
 
 from __future__ import annotations
 
@@ -155,12 +152,14 @@ def _in_editor(screen: Screen, editor: str, draft: str) -> str | None:
         path = Path(folder, "draft.txt")
         path.write_text(draft.rstrip("\n") + "\n", encoding="utf-8")
         try:
+            # An EDITOR may have options: `code --wait`.
             code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode  # noqa: S603  (their editor)
             if code == 0:
                 return path.read_text(encoding="utf-8").rstrip("\n")
             trouble = f"it ended with {code}"
         except (OSError, ValueError) as error:
             trouble = str(error)
+        # Within the block: after it the folder is gone, with what was written.
         trouble += _kept_if_new(path, draft)
     screen.line((f"the editor {editor!r} can't be used: {trouble}", "yellow"))
     return None

@@ -1,7 +1,4 @@
-"""Lazy command group. Internal.
-
-Commands by name, summary and examples, whose modules are imported when one of them is called.
-"""
+"""Lazy command group: names, summaries and examples; a command's module is imported when it is called. Internal."""
 
 from __future__ import annotations
 

@@ -194,6 +194,7 @@ def fork(
     with opened(db) as saver:
         reader = reader_graph(saver, thread_id)
         parents = RunConfig.of_thread(saver, thread_id)
+        # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
         recipe = parents.of_fork()
@@ -243,7 +244,10 @@ def _keep_recipe(forked: Thread, recipe: RunConfig) -> None:
         raise BadInputError(f"the fork {forked.thread_id!r} has nothing left to run")
     point = forked.kind.fork_point(snapshot, snapshot.config["configurable"]["checkpoint_id"])
     forked.graph.update_state(
-        {**forked.config, "metadata": recipe.metadata()}, {"limits": point.values["limits"]}, as_node=point.as_node
+        # The limits as they are: an update has to write something, and this changes nothing.
+        {**forked.config, "metadata": recipe.metadata()},
+        {"limits": point.values["limits"]},
+        as_node=point.as_node,
     )
 
 

@@ -119,7 +119,7 @@ class EvalPlan:
         return plan
 
     def check_engine(self) -> None:
-        """Return if the engine can run this.
+        """Raise ValueError unless the engine can run this.
 
         Raises:
             ValueError: There is no such engine, or Ray's workers can't do what was asked for.
@@ -128,6 +128,7 @@ class EvalPlan:
             raise ValueError(f"there is no engine {self.engine!r}; known are {', '.join(ENGINES)}")
         if self.engine == "ray":
             for method in self.methods:
+                # Made to be checked, and thrown away.
                 self.ray_job(method, run_id="")
         elif self.ray_address:
             raise ValueError("--ray-address is for --engine ray")
@@ -155,6 +156,7 @@ class EvalPlan:
             critic=self.critic,
             model_options=self.model_options,
             limits={**self.limits, "max_rounds": method.rounds},
+            # As data and not as a path: a worker on another machine has no such file.
             prices=json.loads(Path(self.prices).read_text(encoding="utf-8")) if self.prices else None,
             rpm=self.rpm,
             tpm=self.tpm,
@@ -241,6 +243,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
 
     with bad_input():
         pace = RateLimits(rpm=plan.rpm, tpm=plan.tpm) if (plan.rpm, plan.tpm) != (None, None) else None
+        # A resumed run keeps its first description, whose run_id names the threads to go on with.
         before = read_run_info(folder) if (folder / "run.json").exists() else plan.info(method)
         write_run_info(folder, before)
     start = perf_counter()
@@ -263,6 +266,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                 return
             db = plan.db or str(folder / "runs.sqlite")
             async with open_checkpointer(db, key=encryption_key()) as saver:
+                # Methods are built before there is a database, so that one that makes no sense leaves nothing behind.
                 with_saver = type(method)(**{**vars(method), "graph": method.graph.copy({"checkpointer": saver})})
                 await run_method(
                     with_saver,
@@ -281,6 +285,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
         except GivenUpError as error:
             raise RunStoppedError(f"{method.name}: {error}; --resume --retry-failed tries again") from None
         finally:
+            # Also for a run that was broken off: the seconds of its parts add up.
             write_run_info(folder, {**before, "seconds": round(before["seconds"] + perf_counter() - start, 3)})
 
 

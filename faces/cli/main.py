@@ -68,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
+        # Else typer would print errors in its own way, and end the process with its own codes.
         code = app(arguments, prog_name="redraft", standalone_mode=False)
+        # Here, where a broken pipe is still caught.
         sys.stdout.flush()
     except (ReaderGoneError, BrokenPipeError, SystemExit):  # typer and rich make a SystemExit of a broken pipe
         return ReaderGoneError.exit_code

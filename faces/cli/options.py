@@ -1,7 +1,4 @@
-"""Command-line options. Internal.
-
-Those that commands share, and those of presets. A help page imports nothing heavy.
-"""
+"""Command-line options that commands share, and those of presets; nothing heavy is imported for them. Internal."""
 
 from __future__ import annotations
 
@@ -148,9 +145,11 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     added = []
     for option in known_options().values():
         users = [preset.name for preset in presets if option in preset.options]
+        # One without a flag is for Python and recipes.
         if not option.flag:
             continue
         many, is_flag = get_origin(option.kind) is tuple, option.kind is bool
+        # A path or a choice is text to typer: `RunConfig` checks it, here as in a stored recipe.
         kind = option.kind if option.kind in (int, float) else list[str] if many else bool if is_flag else str
         told = typer.Option(
             option.flag,
@@ -162,6 +161,7 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         flags[option.name] = Annotated[kind if is_flag else kind | None, told]
         added.append(Parameter(option.name, Parameter.KEYWORD_ONLY, default=False if is_flag else None))
+    # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
     found = signature(command, eval_str=True)
     before = [one for one in found.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
     place = [one.name for one in before].index("verify") + 1
@@ -180,4 +180,5 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def examples(*lines: str) -> str:
     """Return the foot of a help page: commands to copy, one a line."""
+    # typer prints it as rich markup, which takes what stands in brackets for a style.
     return "\n".join(["[bold]Examples[/bold]", *(f"[dim]$[/dim] {line}".replace(" [", " \\[") for line in lines)])

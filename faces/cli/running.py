@@ -78,6 +78,7 @@ def run_graph(
         async with AsyncExitStack() as stack:
             with bad_input():
                 control = await stack.enter_async_context(Thread(graph, thread_id).astoppable())
+                # Only now, since nobody else can change the thread any more.
                 begun = await given() if callable(given) else given
             live = watch(screen, stack.enter_context(screen.thinking()))
             # One stream of two kinds: progress to show, and the state, of which the last one is the result.
@@ -93,6 +94,7 @@ def run_graph(
 
     try:
         values = asyncio.run(follow())  # asynchronously, since Ctrl-C can then end a call that is under way
+    # It is worded for the user already; the last clause would make a failed run of it.
     except BadInputError:
         raise
     except KeyboardInterrupt:
@@ -152,6 +154,7 @@ def run_asking(
             raise interrupted(thread_id, db, kept=True) from None
         if reply is None:
             return values, question
+        # With round and person, so that it never answers a later question.
         given = partial(thread.aready_answer, reply, at=question["round"], by=question["by"])
 
 
@@ -233,6 +236,7 @@ def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -
     screen.line((f"{why}. It would:", "yellow"))
     for what in reached:
         screen.line(f"- {what}", indent=2)
+    # All but a plain yes is a no, the end of the input too.
     if (typed_line(screen, "go on? [y/N] ") or "").strip().casefold() in ("y", "yes"):
         return recipe
     raise BadInputError("nothing was run")

@@ -1,7 +1,4 @@
-"""Terminal output. Internal.
-
-A command's result on stdout, its progress beside it, and text that is shown and never obeyed.
-"""
+"""Terminal output: a command's result, its progress beside it, and text that is never obeyed. Internal."""
 
 from __future__ import annotations
 
@@ -33,6 +30,7 @@ _SHOWN_AS: dict[int, str] = {
     0x7F: "␡",
     **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
     **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *REORDERING)},
+    # Half of a character can't be encoded: printing it would end the command.
     **dict.fromkeys(range(55296, 57344), "�"),
 }
 _IN_JSON = {
@@ -108,6 +106,7 @@ class Screen:
             for line in what.split("\n", allow_blank=True):
                 padded = Text(" " * indent) + line
                 padded.rstrip()
+                # Whoever reads a pipe wants whole lines.
                 self.progress.print(padded, soft_wrap=True)
         else:
             self.progress.print(what)
@@ -139,6 +138,7 @@ def _console(stream: Any) -> Console:
             self.quiet = True
             raise ReaderGoneError
 
+    # No markup: what a model writes is shown as it is.
     console = Printer(file=stream, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH

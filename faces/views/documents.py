@@ -1,7 +1,4 @@
-"""HTML documents and displays. Internal.
-
-Every text escaped, every control character visible, nothing fetched from anywhere.
-"""
+"""HTML documents and displays: text escaped, control characters visible, nothing fetched from anywhere. Internal."""
 
 from __future__ import annotations
 
@@ -59,6 +56,7 @@ def html_environment(*, extra: str = "notebook") -> Environment:
     def shown(value: Any) -> Any:
         return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
+    # `finalize` sees every value before it is escaped, so that no template can forget to show control characters.
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
@@ -174,6 +172,7 @@ class Display:
             if self._png is not None:
                 found["image/png"] = self._png()
         except ImportError as error:
+            # A notebook without the extra still shows the text.
             return {"text/plain": f"{self.text}\n\n({error})"}
         return {**found, "text/plain": self.text}
 

@@ -65,7 +65,9 @@ class Drawing:
             raise ImportError(f'drawings need an extra: pip install "redraft[notebook]" ({error})') from None
         root = ET.fromstring(convert(self.mermaid, theme="neutral"))  # noqa: S314  # just made, by a library
         for element in root.iter():
+            # Without namespaces, which ElementTree would write as prefixes that a browser does not read in HTML.
             element.tag = element.tag.rpartition("}")[2]
+            # An inline style would win over the display's colours.
             element.attrib.pop("style", None)
         root.attrib = {"xmlns": "http://www.w3.org/2000/svg", **root.attrib, "class": "drawing", "role": "img"}
         root.attrib.pop("aria-roledescription", None)
@@ -99,6 +101,7 @@ class Drawing:
                 line = group.find("path")
                 if line is not None and edges[name] > 1:
                     counts.append((*_middle(line.get("d", "")), edges[name]))
+        # The counts stand beside the boxes.
         _widen(root, 36)
         above = ET.SubElement(root, "g", {"class": "counts"})
         for x, y, count in counts:
@@ -256,5 +259,6 @@ def path_taken(snapshots: Iterable[StateSnapshot], edges: Collection[tuple[str, 
         ends = [last for last in dict.fromkeys(before) if (last, "__end__") in edges]
         taken.nodes["__end__"] += bool(ends)
         taken.edges.update((last, "__end__") for last in ends)
+    # Without the zero that the line above may leave.
     taken.nodes = +taken.nodes
     return taken

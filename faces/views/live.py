@@ -49,10 +49,11 @@ class LiveRun:
         try:
             self._show(item)
         except ReaderGoneError as gone:
+            # Not raised within a step: what the step pays for is kept at its end only.
             self._gone = gone
 
     def check_reader(self) -> None:
-        """Return if all could be printed. To be called between steps: what a step paid for is kept at its end only.
+        """Raise ReaderGoneError once nobody reads on. Call it between steps: a step is kept at its end only.
 
         Raises:
             ReaderGoneError: Nobody reads on.

@@ -1,7 +1,4 @@
-"""A thread's timeline and its tree of forks. Internal.
-
-Who acted, what it cost, what was decided, and which branch came of it.
-"""
+"""Timeline of a thread (who acted, cost, verdicts) and its tree of forks. Internal."""
 
 from __future__ import annotations
 
@@ -205,6 +202,7 @@ def tree_facts(branch: ThreadTree, asked: str) -> dict[str, Any]:
         asked: The thread that is marked.
     """
     rows: list[dict[str, Any]] = []
+    # A stack and not recursion, which forks of forks could make too deep.
     waiting: list[tuple[ThreadTree, list[bool], bool]] = [(branch, [], True)]
     while waiting:
         one, above, last = waiting.pop()
@@ -214,6 +212,7 @@ def tree_facts(branch: ThreadTree, asked: str) -> dict[str, Any]:
         waiting += reversed(forks)
     scores = [row["score"] for row in rows if row["score"] is not None]
     best = max(scores, default=None)
+    # A tie has no best.
     alone = len(scores) > 1 and scores.count(best) == 1
     for row in rows:
         row["best"] = alone and row["score"] == best

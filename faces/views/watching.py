@@ -105,7 +105,7 @@ class Watch:
 
 @contextmanager
 def watching(title: str, *, ours: bool) -> Iterator[Watch]:
-    """Give what a stream is told to; it shows it where this process shows things."""
+    """Give the live view of a stream: in the notebook's cell, or on the terminal."""
     with _in_cell() if in_notebook() else _in_terminal() as renew:
         watch = Watch(title, ours=ours, renew=renew)
         try:

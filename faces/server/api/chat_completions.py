@@ -108,7 +108,7 @@ class ChatRequest(BaseModel):
     audio: dict[str, Any] | None = None
 
     def check_supported(self) -> None:
-        """Return if the answer can be given as it is asked for.
+        """Refuse a request whose answer can't be given as it is asked for.
 
         Raises:
             RequestRefusedError: The request wants tools, several answers, structured output, log probabilities or
@@ -318,6 +318,7 @@ class _Page(Screen):
     """A screen that keeps its lines until they are taken."""
 
     def __init__(self) -> None:
+        # Not Screen's own __init__: it opens the terminal of whoever runs the server.
         self._lines: list[str] = []
 
     def line(self, *parts: str | tuple[str, str], indent: int = 0) -> None:

@@ -26,6 +26,7 @@ UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 QUIET_S = 15.0
 """After so long without a byte proxies take a connection for dead."""
 
+# asyncio keeps only a weak reference to a task: one that nobody holds may vanish before it is done.
 _cancelling: set[asyncio.Task[None]] = set()
 
 
@@ -44,6 +45,7 @@ async def kept_open(
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(pieces))
+            # Not `wait_for`, which would cancel the piece that is still to come.
             done, _ = await asyncio.wait({coming}, timeout=quiet_s)
             if not done:
                 yield filler

@@ -41,6 +41,7 @@ class CallerMiddleware:
     def __init__(self, app: ASGIApp, *, tokens: Sequence[str], host: str, open_paths: Collection[str]) -> None:
         self._app = app
         self._open_paths = frozenset(open_paths)
+        # As digests: all of one length for `compare_digest`, and no token is kept as it is.
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
         self._hosts = {*LOOPBACK, host}
 
@@ -70,9 +71,11 @@ class CallerMiddleware:
                 return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=scheme), None
             return None, Caller(f"token-{digest.hex()[:16]}")
         host = headers.get("host", "")
+        # A page of another site may have its own name point at this machine (DNS rebinding).
         if _split(f"//{host}").hostname not in self._hosts:
             return problem(403, "forbidden", "this server answers to the names of this machine only"), None
         origin = headers.get("origin")
+        # Only browsers name an origin, and there a page of another site can't leave it out.
         if origin is not None and _split(origin).netloc != host:
             return problem(403, "forbidden", "pages of other sites can't use this server"), None
         return None, Caller("local")
@@ -82,6 +85,7 @@ def require_caller(request: Request) -> Caller:
     """Return who asks, as the middleware noted it; a dependency of FastAPI's."""
     caller = request.scope.get("state", {}).get("caller")
     if caller is None:
+        # A mistake of ours: better no answer than one for nobody in particular.
         raise RuntimeError("this path is open, so nobody knows who asks")
     found: Caller = caller
     return found
@@ -150,6 +154,7 @@ class BodyMiddleware:
                 message = f"the body is no JSON that can be read: UTF-8, at most {DEEPEST} levels deep"
                 await problem(400, "bad_json", message)(scope, receive, send)
                 return
+        # The body that goes on is whole, and has another length.
         kept = [(name, value) for name, value in scope["headers"]
                 if name.lower() not in (b"content-length", b"transfer-encoding")]  # fmt: skip
         scope = {**scope, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
@@ -200,12 +205,15 @@ LOGS = ("redraft.server", "uvicorn.error")
 
 class _Masked(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
+        # The arguments are in the message now: put in once more, a % in it would raise.
         record.msg, record.args = masked(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
+            # Every formatter prints this text where it is there, so no handler shows the traceback as it was.
             record.exc_text = masked(logging.Formatter().formatException(record.exc_info))
         return True
 
 
+# One object for all: a logger takes the same filter only once.
 FILTER = _Masked()
 
 

@@ -40,6 +40,7 @@ class RunMetrics:
     def __init__(self, engine: Engine) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+        # Not the library's global one, in which a second server of this process would clash with the first.
         self.registry: CollectorRegistry = CollectorRegistry()
         # How many events of a thread were counted: a run that goes on with it pays for what came after.
         self._counted: OrderedDict[str, int] = OrderedDict()
@@ -81,6 +82,7 @@ class RunMetrics:
         output = output or {}
         events: list[Event] = output.get("events") or []
         reason = output.get("stop_reason") if run.status == "success" else None
+        # Known words only: what a state holds can be any text, and each new label is kept for ever.
         ended = reason if reason in STOP_REASONS else run.status
         self._runs.labels(run.assistant, ended).inc()
         end = run.ended_at or time.time()

@@ -46,6 +46,7 @@ class _OpenAIRoute(APIRoute):
     """A route whose errors have OpenAI's shape."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        # Here and not in handlers of the app, which answer in the other protocol's shape.
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:
@@ -100,6 +101,7 @@ async def chat(body: ChatRequest, request: Request, caller: KnownCaller) -> Resp
     given = graph_input(body.messages, engine.assistants()[preset].preset.conversation)
     if body.limits is not None:
         given["limits"] = body.limits
+    # Kept, since the reply names the thread, which can be read and forked then.
     run = await engine.submit(caller, preset, input=given, stream_modes=("custom",), model=upstream, keep=True)
     reply = ChatReply(run, body.model)
     if body.stream:

@@ -1,7 +1,4 @@
-"""Error responses. Internal.
-
-One JSON shape that LangGraph's and OpenAI's clients both read, and its OpenAPI description.
-"""
+"""Error responses in one JSON shape that LangGraph's and OpenAI's clients both read. Internal."""
 
 from __future__ import annotations
 
@@ -77,6 +74,7 @@ async def _bad_checkpoint(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     details = error.errors() if isinstance(error, RequestValidationError) else []
+    # The place and what is wrong there, never what was sent.
     told = "; ".join(f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in details[:5])
     return problem(422, "bad_request", told[:1000] or "the request makes no sense")
 

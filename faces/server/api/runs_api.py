@@ -1,7 +1,4 @@
-"""Runs over HTTP. Internal.
-
-Waited for, streamed, in the background, joined, listed and cancelled; on a thread or without one.
-"""
+"""Runs over HTTP: waited for, streamed, in the background, joined, listed and cancelled. Internal."""
 
 from __future__ import annotations
 
@@ -193,6 +190,7 @@ async def delete(request: Request, caller: KnownCaller, thread_id: str, run_id: 
 def event_after(request: Request) -> int:
     """Return the number after that of the event that `Last-Event-ID` names, or 0 where this process sent none such."""
     boot, _, number = request.headers.get("last-event-id", "").partition("-")
+    # The header may hold anything: only so many digits as a number of ours can have.
     return int(number) + 1 if boot == BOOT and number.isascii() and number.isdigit() and len(number) < 10 else 0
 
 
@@ -281,6 +279,7 @@ def _streamed(
 
     async def events() -> AsyncIterator[bytes]:
         async for number, event in run.follow(start):
+            # The mode stands before a subgraph's namespace, after `|`, and before a part of messages, after `/`.
             if wanted is None or re.split("[|/]", event.event)[0] in wanted:
                 yield event_bytes(number, event)
         yield b"event: end\ndata: null\n\n"

@@ -88,6 +88,7 @@ async def search(request: Request, caller: KnownCaller, body: Annotated[Search |
     body, engine = body or Search(), request.app.state.engine
     every = await _found(engine, caller, body)
     page = every[body.offset : body.offset + body.limit]
+    # Values are read thread by thread, so only where they are shown.
     with_values = body.select is None or {"values", "interrupts"} & set(body.select)
     threads = [await shown(engine, record, values=bool(with_values)) for record in page]
     return json_response([selected(one, body.select) for one in threads])
@@ -106,6 +107,7 @@ async def prune(request: Request, caller: KnownCaller, body: Prune) -> Response:
         raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
     pruned = 0
     for thread_id in dict.fromkeys(body.thread_ids):
+        # One that is gone, or another's, is not counted; the rest is still deleted.
         with suppress(NotThereError):
             await request.app.state.engine.delete_thread(caller, thread_id)
             pruned += 1
@@ -145,6 +147,7 @@ async def copy(request: Request, caller: KnownCaller, thread_id: str) -> Respons
     record = await engine.owned.thread(caller, thread_id)
     made = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
     await copy_thread(engine.saver, record.thread_id, made.thread_id)
+    # The run under way goes on in the source alone.
     standing = "idle" if record.status == "busy" else record.status
     return json_response(await shown(engine, await engine.owned.change(caller, made.thread_id, status=standing)))
 
@@ -186,6 +189,7 @@ async def _found(engine: Engine, caller: Caller, body: Search) -> list[ThreadRec
         and (body.ids is None or record.thread_id in body.ids)
         and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
     ]
+    # A state has no time of its own here.
     key = body.sort_by.removeprefix("state_")
     return sorted(every, key=lambda record: (getattr(record, key), record.thread_id), reverse=body.sort_order == "desc")
 
@@ -206,6 +210,7 @@ async def copy_thread(saver: Any, source: str, target: str) -> None:
         place: dict[str, Any] = {"thread_id": target, "checkpoint_ns": where.get("checkpoint_ns", "")}
         config = {"configurable": {**place, **({"checkpoint_id": parent} if parent else {})}}
         saved = await saver.aput(config, stored.checkpoint, stored.metadata, stored.checkpoint["channel_versions"])
+        # `groupby` wants the writes of a task side by side; among themselves they keep their order.
         by_task = sorted(enumerate(stored.pending_writes or ()), key=lambda one: (one[1][0], one[0]))
         for task_id, writes in groupby(by_task, key=lambda one: one[1][0]):
             await saver.aput_writes(saved, [(channel, value) for _, (_, channel, value) in writes], task_id)

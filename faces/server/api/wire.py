@@ -39,6 +39,7 @@ def plain(value: Any) -> Any:
         return plain(value.model_dump())
     if type(value).__name__ == "Interrupt":
         return {"value": plain(value.value), "id": value.id}
+    # Of anything else its name only: what it would say of itself may hold paths and keys.
     return type(value).__name__
 
 

@@ -65,6 +65,7 @@ class Assistants:
         self._build_model = build_model
         self._models: dict[str, BaseChatModel] = {}
         self._graphs: dict[tuple[str, str], CompiledStateGraph[Any, Any, Any, Any]] = {}
+        # Graphs are built in worker threads; two requests at once must not load a model twice.
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Assistant:
@@ -116,6 +117,7 @@ class Assistants:
         if assistant.served.build is not None:
             return assistant.served.build(self._model(spec), self._saver)
         recipe = RunConfig.given(model=spec, **assistant.options)
+        # Built already, and shared: the recipe alone would build another one.
         model = {"model": self._model(spec)} if assistant.preset.needs_model else {}
         return recipe.model_copy(update=model).build(self._saver)
 

@@ -86,6 +86,7 @@ class Engine:
             max_seconds=self.settings.max_seconds_a_run,
             on_finished=self.on_finished,
         )
+        # A wrong spec or a missing key ends the server now, and not its first run.
         await asyncio.to_thread(self._assistants.model, self.settings.model)
         await self._take_over()
         self._tending = [asyncio.create_task(self._beat())]
@@ -96,8 +97,10 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
         for run in await self._queue.close():
+            # With no process to its name another server takes it at once, and need not wait for this one's silence.
             await self._db.write(partial(self.records.change_run, run.id, now=now(), process=""))
         self._db.close()
+        # `start` may have failed before there was one.
         if self._given_saver is None and hasattr(self, "saver"):
             await asyncio.to_thread(self.saver.close)
 
@@ -212,6 +215,7 @@ class Engine:
             TakenError: The thread is busy, and `multitask` is `"reject"`.
             QueueFullError: As many runs wait as may.
         """
+        # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
         graph = await self.graph(assistant, model)
         request = checked_request(
             self.settings,
@@ -227,6 +231,7 @@ class Engine:
         )
         if input is None and command is None and thread_id is None:
             raise BadRequestError('a new thread needs an input with a "task"')
+        # Kept over the awaits below, or two requests could both get the last place.
         with self._queue.place(caller):
             record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
             if thread_id is not None:
@@ -244,6 +249,7 @@ class Engine:
                 metadata=dict(metadata or {}),
                 stateless=thread_id is None and not keep,
             )
+            # In the database before it is queued: a run that a caller hears of survives a restart.
             await self._handover.note(run)
         self._remember(run)
         self._queue.add(run)
@@ -258,6 +264,7 @@ class Engine:
         found = self._runs.get(run_id)
         if found is None and can_be_id(run_id) and (record := await self._db.read(self.records.run, run_id)):
             found = run_of(record)
+        # The same answer for both: nobody learns which ids another caller has.
         if found is None or found.caller != caller:
             raise NotThereError("there is no such run")
         return found
@@ -372,6 +379,7 @@ class Engine:
         if run.id in self._execution.cancelled:
             await run.wait()
             return
+        # Before its task is cancelled: this tells a caller's cancelling from the server's own end.
         self._execution.cancelled.add(run.id)
         if not self._queue.remove(run) and not await self._queue.cancel(run):
             self._execution.cancelled.discard(run.id)
@@ -385,6 +393,7 @@ class Engine:
 
     def _remember(self, run: Run) -> None:
         self._runs[run.id] = run
+        # At twice as many, so that they are not all looked through for each new run.
         if len(self._runs) > 2 * REMEMBERED:
             ended = [old for old in self._runs.values() if old.ended]
             for old in ended[: max(len(ended) - REMEMBERED, 0)]:
@@ -403,4 +412,5 @@ class Engine:
                 await self._handover.beat()
                 await self._take_over()
             except Exception:
+                # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")

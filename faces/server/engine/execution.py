@@ -51,6 +51,7 @@ async def built_graph(assistants: Assistants, name: str, model: str | None = Non
     except (NotThereError, BadRequestError):
         raise
     except Exception as error:
+        # The reason may name files and models of the server, so it is for the log alone.
         LOG.exception("the assistant %r can't be built", name)
         raise BadRequestError("this assistant can't be run on this server; its log says why") from error
 
@@ -101,14 +102,17 @@ class Execution:
                 graph = await built_graph(self._assistants, run.assistant, run.model)
                 recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
                 metadata = recipe.metadata() if recipe is not None else {}
+                # The shell or another server may run the thread right now.
                 async with self._leases.leased(run.thread_id, wait=True) as control:
                     mark_begun = partial(self._mark_begun, run)
                     status = await _drive(run, graph, control, metadata=metadata, mark_begun=mark_begun)
         except asyncio.CancelledError:
+            # Not raised again: how it ended is still to be written down, and the queue's tasks raise nothing.
             status = "interrupted" if run.id in self.cancelled else None
         except BadRequestError as error:
             run.error = {"error": "BadRequestError", "message": str(error)}
         except Exception as error:
+            # Not `except TimeoutError`, which may be the model's own.
             if clock.expired():
                 status = "timeout"
                 message = f"the run took longer than {self._max_seconds:g} s"
@@ -123,6 +127,7 @@ class Execution:
         """Write down how a run ended; `None`: not at all, since this server stops and another goes on with it."""
         at = now()
         if status is None:
+            # If this can't be written, the silence of this process tells others as much.
             with suppress(Exception):
                 await self._change(run, at, status="pending", process="")
             run.wake()
@@ -136,6 +141,7 @@ class Execution:
                 await self._db.write(partial(self._records.change_thread, run.thread_id, now=at, status=standing))
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
+        # Only now: who is told of the end finds it in the database.
         run.updated_at, run.ended_at, run.status = at, time.time(), status
         if run.error is not None:
             run.send("error", run.error)
@@ -173,6 +179,7 @@ async def _drive(
     """
     from langgraph.errors import GraphDrained
 
+    # A caller can't put a recipe or another mark of ours into the checkpoints.
     own = {name: value for name, value in run.metadata.items() if not name.startswith("redraft_")}
     config: dict[str, Any] = {
         "configurable": {"thread_id": run.thread_id},
@@ -184,6 +191,7 @@ async def _drive(
     given, config = await _start(run, graph, config, mark_begun)
     try:
         await _stream(run, graph, given, config, control)
+    # Somebody asked it to stop between two steps; the thread can go on.
     except GraphDrained:
         return "interrupted"
     if (run.output or {}).get("__interrupt__"):
@@ -202,8 +210,10 @@ async def _start(
     """Return what the graph is streamed with, and where."""
     request, thread = run.request, Thread(graph, run.thread_id)
     stored = await graph.checkpointer.aget_tuple(thread.config)
+    # Its input is in the thread: given once more, the task would begin anew and be paid twice.
     if run.begun or (stored is not None and stored.metadata.get("run_id") == run.id):
         await mark_begun()
+        # Not at the checkpoint that was asked for, behind which the first attempt has worked already.
         at_end = {**config, "configurable": {"thread_id": run.thread_id}}
         return await thread.aready(), at_end
     if (command := request.get("command")) is not None:
@@ -236,6 +246,7 @@ async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
 
 async def _stream(run: Run, graph: Any, given: Any, config: dict[str, Any], control: RunControl) -> None:
     wanted = run.request["stream_modes"]
+    # The values are the run's output, whether the caller wants to see them or not.
     modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted)]))
     parts = MessageParts()
     stops = {name: value for name in ("interrupt_before", "interrupt_after") if (value := run.request.get(name))}
@@ -244,6 +255,7 @@ async def _stream(run: Run, graph: Any, given: Any, config: dict[str, Any], cont
         config,
         stream_mode=modes,
         subgraphs=run.request["subgraphs"],
+        # What a step paid for is in the database before the next one begins.
         durability="sync",
         control=control,
         **stops,

@@ -48,9 +48,11 @@ class OwnedThreads:
         name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
         known = await self._known(caller, name) if thread_id is not None else None
         if known is None:
+            # The shell or Python made it, so it is not this caller's to take.
             if thread_id is not None and await self._saver.runs.aget(name) is not None:
                 raise TakenError("this thread id is in use")
             record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
+            # The insert decides: another request may have been quicker since the look before it.
             if await self._db.write(self._records.add_thread, record):
                 return record
             raise TakenError("this thread id is in use")
@@ -88,6 +90,7 @@ class OwnedThreads:
 
     async def erase(self, thread_id: str) -> None:
         """Delete a thread that nothing runs on, whoever owns it."""
+        # The record goes last: without it nobody could ask for the rest to be deleted.
         await self._saver.adelete_thread(thread_id)
         await self._db.write(self._records.remove_thread, thread_id)
 

@@ -1,7 +1,4 @@
-"""The queue. Internal.
-
-So many runs at once, so many that wait, never two on one thread, and each caller's turn comes.
-"""
+"""Run queue: so many at once, so many that wait, never two on one thread, and turns for all callers. Internal."""
 
 from __future__ import annotations
 
@@ -63,6 +60,7 @@ class RunQueue:
         Raises:
             QueueFullError: As many wait as may.
         """
+        # What can begin at once takes no place among those that wait.
         free = max(self._at_once - len(self._tasks), 0)
         is_full = self.queued + self._coming.total() >= self._waiting + free
         has_place = self._coming[caller] > 0 or caller in self._queues or self._waiting == 0 or self._all_are(caller)
@@ -72,6 +70,7 @@ class RunQueue:
         try:
             yield
         finally:
+            # `-=` drops a count of zero, and `_all_are` takes each key for somebody.
             self._coming -= Counter({caller: 1})
 
     def add(self, run: Run) -> None:
@@ -94,12 +93,14 @@ class RunQueue:
         if task is None:
             return False
         task.cancel()
+        # Not `await task`: its cancellation would be raised here, as if this caller were cancelled.
         await asyncio.wait([task])
         return True
 
     async def close(self) -> list[Run]:
         """Cancel what is under way and begin nothing more; return what waits."""
         self._closed = True
+        # A copy: each task takes itself out when it is done.
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

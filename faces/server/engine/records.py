@@ -1,7 +1,4 @@
-"""Records of owners and of runs in flight. Internal.
-
-Two tables beside the checkpoints, and the threads they are read on.
-"""
+"""Records of owners and of runs in flight: two tables beside the checkpoints, and their executor. Internal."""
 
 from __future__ import annotations
 
@@ -66,6 +63,7 @@ RUN_COLUMNS = (
     "run_id, thread_id, owner, assistant, model, request, metadata, stateless, status, error, created_at, updated_at, "
     "begun, attempts, process, beat"
 )
+# Looked up and not stored: a server that died would leave its threads busy for ever.
 BUSY = f"EXISTS (SELECT 1 FROM served_runs r WHERE r.thread_id = t.thread_id AND r.{IN_FLIGHT})"  # noqa: S608
 THREAD_COLUMNS = (
     f"thread_id, owner, assistant, metadata, CASE WHEN {BUSY} THEN 'busy' ELSE status END AS standing, "
@@ -134,6 +132,7 @@ class Records:
         statement = (
             "INSERT INTO served_threads (thread_id, owner, assistant, metadata, status, created_at, updated_at) VALUES "
             "(%(thread_id)s, %(owner)s, %(assistant)s, %(metadata)s, %(status)s, %(created_at)s, %(updated_at)s) "
+            # RETURNING, as in all of them: `_query` fetches rows, and PostgreSQL's driver raises without any.
             "ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id"
         )
         values = {**record.__dict__, "metadata": self._hidden(dict(record.metadata))}
@@ -212,6 +211,8 @@ class Records:
     def take_over(self, record: RunRecord, process: str, *, beat: float) -> bool:
         """Make a run that another process left this process's; `False` where somebody else was quicker."""
         statement = (
+            # Only as it was read: of two servers that want it, one changes the row and the other finds none. A run
+            # that was left in an orderly way has no process, and that is no attempt.
             "UPDATE served_runs SET process = %(process)s, beat = %(beat)s, "  # noqa: S608
             "attempts = attempts + CASE WHEN process = '' THEN 0 ELSE 1 END WHERE run_id = %(run_id)s "
             f"AND process = %(left)s AND beat = %(left_beat)s AND {IN_FLIGHT} RETURNING run_id"
@@ -268,11 +269,11 @@ class DbExecutor:
         self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-server-read")
 
     async def write(self, call: Callable[..., T], *args: Any) -> T:
-        """Return what a call returns that may write."""
+        """Make a call that may write, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._writing, partial(call, *args))
 
     async def read(self, call: Callable[..., T], *args: Any) -> T:
-        """Return what a call returns that only reads."""
+        """Make a call that only reads, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, partial(call, *args))
 
     def close(self) -> None:
@@ -291,6 +292,7 @@ def open_records(saver: Any) -> Records:
     pool = getattr(saver, "pool", None)
     if pool is not None:
         with pool.connection() as conn, conn.transaction():
+            # Even with IF NOT EXISTS, servers that start at once would get in each other's way.
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(b"served", "big"),))
             for statement in SET_UP:
                 conn.execute(statement.format(bytewise='COLLATE "C"'))
@@ -303,6 +305,7 @@ def open_records(saver: Any) -> Records:
 
 def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:
     """Return a database of this process, so that there is one SQL text for all."""
+    # Several threads share the one connection, so they take turns.
     conn, lock = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False), threading.Lock()
 
     def query(statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:

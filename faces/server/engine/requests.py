@@ -153,6 +153,7 @@ def checked_modes(given: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def _checked_goto(given: object, settings: Settings, nodes: Mapping[str, Any]) -> Any:
     node = given.get("node") if isinstance(given, dict) else given
+    # `__start__` and the like are LangGraph's own.
     if not isinstance(node, str) or node not in nodes or node.startswith("__"):
         raise BadRequestError("goto names a node of the graph")
     if isinstance(given, dict):
@@ -181,6 +182,7 @@ def _check_limits(limits: object, settings: Settings) -> None:
 
 
 def _check_events(events: object) -> None:
+    # Everything that reads a thread folds its events: one without kind or text would spoil the thread for good.
     kinds = get_args(EventKind)
     for event in events if isinstance(events, list) else [None]:
         if not isinstance(event, dict) or event.get("kind") not in kinds or not isinstance(event.get("text"), str):
@@ -188,6 +190,7 @@ def _check_events(events: object) -> None:
 
 
 def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    # Nothing else is taken: with `configurable` a caller could name another's thread.
     found: dict[str, Any] = {}
     if not isinstance(config or {}, dict):
         raise BadRequestError("config must be an object")

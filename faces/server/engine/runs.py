@@ -55,6 +55,7 @@ class ServerEvent(NamedTuple):
     data: Any
 
 
+# Compared by identity: the queue has runs as keys, and `Engine.knows` asks for this very one.
 @dataclass(eq=False)
 class Run:
     """One run: what it was asked for, its status, and its events, which whoever joins late gets too."""
@@ -100,11 +101,13 @@ class Run:
 
     def wake(self) -> None:
         """Wake everybody who waits for this run."""
+        # Whoever waits holds the old event; who comes next gets a new one.
         self._changed.set()
         self._changed = asyncio.Event()
 
     def forget_tokens(self) -> None:
         """Keep no tokens: they are most of what was sent, and all of them are in the values too."""
+        # In place, since clients go on after an event by its number.
         self.log = [None if event is None or event.event.startswith("messages") else event for event in self.log]
 
     def change(self) -> asyncio.Event:

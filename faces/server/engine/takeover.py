@@ -105,5 +105,6 @@ def _left(record: RunRecord) -> bool:
     """Return whether nobody runs it any more."""
     if not record.process:
         return True
+    # A process on this machine can be looked up; of one elsewhere only its silence tells.
     lives = alive(record.process)
     return lives is False or (lives is None and time.time() - record.beat > DEAD_AFTER_S)

@@ -34,6 +34,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    # Kept by the browser, and asked about each time: a new version shows at once.
     "Cache-Control": "no-cache",
 }
 

@@ -51,6 +51,7 @@ async def _events(run: Run, number: int) -> AsyncIterator[bytes]:
                 words += token
             elif event is not None and (shown := _shown(event)):
                 if words:
+                    # By the number of the last event in it: who goes on after it misses no word, and gets none twice.
                     yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
                 yield event_bytes(number, ServerEvent(*shown))
                 words = ""

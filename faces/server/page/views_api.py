@@ -65,6 +65,7 @@ async def threads(request: Request, caller: KnownCaller, offset: Offset = 0) -> 
     return json_response({"html": drawn("threads", await _threads(request.app.state.engine, caller, offset))})
 
 
+# Before the route of a thread, whose `:path` takes slashes too and would match this address.
 @router.get("/threads/{thread_id:path}/diff")
 async def diff(
     request: Request, caller: KnownCaller, thread_id: str, before: Round = None, after: Round = None
@@ -82,6 +83,7 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
     engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
     rows = await adrive(family(engine.saver.runs, thread_id))
+    # Another caller may have threads in the same family.
     owned = {row.thread_id for row in rows if await _owns(engine, caller, row.thread_id)}
     facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
     runs = await engine.runs(caller, thread_id)
