@@ -191,4 +191,4 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def _short_replies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of the embedded model hold whatever it says, so it need not go on for as long as users let it."""
     if request.node.get_closest_marker("embedded"):
-        monkeypatch.setattr("redraft.models.specs._LOCAL_MAX_OUTPUT_TOKENS", 64)
+        monkeypatch.setattr("redraft.models.specs._LOCAL_MAX_OUTPUT_TOKENS", 24)

@@ -860,7 +860,7 @@ def test_tools_need_a_model_that_can_call_them() -> None:
 def test_the_embedded_model_refines_a_chain() -> None:
     """The preset works on the smallest model, which calls no tools, right or wrong."""
     smollm2_path()
-    model = chat_model("local", max_output_tokens=200)
+    model = chat_model("local", max_output_tokens=24)
     prompt = ChatPromptTemplate.from_template("Answer in one short sentence. {task}")
     output = build_agent_graph(prompt | model, model=model).invoke(
         {"task": "Why is the sky dark at night?", "limits": {"max_rounds": 1}}

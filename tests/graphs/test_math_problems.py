@@ -133,7 +133,7 @@ def test_what_makes_no_sense_is_refused_at_build() -> None:
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 def test_it_runs_on_the_embedded_model() -> None:
     """Without any key a word problem gets an answer and a stop reason, right or wrong."""
-    model = chat_model("local", temperature=0, max_output_tokens=60)
+    model = chat_model("local", temperature=0, max_output_tokens=30)
     output = build_math_graph(model).invoke({"task": TASK, "limits": {"max_rounds": 1}})
     assert output["answer"]
     assert output["stop_reason"] in ("accepted", "max_rounds", "no_progress")

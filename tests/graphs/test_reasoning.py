@@ -161,7 +161,7 @@ def test_what_makes_no_sense_is_refused_at_build(options: Any, error: Any, says:
 def test_it_runs_on_the_embedded_model(run: Any) -> None:
     """On a real model one iteration over a passage is drafted, criticised and improved."""
     smollm2_path()
-    model = chat_model("local", max_output_tokens=60)
+    model = chat_model("local", max_output_tokens=20)
     graph = build_reasoning_graph(
         model, iterations=1, documents=lambda query: ["Rain is water that falls from clouds."]
     )

@@ -663,7 +663,7 @@ def test_a_source_that_is_none_is_refused(sources: Any) -> None:
 def test_the_embedded_model_can_plan_or_is_replaced(garden: Any) -> None:
     """The smallest model plans and refines, or the rules do where it can't be read; the search ends either way."""
     smollm2_path()
-    model = chat_model("local", max_output_tokens=200)
+    model = chat_model("local", max_output_tokens=60)
     output = build_retrieval_graph(garden, model=model, use_llm=True, max_iterations=1).invoke({"task": STORE})
     result = retrieval_result(output)
     (plan,) = [event for event in output["events"] if "plan" in event]

@@ -210,7 +210,7 @@ def test_a_thread_is_replayed_and_forked(tmp_path: Any) -> None:
 def test_the_embedded_model_plans_something_that_is_checked() -> None:
     """The preset works on the smallest model, which is told the facts, for it can't call tools."""
     smollm2_path()
-    model = chat_model("local", max_output_tokens=120, temperature=0)
+    model = chat_model("local", max_output_tokens=40, temperature=0)
     judges = dict.fromkeys(ASKED, lambda task, draft: 0.5)
     graph = build_travel_graph(model, judges=judges, limits={"max_rounds": 1})
     output = graph.invoke({"task": TASK})

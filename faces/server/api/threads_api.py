@@ -121,7 +121,7 @@ async def get(request: Request, caller: KnownCaller, thread_id: str) -> Response
     return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
 
 
-@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was body for."}})
+@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
 async def change(request: Request, caller: KnownCaller, thread_id: str, body: Change) -> Response:
     """Put metadata over a thread's."""
     _check_ttl(body.ttl)

@@ -18,7 +18,7 @@ from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_request
 from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
-from .takeover import Handover, run_of
+from .takeover import Takeover, run_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -74,7 +74,7 @@ class Engine:
         self.saver = self._given_saver if self._given_saver is not None else await self._db.write(self._opened)
         self.records: Records = await self._db.write(open_records, self.saver)
         self.owned = OwnedThreads(self.saver, self.records, self._db)
-        self._handover = Handover(self.records, self._db)
+        self._takeover = Takeover(self.records, self._db)
         self._leases = LeaseHolder(self.saver)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
         self._execution = Execution(
@@ -250,7 +250,7 @@ class Engine:
                 stateless=thread_id is None and not keep,
             )
             # In the database before it is queued: a run that a caller hears of survives a restart.
-            await self._handover.note(run)
+            await self._takeover.note(run)
         self._remember(run)
         self._queue.add(run)
         return run
@@ -401,7 +401,7 @@ class Engine:
 
     async def _take_over(self) -> None:
         """Queue the runs in flight that a dead process left."""
-        for run in await self._handover.take(self._runs):
+        for run in await self._takeover.take(self._runs):
             self._remember(run)
             self._queue.add(run)
 
@@ -409,7 +409,7 @@ class Engine:
         while True:
             await asyncio.sleep(BEAT_S)
             try:
-                await self._handover.beat()
+                await self._takeover.beat()
                 await self._take_over()
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.

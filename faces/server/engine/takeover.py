@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .records import DbExecutor, Records
 
-__all__ = ["Handover", "run_of"]
+__all__ = ["Takeover", "run_of"]
 
 MOST_ATTEMPTS = 3
 """A run whose process died so often is given up: it may be what kills them."""
@@ -24,7 +24,7 @@ DEAD_AFTER_S = 45.0
 """Silence after which a process on another machine counts as dead."""
 
 
-class Handover:
+class Takeover:
     """Notes the runs of this process, and takes those of dead ones."""
 
     def __init__(self, records: Records, db: DbExecutor) -> None:

@@ -22,7 +22,7 @@ from redraft.models.weights import smollm2_path
 COMMAND = """
 from redraft.faces.cli.main import main
 from redraft.models import specs
-specs._LOCAL_MAX_OUTPUT_TOKENS = 64  # any answer will do
+specs._LOCAL_MAX_OUTPUT_TOKENS = 24  # any answer will do
 main()
 """
 ASKED: Any = [{"role": "user", "content": "Write one short sentence about rain."}]
