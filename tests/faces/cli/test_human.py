@@ -53,6 +53,13 @@ class Terminal:
         before, _, self.shown = self.shown.partition(text)
         return before
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C once the process waits for a line: Python overlooks one that comes just as it begins to read."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "S":
+            time.sleep(0.01)
+        os.kill(self.process.pid, signal.SIGINT)
+
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
@@ -167,7 +174,7 @@ def test_a_question_outlives_the_command(how: str, code: int, terminal: Any, scr
     seen = terminal("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", "t")
     seen.until(PROMPT)
     if how == "Ctrl-C":
-        os.kill(seen.process.pid, signal.SIGINT)
+        seen.interrupt()
     else:
         seen.process.kill()
     ended, rest = seen.ended()
