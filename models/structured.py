@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .thoughts import without_thought
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,7 +38,7 @@ def parse_structured(message: AIMessage, schema: dict[str, Any] | type) -> Any:
         found = message.tool_calls[0]["args"]
     if found is None:
         try:
-            found = json.loads(message.text)
+            found = json.loads(without_thought(message.text))
         except ValueError as error:
             raise ValueError(f"the reply is not JSON: {message.text[:200]!r}") from error
     validate = getattr(schema, "model_validate", None)

@@ -12,7 +12,7 @@ from .agents.agent_runs import AgentRun, AgentUnfinishedError
 from .agents.conversation import before_task
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit, extra_update
-from .writing.replies import marked_refusal, read_text
+from .writing.replies import marked_refusal, read_text, reasoning_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         text = read_text(outcome.result)
         if not text.strip():
             why = marked_refusal(outcome.result)
-            became = f"was refused: {why}" if why else "came back empty"
+            became = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(outcome.result) else EMPTY
             raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} {became}")
         by = outcome.model or _name(writer)
         return writer_update(
@@ -103,4 +103,8 @@ def _name(writer: Writer) -> str:
     return writer.get_name() if isinstance(writer, Runnable) else getattr(writer, "__name__", type(writer).__name__)
 
 
+EMPTY = "came back empty"
+ONLY_REASONING = (
+    "is reasoning only, with no answer after it; if it was cut off, max_output_tokens is too small for this model"
+)
 GENERATE_PROMPT = """{task}"""

@@ -8,6 +8,7 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from ...models.thoughts import without_thought
 from ...nodes.verify.code_replies import passes_hidden_tests, read_code
 from ...nodes.verify.sums import NUMBER, extract_number, same_number
 from ...nodes.verify.text_verifiers import uses_words
@@ -136,7 +137,7 @@ class ExactScorer:
     def read_answer(self, solution: str) -> str | None:
         """Return the answer as it is written."""
         # What a reasoning model thought aloud is no answer.
-        solution = solution.rpartition("</think>")[2]
+        solution = without_thought(solution)
         marked = [answer for found in MARKED.finditer(solution) if (answer := found["answer"].strip(EMPHASIS))]
         return (marked[-1] if marked else solution.strip(EMPHASIS)) or None
 

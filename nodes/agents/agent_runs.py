@@ -154,7 +154,7 @@ def steps_of(message: BaseMessage) -> Iterator[dict[str, Any]]:
         yield result | {"id": clean(str(message.tool_call_id)), "status": message.status}
     elif isinstance(message, AIMessage):
         by = clean(str(message.response_metadata.get("model_name") or message.name or "model"))
-        yield {"step": "model", "by": by, "text": clean(str(message.text))}
+        yield {"step": "model", "by": by, "text": clean(read_text(message))}
         for call in message.tool_calls:
             tool, args = clean(call["name"]), _plain(call["args"])
             shown = f"{tool}({json.dumps(args, ensure_ascii=False)})"
@@ -320,7 +320,7 @@ def _unfinished(text: str, result: Any, watch: StepWatch) -> str:
         if waiting and last in messages:
             return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
     # What a chain returns need not be what its last model said.
-    if last is not None and _cut_off(last) and (last in messages or same_text(str(last.text), text)):
+    if last is not None and _cut_off(last) and (last in messages or same_text(read_text(last), text)):
         return "The last message of the agent was cut off at its limit of output tokens."
     return "" if text.strip() else "The agent ended without an answer."
 

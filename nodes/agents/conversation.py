@@ -17,6 +17,7 @@ from ...state.summary import current_run
 from ..critics.model_critic import ModelCritic
 from ..writing.prompt_injection import fence, opens_part
 from ..writing.prompts import PromptedModel
+from ..writing.replies import read_text
 
 if TYPE_CHECKING:
     from ...state.events import Event
@@ -90,9 +91,10 @@ def in_context(task: str, events: Sequence[Event]) -> str:
     for event in current_run(events):
         before = event.get("conversation") or before
     lines = [
-        f"{SPEAKERS[message.type]}: {_said(str(message.text))}"
+        f"{SPEAKERS[message.type]}: {_said(text)}"
         for message in convert_to_messages(before)
-        if message.type in SPEAKERS and str(message.text).strip()
+        if message.type in SPEAKERS
+        and (text := read_text(message) if message.type == "ai" else str(message.text)).strip()
     ]
     return "\n\n".join([BEFORE, *lines, f"{NOW}\n{_said(task)}"]) if lines else task
 

@@ -18,6 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from ..runtime.dual import Do, DualRunnable
+from ..writing.replies import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
@@ -44,7 +45,7 @@ def read_text_calls(message: AIMessage, tools: Collection[str]) -> AIMessage:
     """
     if message.tool_calls:
         return message
-    calls = [_call(part, tools) for part in _parts(str(message.text))]
+    calls = [_call(part, tools) for part in _parts(read_text(message))]
     if not calls or not all(calls):
         return message
     return message.model_copy(update={"content": "", "tool_calls": calls})

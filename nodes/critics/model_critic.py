@@ -12,7 +12,7 @@ from ..runtime.dual import Do, DualCritic
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
-from .structured_replies import Structured, names_a_key_twice, structured_model, unreadable_errors
+from .structured_replies import Structured, names_a_key_twice, parsed_reply, structured_model, unreadable_errors
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -98,7 +98,7 @@ class ModelCritic(DualCritic):
             return (
                 Critique(text, accepted=is_stop_phrase(text, self.stop_phrase)) if text.strip() else _no_verdict(text)
             )
-        raw, parsed = reply.get("raw"), reply.get("parsed")
+        raw, parsed = reply.get("raw"), parsed_reply(reply)
         said = read_text(raw) if raw is not None else ""
         given = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
         try:

@@ -9,14 +9,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ValidationError
 
 from ..runtime.dual import Do, adrive, drive
 from ..writing.replies import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -25,6 +25,7 @@ __all__ = [
     "StructuredModel",
     "UnreadableReplyError",
     "names_a_key_twice",
+    "parsed_reply",
     "structured_model",
     "unreadable_errors",
 ]
@@ -84,7 +85,7 @@ class StructuredModel(Generic[Form]):
         try:
             if self._native is not None and names_a_key_twice(raw):
                 raise ValueError(TWICE)  # noqa: TRY301
-            given = _json_object(text) if self._native is None else reply.get("parsed")
+            given = _json_object(text) if self._native is None else parsed_reply(reply)
             return self.form.model_validate(given.model_dump() if isinstance(given, BaseModel) else given)
         except (ValueError, RecursionError):  # its words say more than pydantic's
             raise UnreadableReplyError(f"it has not the form that was asked for: {_shortened(text)!r}") from None
@@ -124,6 +125,24 @@ def names_a_key_twice(raw: Any) -> bool:
             if str(error) == TWICE:
                 return True
     return False
+
+
+def parsed_reply(reply: Mapping[str, Any]) -> Any:
+    """Return what a structured reply gives; after a thought it is read here, since a parser may have read the thought.
+
+    Args:
+        reply: The `raw` reply, and what was `parsed` of it.
+    """
+    raw = reply.get("raw")
+    if not isinstance(raw, AIMessage) or raw.tool_calls or "parsed" in raw.additional_kwargs:
+        return reply.get("parsed")
+    text = read_text(raw)
+    if text == raw.text:
+        return reply.get("parsed")
+    try:
+        return _json_object(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _shortened(text: str) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
 from ..writing.prompt_injection import fenced_messages
+from ..writing.replies import read_text
 from .confidence import adapted_threshold
 from .search import failed
 
@@ -246,7 +247,7 @@ def _said(conversation: object) -> list[str]:
 
 def _text_of(said: Any) -> Any:
     if isinstance(said, BaseMessage):
-        return said.text
+        return read_text(said) if isinstance(said, AIMessage) else said.text
     content = said.get("content") if isinstance(said, Mapping) else said
     return AIMessage(content).text if isinstance(content, list) else content  # content in blocks
 

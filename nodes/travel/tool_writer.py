@@ -21,7 +21,7 @@ from ...state.summary import rounds
 from ..agents.react import read_text_calls
 from ..rubric.grounding import GroundedModel, ground_event
 from ..runtime.dual import Do, DualCallable
-from ..writing.replies import refused
+from ..writing.replies import read_text, refused
 from ..writing.sampling import revising_model
 from .cities import distance_between_cities, distance_line, find_cities
 from .money import budget_in, cost_each
@@ -140,7 +140,7 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
                 message = yield from self._result(call)
                 calls.note(call, message)
                 messages.append(message)
-        text = str(reply.text)
+        text = read_text(reply)
         return reply if refused(text, reply) else {"draft": text, "events": calls.events}
 
     def _result(self, call: ToolCall) -> Generator[Do, Any, ToolMessage]:

@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from ...models.thoughts import without_thought
 from ..sandbox.result import SandboxResult
 from .visible_tests import parse_python
 
@@ -31,7 +32,7 @@ def read_code(reply: str, task: str = "", *, entry_point: str = "") -> str:
     """
     entry_point = entry_point or find_entry_point(task)
     given = given_code(task)
-    reply = reply.rpartition("</think>")[2]
+    reply = without_thought(reply)
     blocks = [block for block in _blocks(reply) if block.strip()] or [_unfenced(reply, given)]
     code = [block for block in blocks if _defines(textwrap.dedent(block), entry_point)] or blocks
     return _completed(code[-1].strip("\n"), given, entry_point)

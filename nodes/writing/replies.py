@@ -8,11 +8,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-__all__ = ["is_stop_phrase", "marked_refusal", "read_text", "refused", "rejection", "same_text"]
+from ...models.thoughts import without_thought
+
+__all__ = ["is_stop_phrase", "marked_refusal", "read_text", "reasoning_only", "refused", "rejection", "same_text"]
 
 
 def read_text(result: Any) -> str:
-    """Return the text of what a model, a chain, an agent or a graph returned.
+    """Return the text of what a model, a chain, an agent or a graph returned, without the thought that it opens with.
 
     Args:
         result: A string, a message, or a mapping that holds a `draft`, an `answer`, or an agent's `messages` (the last
@@ -21,6 +23,32 @@ def read_text(result: Any) -> str:
     Raises:
         TypeError: It is none of these.
     """
+    return without_thought(_whole_text(result))
+
+
+def reasoning_only(result: Any) -> bool:
+    """Return whether a reply has no text besides reasoning, in its text, in blocks of its own or counted as tokens."""
+    if read_text(result).strip():
+        return False
+    if _whole_text(result).strip():
+        return True
+    message = _reply_in(result)
+    if message is None:
+        return False
+    blocks = [block.get("type") for block in message.content if isinstance(block, Mapping)]
+    usage = message.usage_metadata
+    counted = usage and usage.get("output_token_details", {}).get("reasoning")
+    apart = [message.additional_kwargs.get(key) for key in ("reasoning_content", "reasoning")]
+    return bool({"reasoning", "thinking", "redacted_thinking"} & set(blocks) or any(apart) or counted)
+
+
+def _reply_in(result: Any) -> AIMessage | None:
+    messages = result.get("messages") if isinstance(result, Mapping) else [result]
+    replies = [message for message in messages or [] if isinstance(message, AIMessage)]
+    return replies[-1] if replies else None
+
+
+def _whole_text(result: Any) -> str:
     if isinstance(result, str):
         return result
     if isinstance(result, BaseMessage):
@@ -30,8 +58,8 @@ def read_text(result: Any) -> str:
             if isinstance(result.get(key), str):
                 return str(result[key])
         if isinstance(result.get("messages"), list):
-            replies = [message for message in result["messages"] if isinstance(message, AIMessage)]
-            return str(replies[-1].text) if replies else ""
+            reply = _reply_in(result)
+            return "" if reply is None else str(reply.text)
     keys = f" with keys {sorted(map(str, result))}" if isinstance(result, Mapping) else ""
     raise TypeError(
         f"a draft must come as a string, a message, or a mapping with 'draft', 'answer' or 'messages', "

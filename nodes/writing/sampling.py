@@ -72,11 +72,14 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], str]):
 
 
 def majority_text(texts: Sequence[str], answer: Callable[[str], Hashable | None]) -> str:
-    """Return the first text whose answer is the most frequent; of equally frequent ones, the one given first."""
-    answers = [answer(text) for text in texts]
+    """Return the first text whose answer is the most frequent; of equally frequent ones, the one given first.
+
+    An empty text has no vote.
+    """
+    answers = [answer(text) if text.strip() else None for text in texts]
     votes = Counter(found for found in answers if found is not None)
     if not votes:
-        return texts[0]
+        return next((text for text in texts if text.strip()), texts[0])
     winner = votes.most_common(1)[0][0]
     return texts[answers.index(winner)]
 

@@ -1,0 +1,113 @@
+"""Thoughts in the text of a reply, as reasoning models write them before they answer. Internal.
+
+Servers that know their model hand its reasoning over apart from the text (`--reasoning-parser` of vLLM and SGLang,
+`--reasoning-format` of llama.cpp). From the others it comes inside it, in the forms read here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+__all__ = ["without_thought"]
+
+
+def without_thought(text: str) -> str:
+    """Return the text after the thoughts that it opens with, empty where there is none, or the text as it is.
+
+    A thought that was cut off, and so never closes, is all of the text. A closing tag without its opening one ends a
+    thought too, since many chat templates put the opening one into the prompt; one that stands in code, in quotation
+    marks or in a JSON value does not. Tags further down belong to the answer.
+    """
+    rest, thought = text, False
+    while opened := OPENING.match(rest):
+        closed = re.compile(CLOSING[opened.lastgroup or ""].format(tag=opened["tag"]), FLAGS).search(rest, opened.end())
+        if closed is None and opened.lastgroup in IN_WORDS:
+            break
+        rest, thought = rest[closed.end() :] if closed else "", True
+    if not thought and (closed := _unopened(text)):
+        rest, thought = text[closed.end() :], True
+    if wrapped := ANSWER_OPENING.match(rest):
+        rest, thought = rest[wrapped.end() :], True
+    # The first line keeps its indent: it may be the body of a function.
+    return BLANK_LINES.sub("", ANSWER_CLOSING.sub("", rest)) if thought else text
+
+
+def _unopened(text: str) -> re.Match[str] | None:
+    """Return the first closing tag without an opening one, where neither counts that is quoted."""
+    for found in UNOPENED.finditer(text):
+        if _quoted(text, found) or any(
+            not _quoted(text, one) for one in OPENING_TAG.finditer(text, 0, found.start()) if _pair(one) == _pair(found)
+        ):
+            continue
+        return None if _is_json(text) else found
+    return None
+
+
+def _pair(tag: re.Match[str]) -> str:
+    return tag[0].replace("/", "").casefold()
+
+
+def _quoted(text: str, tag: re.Match[str]) -> bool:
+    """Return whether a tag stands in fenced code, between backticks, or directly between quotation marks."""
+    before, after = text[: tag.start()], text[tag.end() :].partition("\n")[0]
+    line = before.rpartition("\n")[2]
+    fenced = len(FENCE.findall(before)) % 2 == 1
+    inline = line.count("`") % 2 == 1 and "`" in after
+    return fenced or inline or (line[-1:] in QUOTES and after[:1] in QUOTES)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+FLAGS = re.DOTALL | re.IGNORECASE
+TAG = r"(?:\w+:)?(?:ant_?)?(?:think(?:ing|_fast|_faster)?|thoughts?|reasoning)(?::\w+)?"
+"""`<think>` (DeepSeek R1, Qwen, GLM, MiniMax, Nemotron, Phi, Olmo), `<thinking>`, `<thought>` (EXAONE), `<reasoning>`,
+`<seed:think>` (Seed-OSS), `<mm:think>`, `<think:1a2b>`."""
+OPENING = re.compile(
+    rf"\s*(?:<(?P<tag>{TAG})>(?P<tagged>)"
+    r"|(?-i:\[THINK\])(?P<magistral>)"
+    r"|◁think▷(?P<kimi>)"
+    r"|<\|begin_of_thought\|>(?P<openthinker>)"
+    r"|<\|START_THINKING\|>(?P<cohere>)"
+    r"|<\|channel>thought\b(?P<gemma>)"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>analysis(?:<\|message\|>)?(?P<harmony>)"
+    r"|analysis(?P<bare_harmony>)"
+    r"|Here(?:'s| is) my thought process:(?P<granite>)"
+    r"|Here are my reasoning steps:(?P<apriel>))",
+    FLAGS,
+)
+CLOSING = {
+    "tagged": "</{tag}>",
+    "magistral": r"\[/THINK\]",
+    "kimi": "◁/think▷",
+    "openthinker": r"<\|end_of_thought\|>",
+    "cohere": r"<\|END_THINKING\|>",
+    "gemma": r"<channel\|>",
+    "harmony": r"<\|end\|>|(?=<\|start\|>assistant|<\|channel\|>)",
+    "bare_harmony": "assistantfinal",
+    "granite": "Here(?:'s| is) my response:",
+    "apriel": r"\[BEGIN FINAL RESPONSE\]",
+}
+IN_WORDS = {"bare_harmony", "granite", "apriel"}
+"""Those that open with plain words, as any text may: only what also closes is a thought."""
+UNOPENED = re.compile(rf"</{TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>", FLAGS)
+OPENING_TAG = re.compile(rf"<{TAG}>|\[THINK\]|◁think▷", FLAGS)
+ANSWER_OPENING = re.compile(
+    r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<\n]*<\|message\|>"
+    r"|<\|begin_of_solution\|>|<\|START_RESPONSE\|>|<\|START_TEXT\|>)",
+    FLAGS,
+)
+ANSWER_CLOSING = re.compile(
+    r"\s*(?:<\|return\|>|<\|end\|>|<\|end_of_solution\|>|<\|END_RESPONSE\|>|<\|END_TEXT\|>"
+    r"|\[END FINAL RESPONSE\])\s*\Z",
+    FLAGS,
+)
+BLANK_LINES = re.compile(r"\A(?:(?:[^\S\n]*\n)+|[^\S\n]+(?=\S)|\s+\Z)")
+QUOTES = tuple("\"'“”‘’")
+FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)", re.MULTILINE)
