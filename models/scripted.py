@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Reply", "ScriptedModel", "check_reply", "read_replies"]
 
-Reply = str | dict[str, Any] | Exception | Callable[[list[BaseMessage]], str]
-"""A text; a dict of `text`, `input_tokens`, `output_tokens`, `structured`, `refusal`, `error`; an exception to raise;
-or a function from the messages to a text."""
+Reply = str | dict[str, Any] | Exception | Callable[[list[BaseMessage]], str | dict[str, Any]]
+"""A text; a dict of `text`, `input_tokens`, `output_tokens`, `finish_reason`, `structured`, `refusal`, `error`; an
+exception to raise; or a function from the messages to a text or dict."""
 
 
 class ScriptedModel(BaseChatModel):
@@ -148,7 +148,7 @@ def _message(fields: dict[str, Any], messages: list[BaseMessage], model_name: st
     return AIMessage(
         content=text,
         additional_kwargs=extra,
-        response_metadata={"model_name": model_name, "finish_reason": "stop"},
+        response_metadata={"model_name": model_name, "finish_reason": fields.get("finish_reason", "stop")},
         usage_metadata={
             "input_tokens": tokens_in,
             "output_tokens": tokens_out,
@@ -197,7 +197,7 @@ def check_reply(reply: object, *, where: str) -> None:
         raise ValueError(f"{where}: {reply!r:.80} is not a string or an object with some of {sorted(_KEYS)}")
     if unknown := sorted(set(reply) - _KEYS):
         raise ValueError(f"{where}: unknown {unknown[0]!r}; known are {sorted(_KEYS)}")
-    for name in ("text", "refusal", "error"):
+    for name in ("text", "finish_reason", "refusal", "error"):
         if not isinstance(reply.get(name, ""), str):
             raise ValueError(f"{where}: {name} must be a string, not {reply[name]!r}")  # noqa: TRY004
     for name in ("input_tokens", "output_tokens"):
@@ -206,4 +206,4 @@ def check_reply(reply: object, *, where: str) -> None:
             raise ValueError(f"{where}: {name} must be a whole number from 0 up, not {count!r}")
 
 
-_KEYS = {"text", "input_tokens", "output_tokens", "structured", "refusal", "error"}
+_KEYS = {"text", "input_tokens", "output_tokens", "finish_reason", "structured", "refusal", "error"}

@@ -12,7 +12,8 @@ from .agents.agent_runs import AgentRun, AgentUnfinishedError
 from .agents.conversation import before_task
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit, extra_update
-from .writing.replies import marked_refusal, read_text, reasoning_only
+from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
+from .writing.sampling import SampledReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,9 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
     """Return the update of a writing node: the new event, and what a plain callable adds beside it."""
     extra = {} if isinstance(writer, Runnable) else extra_update(state, result, by=_name(writer))
     added = extra.pop("events", [])
+    event = {**event, **({"cut_off": True} if cut_off(result) else {})}
+    if isinstance(result, SampledReply):
+        event["samples"] = result.samples
     # `extra` holds the head after its own events, which this one is linked to.
     update = record({**state, **extra}, event)
     emit(**update["events"][0])

@@ -28,6 +28,7 @@ __all__ = [
     "Record",
     "RetrievalEvent",
     "RevisionEvent",
+    "Sample",
     "TaskEvent",
     "VerdictEvent",
     "append_events",
@@ -91,7 +92,25 @@ class _Task(TypedDict):
     """What of the graph's options a fold needs (`keep`, `judge_last`)."""
 
 
+class Sample(TypedDict):
+    """One of several replies to one prompt, of which a draft was chosen."""
+
+    text: str
+    vote: str | None
+    """The answer that it was counted for; `None` where none could be read."""
+    input_tokens: int | None
+    """`None` where the provider reports none, as the two below."""
+    output_tokens: int | None
+    total_tokens: int | None
+    cut_off: bool
+    """It met the limit of output tokens."""
+
+
 class _Draft(TypedDict):
+    cut_off: NotRequired[bool]
+    """The reply met the limit of output tokens."""
+    samples: NotRequired[list[Sample]]
+    """The replies that it was chosen from, itself among them."""
     steps: NotRequired[list[dict[str, Any]]]
     """What an agent did for it, in order: model messages, tool calls and tool results."""
     conversation: NotRequired[list[dict[str, Any]]]

@@ -5,9 +5,9 @@ As its own process, for tests that kill the client: `python tests/openai_server.
 line on standard output is the address to give to `chat_model`.
 
 A reply is a text, or a dict: `text`, `input_tokens`, `output_tokens`, `delay_s`, `message` (fields merged into the
-reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, or for an HTTP error `status`, `headers`, `body`, or
-`drop: true` to close the connection without an answer. A list gives one reply to each request in turn; a function is
-called with the parsed request. The log is JSON Lines, flushed line by line:
+reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, `system_fingerprint`, or for an HTTP error
+`status`, `headers`, `body`, or `drop: true` to close the connection without an answer. A list gives one reply to each
+request in turn; a function is called with the parsed request. The log is JSON Lines, flushed line by line:
 `{"event": "start", "n": 1, "request": …}` when a request came in, `{"event": "end", "n": 1, "status": 200}` when its
 answer was written.
 """
@@ -191,7 +191,8 @@ def _completion(request: dict[str, Any], reply: dict[str, Any], number: int) -> 
     message = {"role": "assistant", "content": reply.get("text", ""), **reply.get("message", {})}
     finish = reply.get("finish_reason", "stop")
     choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-    return _head(request, number, "chat.completion") | {"choices": [choice], "usage": _usage(request, reply)}
+    said = {name: reply[name] for name in ("system_fingerprint",) if name in reply}
+    return _head(request, number, "chat.completion") | {"choices": [choice], "usage": _usage(request, reply)} | said
 
 
 def _chunks(request: dict[str, Any], reply: dict[str, Any], number: int) -> list[dict[str, Any]]:

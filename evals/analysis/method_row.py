@@ -51,6 +51,7 @@ class MethodRow(Row):
     asked: int = Field(ge=0, description="Problems asked for.")
     failed: int = Field(ge=0, description="Problems that an error kept from any draft; they are wrong.")
     cut_short: int = Field(ge=0, description="Problems that an error ended later: the best draft so far is the answer.")
+    cut_off: int = Field(ge=0, description="Drafts and samples that met the limit of output tokens.")
     accuracy: Proportion = Field(description="Answers that are right.")
     first_draft: Proportion = Field(description="First drafts that are right.")
     ever_right: Proportion = Field(
@@ -122,6 +123,7 @@ def method_row(run: Run, *, label: str) -> MethodRow:
         asked=info.n,
         failed=failed,
         cut_short=sum(one.error is not None for one in records) - failed,
+        cut_off=sum(one.cut_off[0] for one in records),
         accuracy=proportion(sum(answers), n),
         first_draft=proportion(sum(firsts), n),
         ever_right=proportion(sum(map(any, drafts)), n),
@@ -172,12 +174,19 @@ def _warnings(run: Run, failed: int) -> list[str]:
     records, asked = run.records, run.info.n
     unjudged = sum(one.is_correct is None and one.error is None for one in records)
     cut_short = sum(one.error is not None for one in records) - failed
+    cut_off, drafts = (
+        (sum(counts) for counts in zip(*(one.cut_off for one in records), strict=True)) if records else (0, 0)
+    )
     said = [
         (run.torn, "the results end within a line, which is left out: resume the run to mend it"),
         (len(records) < asked, f"{asked - len(records)} of {asked} problems have no result yet"),
         (bool(failed), f"{failed} of {len(records)} problems failed and count as wrong"),
         (bool(cut_short), f"an error cut {cut_short} of {len(records)} problems short: their best draft so far counts"),
         (bool(unjudged), f"{unjudged} answers have no verdict and count as wrong"),
+        (
+            bool(cut_off),
+            f"{cut_off} of {drafts} drafts (and samples) were cut off at the limit of output tokens",
+        ),
         (run.oracle, "a critic knew the gold answers: this shows what a perfect judge would bring, not what one gets"),
     ]
     return [text for holds, text in said if holds]

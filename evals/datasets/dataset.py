@@ -74,6 +74,10 @@ class Dataset:
         """Return the gold answer as records and reports show it, or `None` where there is none to show."""
         return scorer(self.kind).shown_gold(problem.gold)
 
+    def plain_gold(self, problem: Problem) -> Any:
+        """Return the gold answer as JSON can hold it; the scorer's `gold_of` reads it back."""
+        return scorer(self.kind).plain_gold(problem.gold)
+
     def sample(self, limit: int | None = None, seed: int | None = None, *, offset: int = 0) -> Dataset:
         """Return the dataset with at most `limit` of its problems, in the order of the file.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from decimal import Decimal, InvalidOperation
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ...models.thoughts import without_thought
 from ...nodes.verify.code_replies import passes_hidden_tests, read_code
@@ -14,8 +15,6 @@ from ...nodes.verify.sums import NUMBER, extract_number, same_number
 from ...nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from ...nodes.sandbox import Sandbox
 
 __all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "lone_number", "scorer"]
@@ -34,6 +33,16 @@ class Scorer(Protocol):
 
     def shown_gold(self, gold: Any) -> str | None:
         """Return the gold answer as a person reads it, or `None` where there is none to show."""
+
+    def plain_gold(self, gold: Any) -> Any:
+        """Return the gold answer as JSON can hold it, so that a record can be judged again."""
+
+    def gold_of(self, plain: Any) -> Any:
+        """Return the gold answer that `plain_gold` gave.
+
+        Raises:
+            ValueError: It is none of this kind.
+        """
 
 
 class HiddenTests(NamedTuple):
@@ -76,6 +85,15 @@ class _NumericScorer:
     def shown_gold(self, gold: Decimal) -> str | None:
         return _shown(gold)
 
+    def plain_gold(self, gold: Decimal) -> str:
+        return str(gold)
+
+    def gold_of(self, plain: Any) -> Decimal:
+        try:
+            return Decimal(_of_type(plain, str))
+        except InvalidOperation:
+            raise ValueError(f"the gold answer must be a number, not {plain!r}") from None
+
 
 class CodeScorer:
     """Runs hidden tests on the code of a solution, once for each solution.
@@ -106,6 +124,20 @@ class CodeScorer:
         """Return the reference solution, where the data set has one."""
         return gold.canonical_solution.strip("\n") or None
 
+    def plain_gold(self, gold: HiddenTests) -> dict[str, str]:
+        """Return the hidden tests; the reference solution is not needed to judge."""
+        return {"prompt": gold.prompt, "entry_point": gold.entry_point, "test": gold.test}
+
+    def gold_of(self, plain: Any) -> HiddenTests:
+        """Return the hidden tests.
+
+        Raises:
+            ValueError: They are not whole.
+        """
+        if set(_of_type(plain, dict)) != {"prompt", "entry_point", "test"}:
+            raise ValueError(f"hidden tests have a prompt, an entry_point and a test, not {', '.join(plain)}")
+        return HiddenTests(**{name: _of_type(text, str) for name, text in plain.items()})
+
     def _run(self, gold: HiddenTests, solution: str) -> bool:
         with self._building:
             if self._sandbox is None:
@@ -125,6 +157,12 @@ class _WordsScorer:
 
     def shown_gold(self, gold: tuple[str, ...]) -> str | None:
         return ", ".join(gold)
+
+    def plain_gold(self, gold: tuple[str, ...]) -> list[str]:
+        return list(gold)
+
+    def gold_of(self, plain: Any) -> tuple[str, ...]:
+        return tuple(_of_type(word, str) for word in _of_type(plain, list))
 
 
 class ExactScorer:
@@ -156,6 +194,18 @@ class ExactScorer:
         """Return the gold answer as the data set has it."""
         return gold
 
+    def plain_gold(self, gold: str) -> str:
+        """Return the gold answer as the data set has it."""
+        return gold
+
+    def gold_of(self, plain: Any) -> str:
+        """Return the gold answer.
+
+        Raises:
+            ValueError: It is no text.
+        """
+        return _of_type(plain, str)
+
 
 def lone_number(text: str) -> Decimal | None:
     """Return the number that a text is, or `None` where it is anything else or more.
@@ -163,6 +213,15 @@ def lone_number(text: str) -> Decimal | None:
     `1,080`, `$4.50`, `-3`, `25%` (which is 25), `3/4` and `1 1/2` are numbers; `4 apples` and `1994-05-02` are not.
     """
     return extract_number(text) if LONE_NUMBER.fullmatch(text.strip()) else None
+
+
+def _of_type(plain: Any, wanted: type[T]) -> T:
+    if not isinstance(plain, wanted):
+        raise ValueError(f"the gold answer must hold a {wanted.__name__}, not {plain!r}")  # noqa: TRY004
+    return plain
+
+
+T = TypeVar("T")
 
 
 def _shown(number: Decimal) -> str:

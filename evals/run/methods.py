@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from ...graphs.math_problems import (
 )
 from ...graphs.writing import WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
 from ...nodes.critics.critics import VerifierCritic, model_critic, verifier_critic
+from ...nodes.critics.program_critic import PROGRAM_PROMPTS
 from ...nodes.generate import GENERATE_PROMPT
 from ...nodes.refine import REFINE_PROMPT
 from ...nodes.verify.sums import extract_number
@@ -71,8 +72,13 @@ class Method:
     """How often a draft is revised at most."""
     oracle: bool
     """Whether it knows the gold answers."""
-    prompts_sha256: str
-    """Hash of all prompts that it asks with."""
+    prompts: Mapping[str, str]
+    """All prompts that it asks with, by name."""
+
+    @property
+    def prompts_sha256(self) -> str:
+        """Hash of all prompts: a run is not resumed with others."""
+        return hashlib.sha256("\0".join(self.prompts.values()).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,10 @@ class Family:
     """Critics that check by program."""
     reviser: Callable[[Any, str], Any] | None = None
     """Makes a reviser, of a model and the prompt `refine`, that knows what to do with what programs found."""
-    after_programs: tuple[str, ...] = ()
-    """The further prompts that it asks with."""
+    after_programs: Mapping[str, str] = field(default_factory=dict)
+    """The further prompts that it asks with, by name."""
+    program_prompts: Mapping[str, str] = field(default_factory=dict)
+    """The prompts that `programs` ask with, by name."""
 
 
 def check_methods(names: Sequence[str], kind: Kind) -> None:
@@ -143,9 +151,7 @@ def build_method(
     prompts, given = _wiring(base, count, family, model, judge=critic or model, oracle=oracle)
     limits = {"max_rounds": given.pop("rounds")}
     graph = build_refine_graph(model, name=name, limits=limits, **{**given, **options})
-    # A run is not resumed with other prompts; this tells that they are the same.
-    digest = hashlib.sha256("\0".join(prompts).encode()).hexdigest()
-    return Method(name, graph, limits["max_rounds"], base == "oracle-refine", digest)
+    return Method(name, graph, limits["max_rounds"], base == "oracle-refine", prompts)
 
 
 def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
@@ -169,45 +175,49 @@ def _wiring(
     *,
     judge: BaseChatModel,
     oracle: Callable[[str, str], bool] | None,
-) -> tuple[list[str], dict[str, Any]]:
-    """Return the prompts of a method, and the arguments that wire it."""
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the prompts of a method by name, and the arguments that wire it."""
     ask = family.generate
     once: dict[str, Any] = {"generate_prompt": ask, "critics": [], "check": _at_once, "rounds": 0}
     if base == "zero-shot":
-        return [ask], once
+        return {"generate": ask}, once
     if base == "few-shot":
-        return [FEW_SHOT_PROMPT], {**once, "generate_prompt": FEW_SHOT_PROMPT}
+        return {"generate": FEW_SHOT_PROMPT}, {**once, "generate_prompt": FEW_SHOT_PROMPT}
     if base == "majority":
         assert family.answer is not None  # noqa: S101  # checked before
-        return [ask], {**once, "generate": MajorityWriter(model, ask, samples=count, answer=family.answer)}
+        return {"generate": ask}, {**once, "generate": MajorityWriter(model, ask, samples=count, answer=family.answer)}
     if base == "best-of":
         assert family.programs is not None  # noqa: S101  # checked before
         fresh = PromptedModel(sampled(model), ask, what="generate_prompt")
         wiring = {"generate": fresh, "refine": fresh, "critics": family.programs(model), "check": _until_accepted}
         # N samples are a draft and N - 1 revisions, each written from the task alone.
-        return [ask], {**wiring, "rounds": count - 1}
+        return {"generate": ask, **family.program_prompts}, {**wiring, "rounds": count - 1}
     if base == "blind":
         # Nobody judges here, so the last answer counts.
         again = PromptedModel(sampled(model), BLIND_PROMPT, what="refine_prompt", keep="last")
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
-        return [ask, BLIND_PROMPT], {**wiring, "rounds": count}
+        return {"generate": ask, "refine": BLIND_PROMPT}, {**wiring, "rounds": count}
     # Sampled, since a model that is sure of itself writes the same again.
     refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
     if base == "program" and family.reviser is not None:
         refine = family.reviser(sampled(model), family.refine)
+    asked = {"generate": ask, "refine": family.refine}
     refining = {"generate_prompt": ask, "refine": refine, "rounds": count}
     if base == "oracle-refine":
         if oracle is None:
             raise ValueError("oracle-refine needs the gold answers: give oracle=")
-        return [ask, family.refine], {**refining, "critics": [verifier_critic(_gold(oracle), name="gold", oracle=True)]}
+        return asked, {**refining, "critics": [verifier_critic(_gold(oracle), name="gold", oracle=True)]}
     if base == "program":
         assert family.programs is not None  # noqa: S101  # checked before
-        return [ask, family.refine, *family.after_programs], {**refining, "critics": family.programs(model)}
+        prompts = {**asked, **family.after_programs, **family.program_prompts}
+        return prompts, {**refining, "critics": family.programs(model)}
     stop: dict[str, Any] = (
         {} if family.stop_phrase is None else {"stop_phrase": family.stop_phrase, "structured": False}
     )
-    critics = [model_critic(judge, prompt=family.critic, **stop)]
-    return [ask, family.refine, family.critic or ""], {**refining, "critics": critics}
+    critic = model_critic(judge, prompt=family.critic, **stop)
+    # The default prompt depends on whether the judge has structured output.
+    prompt: Any = critic.templates[0].messages[0]
+    return {**asked, "critic": prompt.prompt.template}, {**refining, "critics": [critic]}
 
 
 def _parsed(name: str) -> tuple[str, int]:
@@ -302,7 +312,8 @@ FAMILIES: Mapping[Kind, Family] = {
         extract_number,
         _agreeing_program,
         partial(EvidenceWriter, evidence="programs", evidence_prompts=PROGRAM_REFINE_PROMPT),
-        (PROGRAM_REFINE_PROMPT,),
+        {"refine_after_programs": PROGRAM_REFINE_PROMPT},
+        {f"program_{number}": prompt for number, prompt in enumerate(PROGRAM_PROMPTS, 1)},
     ),
     "code": Family(
         # The only visible tests are those in the task itself.
@@ -313,7 +324,7 @@ FAMILIES: Mapping[Kind, Family] = {
         None,
         _visible_tests,
         partial(EvidenceWriter, evidence="tests", evidence_prompts=CODE_RETRY_PROMPT.replace("TESTS", "")),
-        (CODE_RETRY_PROMPT.replace("TESTS", ""),),
+        {"refine_after_tests": CODE_RETRY_PROMPT.replace("TESTS", "")},
     ),
     "words": Family(
         WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
@@ -323,7 +334,7 @@ FAMILIES: Mapping[Kind, Family] = {
         None,
         _wanted_words,
         partial(WordAddingWriter, clause_prompt=CLAUSE_PROMPT),
-        (CLAUSE_PROMPT,),
+        {"clause": CLAUSE_PROMPT},
     ),
     "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),
 }

@@ -14,9 +14,32 @@ if TYPE_CHECKING:
 
     from ...state.events import Event
 
-__all__ = ["Iteration", "ResultRecord", "failed_record", "result_record"]
+__all__ = ["Iteration", "Program", "ResultRecord", "Sample", "failed_record", "result_record"]
 
 IterationType = Literal["initial_generation", "feedback", "refinement"]
+
+
+class Sample(BaseModel):
+    """One of several replies to one prompt, of which a draft was chosen."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    vote: str | None = Field(description="The answer that it was counted for; null where none could be read.")
+    predicted_answer: str | None = Field(description="The answer that the scorer reads out of the text.")
+    is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
+    tokens_used: int | None = Field(ge=0, description="Null where the provider reports none.")
+    cut_off: bool = Field(default=False, description="It met the limit of output tokens.")
+
+
+class Program(BaseModel):
+    """A program that a critic wrote to check a solution."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    program: str = Field(description="Empty where the reply held none.")
+    answer: str | None = Field(description="The number that it printed last; null where there is none.")
+    output: str = Field(default="", description="The end of its output, or the error that ended it.")
 
 
 class Iteration(BaseModel):
@@ -37,6 +60,9 @@ class Iteration(BaseModel):
     verifier: bool = Field(default=False, description="Feedback: made by a program that checks, not by an opinion.")
     rejected: str = Field(default="", description="Refinement: why it is no draft; empty when it is one.")
     seconds: float = Field(default=0.0, ge=0)
+    cut_off: bool = Field(default=False, description="The solution's reply met the limit of output tokens.")
+    samples: list[Sample] = Field(default=[], description="The replies that the solution was chosen from by a vote.")
+    programs: list[Program] = Field(default=[], description="Feedback: the programs that it rests on.")
 
 
 class ResultRecord(BaseModel):
@@ -44,10 +70,15 @@ class ResultRecord(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    question_id: str
+    question_id: str = Field(description="The dataset's own id; where its rows have none, the line's number, from 1.")
     question: str
     predicted_answer: str | None
-    ground_truth: str | None
+    ground_truth: str | None = Field(description="The gold answer as a person reads it.")
+    gold: Any = Field(
+        default=None,
+        description="The gold answer as the scorer takes it, so that the texts can be judged again: a number as text, "
+        "the words, a text, or hidden tests; null in records of before there was this field.",
+    )
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
     is_correct_per_feedback: bool = Field(description="Whether the critics accepted the answer.")
     final_solution: str
@@ -61,6 +92,14 @@ class ResultRecord(BaseModel):
     error: str | None = Field(default=None, description="What ended the run early; without a draft it is wrong.")
     iterations_log: list[Iteration]
 
+    @property
+    def cut_off(self) -> tuple[int, int]:
+        """How many drafts, samples among them, met the limit of output tokens, and of how many."""
+        written = [step for step in self.iterations_log if step.type != "feedback"]
+        drafts = [one.cut_off for step in written for one in step.samples]
+        drafts += [step.cut_off for step in written if not step.samples]
+        return sum(drafts), len(drafts)
+
 
 def result_record(
     output: Mapping[str, Any],
@@ -70,6 +109,7 @@ def result_record(
     read_answer: Callable[[str], Any],
     is_correct: Callable[[str], bool] | None = None,
     ground_truth: str | None = None,
+    gold: Any = None,
 ) -> ResultRecord:
     """Return the record of one finished run.
 
@@ -82,6 +122,7 @@ def result_record(
         read_answer: Reads the answer out of a solution, or returns `None`.
         is_correct: Judges a solution by the gold answer; `None` where there is none.
         ground_truth: The gold answer, as it is to be shown.
+        gold: The gold answer as plain data, to judge by once more; see `redraft rescore`.
     """
 
     def judge(solution: str) -> bool | None:
@@ -99,6 +140,7 @@ def result_record(
         question=question,
         predicted_answer=read(answer),
         ground_truth=ground_truth,
+        gold=gold,
         is_correct=judge(answer),
         is_correct_per_feedback=output["accepted_by"] is not None,
         final_solution=answer,
@@ -125,6 +167,22 @@ def result_record(
                 verifier=bool(event.get("verifier")),
                 rejected=event.get("rejected", "") if kind == "refinement" else "",
                 seconds=event["usage"]["seconds"],
+                cut_off=event.get("cut_off", False),
+                samples=[
+                    Sample(
+                        text=one["text"],
+                        vote=one["vote"],
+                        predicted_answer=read(one["text"]),
+                        is_correct=judge(one["text"]),
+                        tokens_used=one["total_tokens"],
+                        cut_off=one["cut_off"],
+                    )
+                    for one in event.get("samples", ())
+                ],
+                programs=[
+                    Program(program=one["program"], answer=one["answer"], output=one.get("output", ""))
+                    for one in event.get("evidence", {}).get("programs", ())
+                ],
             )
             for event, kind, solution, feedback in _steps(current_run(output["events"]))
         ],
@@ -137,6 +195,7 @@ def failed_record(
     question_id: str,
     question: str,
     ground_truth: str | None,
+    gold: Any = None,
     usage: Mapping[str, Any],
     seconds: float,
     oracle: bool = False,
@@ -148,6 +207,7 @@ def failed_record(
         question_id: Names the problem within its dataset.
         question: The problem as the dataset has it.
         ground_truth: The gold answer, as it is to be shown.
+        gold: The gold answer as plain data.
         usage: What it cost all the same.
         seconds: How long it took.
         oracle: Whether the method knows the gold answers.
@@ -157,6 +217,7 @@ def failed_record(
         question=question,
         predicted_answer=None,
         ground_truth=ground_truth,
+        gold=gold,
         is_correct=False,
         is_correct_per_feedback=False,
         final_solution="",

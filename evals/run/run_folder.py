@@ -223,7 +223,7 @@ class RunInfo(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    format: int = Field(default=1, le=1)
+    format: int = Field(default=1, le=2)
     dataset: str
     dataset_sha256: str
     kind: str

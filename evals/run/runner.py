@@ -103,7 +103,12 @@ def scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: bool
         problem: The problem.
         oracle: Whether the method knows the gold answers.
     """
-    named: Any = {"question_id": problem.id, "question": problem.task, "ground_truth": dataset.shown_gold(problem)}
+    named: Any = {
+        "question_id": problem.id,
+        "question": problem.task,
+        "ground_truth": dataset.shown_gold(problem),
+        "gold": dataset.plain_gold(problem),
+    }
     if outcome["output"] is None:
         said = outcome["error"] or "it came to no answer"
         return failed_record(said, **named, usage=outcome["usage"], seconds=outcome["seconds"], oracle=oracle)

@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from time import perf_counter
@@ -44,6 +44,10 @@ class EvalPlan:
     model: str
     critic: str | None
     out: Path
+    writer: Any = field(default=None, repr=False)
+    """The model, built."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """How the dataset was read, where that was said."""
     offset: int = 0
     model_options: Mapping[str, Any] = field(default_factory=dict)
     prices: str | None = None
@@ -94,10 +98,9 @@ class EvalPlan:
         names = tuple(name.strip() for name in methods.split(",") if name.strip())
         if rest.get("retry_failed") and not rest.get("resume"):
             raise BadInputError("--retry-failed is for --resume: it runs again what failed before")
+        named = {name: field for name, field in (fields or {}).items() if field}
         with bad_input():
-            data = load_dataset(
-                dataset, skip_bad=skip_bad, **{name: field for name, field in (fields or {}).items() if field}
-            ).sample(limit, seed, offset=offset)
+            data = load_dataset(dataset, skip_bad=skip_bad, **named).sample(limit, seed, offset=offset)
             check_methods(names, data.kind)
             spec, note = model_or_default(model)
             spec = kept_spec(spec)
@@ -113,7 +116,15 @@ class EvalPlan:
         for line in data.skipped:
             say(f"skipped: {line}")
         options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
-        plan = cls(data, built, spec, critic, model_options=options, prices=prices, offset=offset, **rest)
+        plan = cls(
+            *(data, built, spec, critic),
+            writer=writer,
+            fields=named,
+            model_options=options,
+            prices=prices,
+            offset=offset,
+            **rest,
+        )
         with bad_input():
             plan.check_engine()
         return plan
@@ -164,10 +175,11 @@ class EvalPlan:
 
     def info(self, method: Method) -> dict[str, Any]:
         """Return what `run.json` says about the run of one method."""
+        from ...evals.run.provenance import code_commit, prompt_hashes, sampling_temperature
         from ...state.limits import merged_limits
 
         return {
-            "format": 1,
+            "format": 2,
             "dataset": self.data.name,
             "dataset_sha256": self.data.sha256,
             "kind": self.data.kind,
@@ -179,7 +191,11 @@ class EvalPlan:
             "critic": self.critic,
             "limits": merged_limits(self.limits, {"max_rounds": method.rounds}),
             **self.model_options,
+            "sampling_temperature": sampling_temperature(self.writer),
             "prompts_sha256": method.prompts_sha256,
+            "prompts": prompt_hashes(method.prompts),
+            "fields": dict(self.fields),
+            **code_commit(),
             "versions": {
                 **{name: version(name) for name in ("redraft", "langgraph", "langchain-core")},
                 "python": platform.python_version(),
@@ -236,6 +252,7 @@ def _check_folders(plan: EvalPlan) -> None:
 
 
 def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
+    from ...evals.run.provenance import Fingerprints, server_of
     from ...evals.run.rate_limits import RateLimits
     from ...evals.run.run_folder import ResultFile, read_run_info, write_run_info
     from ...evals.run.runner import GivenUpError, run_method
@@ -244,9 +261,12 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
     with bad_input():
         pace = RateLimits(rpm=plan.rpm, tpm=plan.tpm) if (plan.rpm, plan.tpm) != (None, None) else None
         # A resumed run keeps its first description, whose run_id names the threads to go on with.
-        before = read_run_info(folder) if (folder / "run.json").exists() else plan.info(method)
+        if (folder / "run.json").exists():
+            before = read_run_info(folder)
+        else:
+            before = {**plan.info(method), "server": server_of(plan.model, plan.writer), "system_fingerprints": []}
         write_run_info(folder, before)
-    start = perf_counter()
+    start, fingerprints = perf_counter(), Fingerprints()
     with bad_input(), ResultFile(folder / "results.jsonl") as results:
         if plan.retry_failed:
             results.drop(lambda record: record.error is not None)
@@ -267,7 +287,8 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
             db = plan.db or str(folder / "runs.sqlite")
             async with open_checkpointer(db, key=encryption_key()) as saver:
                 # Methods are built before there is a database, so that one that makes no sense leaves nothing behind.
-                with_saver = type(method)(**{**vars(method), "graph": method.graph.copy({"checkpointer": saver})})
+                graph = method.graph.copy({"checkpointer": saver}).with_config(callbacks=[fingerprints])
+                with_saver = replace(method, graph=graph)
                 await run_method(
                     with_saver,
                     plan.data,
@@ -286,7 +307,11 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
             raise RunStoppedError(f"{method.name}: {error}; --resume --retry-failed tries again") from None
         finally:
             # Also for a run that was broken off: the seconds of its parts add up.
-            write_run_info(folder, {**before, "seconds": round(before["seconds"] + perf_counter() - start, 3)})
+            after = {**before, "seconds": round(before["seconds"] + perf_counter() - start, 3)}
+            # Replies of Ray's workers are not seen here.
+            if plan.engine != "ray":
+                after["system_fingerprints"] = sorted({*before.get("system_fingerprints", ()), *fingerprints.found})
+            write_run_info(folder, after)
 
 
 @contextmanager

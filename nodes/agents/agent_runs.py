@@ -24,7 +24,7 @@ from ...state.stopping import spent_budget
 from ..runtime.dual import Do, adrive, drive
 from ..runtime.meter import METER, BudgetSpentError
 from ..runtime.step import emitter
-from ..writing.replies import read_text, same_text
+from ..writing.replies import cut_off, read_text, same_text
 from ..writing.writers import AdaptedRunnable, input_kind
 from .react import ANY_DURABILITY, storable
 
@@ -320,23 +320,13 @@ def _unfinished(text: str, result: Any, watch: StepWatch) -> str:
         if waiting and last in messages:
             return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
     # What a chain returns need not be what its last model said.
-    if last is not None and _cut_off(last) and (last in messages or same_text(read_text(last), text)):
+    if last is not None and cut_off(last) and (last in messages or same_text(read_text(last), text)):
         return "The last message of the agent was cut off at its limit of output tokens."
     return "" if text.strip() else "The agent ended without an answer."
 
 
-def _cut_off(message: AIMessage) -> bool:
-    """Return whether a provider says that a reply met its limit of output tokens, each in its own word."""
-    said = message.response_metadata
-    details = said.get("incomplete_details")
-    reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
-    reasons += [details.get("reason")] if isinstance(details, Mapping) else []
-    return any(isinstance(reason, str) and reason.casefold() in CUT_OFF for reason in reasons)
-
-
 MODES: Any = ["values", "tasks"]
 """The state after each step, and word of each task before it begins and after it has ended."""
-CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 NEEDS_MORE_STEPS = "Sorry, need more steps to process this request."
 """The whole of what LangGraph's prebuilt agent says when its recursion limit leaves no room for its tool calls."""
 OUT_OF_BUDGET = "The {budget} was spent before the agent had finished."

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
+from ...state.events import clean
 from ...state.summary import attempts
 from ..runtime.dual import Do, DualCritic
 from ..verify.sums import extract_number, same_number
@@ -116,7 +117,9 @@ class ProgramCritic(DualCritic):
         programs = [*known, *written]
         votes = [extract_number(attempt.text) for attempt in attempts(history)] or [prose]
         score = _share(prose, [*votes, *(one.number for one in programs)])
-        evidence = {"programs": [{"program": one.program, "answer": one.shown} for one in written]}
+        evidence = {
+            "programs": [{"program": one.program, "answer": one.shown, "output": one.output} for one in written]
+        }
         if _accepts(prose, known, written):
             every = "A program" if len(programs) == 1 else f"{_agreeing(prose, programs)} of {len(programs)} programs"
             said = f"{every} written for the problem, without seeing the solution, gave {prose} too."
@@ -161,6 +164,8 @@ class Computed:
     program: str
     number: Decimal | None
     trouble: str = "it gave no number"
+    output: str = ""
+    """What it printed, the end of it where that is long, or the error that ended it."""
 
     @property
     def shown(self) -> str | None:
@@ -172,9 +177,11 @@ class Computed:
         """Return the result of a program; `ran` is `None` where the reply held none."""
         if ran is None:
             return cls(program, None, "the reply held no program")
+        output = clean(ran.stdout if ran.ok else ran.error or ran.stdout)[-MOST_KEPT:]
         lines = [line for line in ran.stdout.splitlines() if line.strip()]
         number = extract_number(lines[-1]) if ran.ok and lines else None
-        return cls(program, number, "" if number is not None else ran.error or "it printed no number")
+        trouble = "" if number is not None else ran.error or "it printed no number"
+        return cls(program, number, trouble, output)
 
 
 def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
@@ -227,6 +234,9 @@ def read_program(reply: str) -> str:
 
 
 FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL | re.IGNORECASE)
+
+MOST_KEPT = 2000
+"""Characters of a program's output in the record."""
 
 ENOUGH = 2
 """So many programs that agree with one another say that a draft which differs is wrong."""

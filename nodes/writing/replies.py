@@ -10,7 +10,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from ...models.thoughts import without_thought
 
-__all__ = ["is_stop_phrase", "marked_refusal", "read_text", "reasoning_only", "refused", "rejection", "same_text"]
+__all__ = [
+    "cut_off",
+    "is_stop_phrase",
+    "marked_refusal",
+    "read_text",
+    "reasoning_only",
+    "refused",
+    "rejection",
+    "same_text",
+]
 
 
 def read_text(result: Any) -> str:
@@ -65,6 +74,20 @@ def _whole_text(result: Any) -> str:
         f"a draft must come as a string, a message, or a mapping with 'draft', 'answer' or 'messages', "
         f"not {type(result).__name__}{keys}"
     )
+
+
+def cut_off(message: Any) -> bool:
+    """Return whether a provider says that a reply met its limit of output tokens, each in its own word."""
+    if not isinstance(message, AIMessage):
+        return False
+    said = message.response_metadata
+    details = said.get("incomplete_details")
+    reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
+    reasons += [details.get("reason")] if isinstance(details, Mapping) else []
+    return any(isinstance(reason, str) and reason.casefold() in CUT_OFF for reason in reasons)
+
+
+CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 
 
 def is_stop_phrase(reply: str, phrase: str) -> bool:

@@ -9,19 +9,28 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from ...state.events import Sample, clean
 from ..runtime.dual import Do, DualRunnable
 from .prompts import PromptedModel, Prompts
-from .replies import read_text
+from .replies import cut_off, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage
 
-__all__ = ["MajorityWriter", "majority_text", "require_model", "revising_model", "sampled"]
+__all__ = [
+    "MajorityWriter",
+    "SampledReply",
+    "majority_text",
+    "require_model",
+    "revising_model",
+    "sample_of",
+    "sampled",
+]
 
 
 def sampled(model: BaseChatModel, temperature: float = 0.7) -> Runnable[Any, AIMessage]:
@@ -34,8 +43,35 @@ def sampled(model: BaseChatModel, temperature: float = 0.7) -> Runnable[Any, AIM
     return model.bind(temperature=temperature) if own is not None and own < temperature else model
 
 
-class MajorityWriter(DualRunnable[Mapping[str, Any], str]):
+class SampledReply(AIMessage):
+    """The reply that was chosen of several; the draft's event keeps them all."""
+
+    samples: list[Sample]
+
+
+def sample_of(reply: AIMessage, answer: Callable[[str], Hashable | None]) -> Sample:
+    """Return a reply as the record keeps it.
+
+    Args:
+        reply: One of several to one prompt.
+        answer: Reads the answer that it is counted for.
+    """
+    text = read_text(reply)
+    found, usage = answer(text) if text.strip() else None, reply.usage_metadata
+    return {
+        "text": clean(text),
+        "vote": None if found is None else clean(str(found)),
+        "input_tokens": usage["input_tokens"] if usage else None,
+        "output_tokens": usage["output_tokens"] if usage else None,
+        "total_tokens": usage["total_tokens"] if usage else None,
+        "cut_off": cut_off(reply),
+    }
+
+
+class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
     """Asks a model `samples` times concurrently and returns the first reply whose answer most replies share.
+
+    All replies are in what it returns.
 
     Args:
         model: The model.
@@ -65,10 +101,13 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], str]):
         self._prompted = PromptedModel(model, prompts, what="prompts")
         self._sampler = sampled(model, temperature)
 
-    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, str]:  # noqa: A002
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, SampledReply]:  # noqa: A002
         messages = self._prompted.messages(input)
         replies = yield Do(self._sampler.batch, self._sampler.abatch, ([messages] * self.samples, config))
-        return majority_text([read_text(reply) for reply in replies], self.answer)
+        texts = [read_text(reply) for reply in replies]
+        chosen = replies[texts.index(majority_text(texts, self.answer))]
+        samples = [sample_of(reply, self.answer) for reply in replies]
+        return SampledReply(**{**chosen.model_dump(exclude={"type"}), "samples": samples})
 
 
 def majority_text(texts: Sequence[str], answer: Callable[[str], Hashable | None]) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from redraft.evals.run.methods import build_method
 from redraft.evals.run.result_record import ResultRecord, failed_record, result_record
 from redraft.graphs.math_problems import build_math_graph
 from redraft.models import ScriptedModel
@@ -47,6 +48,53 @@ def test_a_record_survives_json_and_says_when_the_judge_was_fooled() -> None:
     record = solved("2 * 3 = 6\n#### 6", "SOLUTION_IS_CORRECT")
     assert (record.is_correct, record.is_correct_per_feedback) == (False, True)
     assert ResultRecord.model_validate_json(record.model_dump_json()) == record
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_record_keeps_each_sample_of_a_vote_and_says_which_were_cut_off(samples: int) -> None:
+    """A reader sees each reply that voted, its answer, tokens and verdict, and how many drafts met the token limit."""
+    model = ScriptedModel(
+        [
+            {"text": "2 * 3 = 6\n#### 6", "input_tokens": 10, "output_tokens": 5},
+            {"text": "6 - 1 = 5\n#### 5", "input_tokens": 10, "output_tokens": 7},
+            {"text": "It is\n#### 5 and then", "input_tokens": 10, "output_tokens": 9, "finish_reason": "length"},
+        ][-samples:]
+    )
+    method = build_method("majority-3" if samples == 3 else "zero-shot", "numeric", model)
+    record = result_record(
+        method.graph.invoke({"task": QUESTION}),
+        question_id="p-1",
+        question=QUESTION,
+        read_answer=extract_number,
+        is_correct=lambda solution: same_number(extract_number(solution), "5"),
+    )
+    (draft,) = record.iterations_log
+    if samples == 1:
+        assert (draft.cut_off, draft.samples, record.cut_off) == (True, [], (1, 1))
+        return
+    assert draft.solution == draft.samples[1].text == "6 - 1 = 5\n#### 5"
+    assert [(one.vote, one.predicted_answer, one.is_correct) for one in draft.samples] == [
+        ("6", "6", False),
+        ("5", "5", True),
+        ("5", "5", True),
+    ]
+    assert sum(one.tokens_used or 0 for one in draft.samples) == draft.tokens_used == 51
+    assert ([one.cut_off for one in draft.samples], draft.cut_off, record.cut_off) == (
+        [False, False, True],
+        False,
+        (1, 3),
+    )
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_record_keeps_the_programs_that_judged_and_their_outputs() -> None:
+    """A reader sees why a program objected: its code, the number that it gave, and all that it printed."""
+    program = "print('nuts')\nprint(2 * 3 - 1)"
+    model = ScriptedModel(["#### 5", f"```python\n{program}\n```"])
+    output = build_method("program-1", "numeric", model).graph.invoke({"task": QUESTION})
+    record = result_record(output, question_id="p-1", question=QUESTION, read_answer=extract_number)
+    (found,) = record.iterations_log[1].programs
+    assert (found.program, found.answer, found.output) == (program, "5", "nuts\n5\n")
 
 
 SCHEMA = Path(__file__).resolve().parents[2] / "evals" / "run" / "result_record.schema.json"

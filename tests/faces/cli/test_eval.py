@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
+from redraft.evals.run import provenance
+from redraft.evals.run.methods import build_method
+from redraft.models import ScriptedModel
 
 pytest.importorskip("scipy")
 pytest.importorskip("statsmodels")
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -41,6 +44,32 @@ def test_methods_are_run_and_told_apart(shell: Any, scripted: Any, problems: str
         assert [json.loads(line)["question_id"] for line in lines] == ["1", "2", "3", "4"]
         info = json.loads((tmp_path / "out" / method / "run.json").read_text())
         assert (info["method"], info["n"], info["kind"], info["oracle"]) == (method, 4, "numeric", False)
+
+
+def test_run_json_says_what_gave_the_results(shell: Any, serve: Any, problems: str, tmp_path: Path) -> None:
+    """A stranger reads which code, prompts, server and settings made the results, and how many drafts were cut off."""
+    cut = {"text": "#### 2", "finish_reason": "length", "system_fingerprint": "b4711"}
+    server = serve([cut] * 4)
+    words = ("--methods", "majority-2", "--limit", "2", "--concurrency", "1", "--out", "out", "--json")
+    sampling = ("--seed", "3", "--max-output-tokens", "9", "--temperature", "0")
+    shown = shell("eval", problems, "--model", server.spec, *words, *sampling)
+    assert shown.code == 0, shown.err
+    (row,) = shown.json["methods"]
+    assert row["cut_off"] == 4
+    assert "4 of 4 drafts (and samples) were cut off at the limit of output tokens" in row["warnings"]
+    info = json.loads((tmp_path / "out" / "majority-2" / "run.json").read_text())
+    assert info["server"] == {"kind": "loopback", "models": ["test-model"]}
+    assert info["system_fingerprints"] == ["b4711"]
+    sampled = [info[name] for name in ("seed", "max_output_tokens", "temperature", "sampling_temperature")]
+    assert sampled == [3, 9, 0.0, 0.7]
+    asked = build_method("majority-2", "numeric", ScriptedModel([]))
+    assert info["prompts"] == {"generate": hashlib.sha256(asked.prompts["generate"].encode()).hexdigest()}
+    checkout = Path(__file__).parents[3]
+    words = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    if (checkout / ".git").exists() and Path(provenance.__file__).resolve().is_relative_to(checkout):
+        assert info["commit"] == subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    else:
+        assert info["commit"] is None
 
 
 def test_a_run_is_gone_on_with_and_never_mixed_up(shell: Any, scripted: Any, problems: str) -> None:

@@ -45,7 +45,8 @@ def test_agreement_accepts(sandbox: Sandbox) -> None:
     model = ScriptedModel([program("bags = 2\nprint(bags * 3 - 1)")])
     verdict = program_critic(model, sandbox)(TASK, RIGHT, ())
     assert (verdict.accepted, verdict.score) == (True, 1.0)
-    assert verdict.evidence == {"programs": [{"program": "bags = 2\nprint(bags * 3 - 1)", "answer": "5"}]}
+    written = {"program": "bags = 2\nprint(bags * 3 - 1)", "answer": "5", "output": "5\n"}
+    assert verdict.evidence == {"programs": [written]}
     asked = "".join(message.text for message in model.calls[0])
     assert TASK in asked
     assert "#### 5" not in asked

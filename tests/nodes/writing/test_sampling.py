@@ -23,8 +23,8 @@ def test_every_sample_is_a_call(asynchronous: bool) -> None:
     model = ScriptedModel(["#### 1", "#### 2", "#### 2", "#### 1", "#### 2"])
     writer = MajorityWriter(model, "Solve {task}", samples=5, answer=extract_number)
     given = {"task": "it", "events": []}
-    text = asyncio.run(writer.ainvoke(given)) if asynchronous else writer.invoke(given)
-    assert extract_number(text) == 2
+    reply = asyncio.run(writer.ainvoke(given)) if asynchronous else writer.invoke(given)
+    assert extract_number(reply.text) == 2
     assert [call[0].text for call in model.calls] == ["Solve it"] * 5
 
 
