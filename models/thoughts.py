@@ -29,32 +29,31 @@ def without_thought(text: str) -> str:
         rest, thought = text[closed.end() :], True
     if wrapped := ANSWER_OPENING.match(rest):
         rest, thought = rest[wrapped.end() :], True
+    if not thought:
+        return text
+    if closed := ANSWER_CLOSING.search(rest):
+        rest = rest[: closed.start()].rstrip()
     # The first line keeps its indent: it may be the body of a function.
-    return BLANK_LINES.sub("", ANSWER_CLOSING.sub("", rest)) if thought else text
+    return BLANK_LINES.sub("", rest)
 
 
 def _unopened(text: str) -> re.Match[str] | None:
-    """Return the first closing tag without an opening one, where neither counts that is quoted."""
-    for found in UNOPENED.finditer(text):
-        if _quoted(text, found) or any(
-            not _quoted(text, one) for one in OPENING_TAG.finditer(text, 0, found.start()) if _pair(one) == _pair(found)
-        ):
+    """Return the first closing tag without an opening one, where neither counts in code or quotation marks."""
+    opened: set[str] = set()
+    fences = at = 0
+    for tag in TAGS.finditer(text):
+        fences += len(FENCE.findall(text, at, tag.start()))
+        at = tag.start()
+        line, after = text[text.rfind("\n", 0, at) + 1 : at], text[tag.end() : tag.end() + 1]
+        inline = line.count("`") % 2 == 1 and "`" in text[tag.end() :].partition("\n")[0]
+        if fences % 2 or inline or (line[-1:] in QUOTES and after in QUOTES):
             continue
-        return None if _is_json(text) else found
+        name = tag[0].replace("/", "").casefold()
+        if not tag["closing"]:
+            opened.add(name)
+        elif name not in opened:
+            return None if _is_json(text) else tag
     return None
-
-
-def _pair(tag: re.Match[str]) -> str:
-    return tag[0].replace("/", "").casefold()
-
-
-def _quoted(text: str, tag: re.Match[str]) -> bool:
-    """Return whether a tag stands in fenced code, between backticks, or directly between quotation marks."""
-    before, after = text[: tag.start()], text[tag.end() :].partition("\n")[0]
-    line = before.rpartition("\n")[2]
-    fenced = len(FENCE.findall(before)) % 2 == 1
-    inline = line.count("`") % 2 == 1 and "`" in after
-    return fenced or inline or (line[-1:] in QUOTES and after[:1] in QUOTES)
 
 
 def _is_json(text: str) -> bool:
@@ -96,16 +95,18 @@ CLOSING = {
 }
 IN_WORDS = {"bare_harmony", "granite", "apriel"}
 """Those that open with plain words, as any text may: only what also closes is a thought."""
-UNOPENED = re.compile(rf"</{TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>", FLAGS)
-OPENING_TAG = re.compile(rf"<{TAG}>|\[THINK\]|◁think▷", FLAGS)
+TAGS = re.compile(
+    rf"(?P<closing></{TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>)"
+    rf"|<{TAG}>|\[THINK\]|◁think▷",
+    FLAGS,
+)
 ANSWER_OPENING = re.compile(
     r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<\n]*<\|message\|>"
     r"|<\|begin_of_solution\|>|<\|START_RESPONSE\|>|<\|START_TEXT\|>)",
     FLAGS,
 )
 ANSWER_CLOSING = re.compile(
-    r"\s*(?:<\|return\|>|<\|end\|>|<\|end_of_solution\|>|<\|END_RESPONSE\|>|<\|END_TEXT\|>"
-    r"|\[END FINAL RESPONSE\])\s*\Z",
+    r"(?:<\|return\|>|<\|end\|>|<\|end_of_solution\|>|<\|END_RESPONSE\|>|<\|END_TEXT\|>|\[END FINAL RESPONSE\])\s*\Z",
     FLAGS,
 )
 BLANK_LINES = re.compile(r"\A(?:(?:[^\S\n]*\n)+|[^\S\n]+(?=\S)|\s+\Z)")
