@@ -21,6 +21,7 @@ from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import SharedBudgets
 from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
+from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.schema import RefineInput
@@ -127,7 +128,7 @@ def build_branching_graph(
         critics = [model_critic(model, prompt=critic_prompt)]
     compare = judge if judge is None or isinstance(judge, PairwiseJudge) else PairwiseJudge(judge, prompt=judge_prompt)
     prices = prices if prices is not None else default_prices()
-    keep = options.get("keep", "best")
+    keep = seen_by_refiner(options)["keep"]
     several = list(vary) or [Variation()]
     names = names_of(several)
     shared = {**options, "critics": critics, "prices": prices}

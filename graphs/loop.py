@@ -22,7 +22,7 @@ from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
 from ..nodes.runtime.step import Router
-from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts
+from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState
 from ..state.threads.kind import attach_kind
@@ -60,7 +60,7 @@ def build_refine_graph(
     generate_prompt: Prompts = GENERATE_PROMPT,
     refine_prompt: Prompts = REFINE_PROMPT,
     critic_prompt: Prompts | None = None,
-    keep: Keep = "best",
+    keep: Keep | None = None,
     memory: Memory = "all",
     judge_last: bool = True,
     critics_after: CriticsAfter = "undecided",
@@ -81,13 +81,16 @@ def build_refine_graph(
         critics: Asked about each draft, cheapest first. Default: the model itself.
         generate: Writes the first draft: a callable over the state, a Runnable, an agent, or a compiled graph.
         feedback: Takes the state and returns a Critique, or several; stands in for the critics.
-        check: Takes the state and returns a stop reason or `None`; stands in for the stop logic.
+        check: Takes the state and returns a stop reason or `None`; stands in for the stop logic. Which draft is the
+            answer it does not say; `redraft.state.best_draft(state["events"])` tells it.
         refine: Writes revisions, like `generate`.
         prepare: Run on the fresh state before the first draft; returns a state update.
         generate_prompt: Template over `task`, and `context` where passages were looked up.
         refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round.
         critic_prompt: Of the default critic; one, or several, one a round.
-        keep: The answer, and what is revised, is the `"best"` draft or simply the `"last"`.
+        keep: The answer, and what is revised, is the `"best"` draft, of equal ones the earlier, or simply the `"last"`.
+            Default: `"last"` with `judge_last=False`, whose last revision is the answer though nobody judges it, and
+            where only people judge; else `"best"`.
         memory: What the refiner sees of earlier attempts: `"all"`, or only the `"last"` draft.
         judge_last: Whether the last revision is judged too. With `False` and N rounds a run makes 1 + 2N model calls.
         critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
@@ -124,14 +127,18 @@ def build_refine_graph(
     if not judge_last and any(critic.verifier for critic in named):
         raise ValueError("judge_last=False with a verifier: judging the last draft is free, so leave it True")
 
+    people = [critic for critic in named if critic.human]
+    others = [critic for critic in named if not critic.human]
+    # People lead from draft to draft, and rank none of them.
+    ranked = judge_last and bool(others or not people)
+    keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
+
     def writer(given: Writer | None, prompts: Prompts, what: str) -> Writer:
         if given is not None:
             return as_writer(given, keep=keep, memory=memory)
         assert model is not None  # noqa: S101  # checked above
         return PromptedModel(model, prompts, what=what, keep=keep, memory=memory)
 
-    people = [critic for critic in named if critic.human]
-    others = [critic for critic in named if not critic.human]
     asks = bool(named) and judge_last
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}

@@ -57,7 +57,8 @@ def build_math_graph(
     Args:
         model: Writes solutions and programs.
         critic: `"program"`: an independently written program must agree. `"self"`: the model judges itself and replies
-            SOLUTION_IS_CORRECT or names the errors, as the published method does. A model: that one judges in this way.
+            SOLUTION_IS_CORRECT or names the errors, as the published method does, and the last solution is the answer
+            unless `keep=` says otherwise. A model: that one judges in this way.
             Any other critic, `human_critic()` say: itself. Several: all are asked, and all must accept.
         critics: Your own critics in their place.
         sandbox: Runs the programs; default: `Sandbox()`.
@@ -70,9 +71,12 @@ def build_math_graph(
     """
     if critic_prompt is not None and (critics is not None or critic == "program" or "feedback" in options):
         raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")
-    if critics is None and options.get("feedback") is None:
+    if own_judge := critics is None and options.get("feedback") is None:
         several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
         critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
+    if own_judge and (critic == "self" or isinstance(critic, Runnable)):
+        # A judge without scores: the published method answers with the last solution.
+        options.setdefault("keep", "last")
     seen = seen_by_refiner(options)
     # Looked at before it is taken out: a prompt of the caller's also stands in for the one after programs.
     own = "refine_prompt" in options

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check
-from ..nodes.reasoning.pipeline_language import Pipeline, PipelineStep, parse_pipeline
+from ..nodes.reasoning.pipeline_language import WRITING, Pipeline, PipelineStep, parse_pipeline
 from ..nodes.reasoning.pipeline_steps import (
     PipelineInput,
     PipelineKind,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.runtime.step import Step
-    from ..nodes.writing.prompts import Prompts
+    from ..nodes.writing.prompts import Keep, Prompts
 
     PipelineGraph = CompiledStateGraph[PipelineState, None, PipelineInput, RefineOutput]
 
@@ -128,9 +128,13 @@ def build_pipeline_graph(
         given = {"opened": opened, "documents": documents, "tools": tools, "k": k}
         return reason(asks(scored=scored), name, label=label, only_first=only_first, again=again, **given)
 
+    # Comments rank no text before another; scores do, where they come last.
+    writing = [step.name for step in parsed.steps if step.name in WRITING]
+    keep: Keep = "best" if writing[-1:] == ["UseSelfCritique"] else "last"
+
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
-    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits))
-    ended = check(end_reason, keep="best", steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
+    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep))
+    ended = check(end_reason, keep=keep, steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
     graph.add_node("check", keeps_task(ended))
     graph.add_edge(START, "begin")
     graph.add_edge("check", END)
@@ -147,19 +151,21 @@ def build_pipeline_graph(
             graph.add_node(three, noted(lap(reasoning("improve", label)), three))
             _add_circle(graph, label, int(step.value), following, judge_last=scored)
         else:
-            graph.add_node(label, noted(_node(step, label, opened, reasoning), label))
+            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep), label))
             _add_edge(graph, label, following)
     attach_kind(graph, PipelineKind())
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
     return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
 
 
-def _node(step: PipelineStep, label: str, opened: Callable[[str], Any], reasoning: Callable[..., Step]) -> Step:
+def _node(
+    step: PipelineStep, label: str, opened: Callable[[str], Any], reasoning: Callable[..., Step], keep: Keep
+) -> Step:
     if step.name in REASONING:
         return reasoning(REASONING[step.name], label)
     if step.name == "UseDir":
         return use_dir(step.value, opened=opened)
-    return {"SetTopic": set_topic, "SetQuery": set_query}[step.name](step.value)
+    return set_topic(step.value, keep=keep) if step.name == "SetTopic" else set_query(step.value)
 
 
 def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str) -> None:

@@ -25,7 +25,7 @@ COMMON = (
     Option("generate_prompt", str),
     Option("refine_prompt", str),
     Option("critic_prompt", str),
-    Option("keep", Literal["best", "last"], default="best"),
+    Option("keep", Literal["best", "last"]),
     Option("memory", Literal["all", "last"], default="all"),
     Option("judge_last", bool, default=True),
 )

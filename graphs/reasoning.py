@@ -62,8 +62,8 @@ def build_reasoning_graph(
 ) -> RefineGraph:
     """Return the loop as draft, critique, improve: 1 + 2N model calls.
 
-    Each step works on the most recent text. The answer is the best one: the last improvement where nobody gives scores,
-    else the text with the highest score; an improvement that nobody scored counts as good as the text it improves.
+    Each step works on the most recent text, and the last improvement is the answer. With a `threshold` it is the text
+    with the highest score, and the last improvement, which nobody scores, only where no text has one.
 
     `reasoning_events(out["events"])` and `Branch.of_run("main", out)` read the result.
 
@@ -111,6 +111,9 @@ def build_reasoning_graph(
         "judge_last": False,
         "name": "reasoning",
     }
+    if options.get("feedback") is None and options.get("critics") is None:
+        # Comments without scores rank no text before another.
+        defaults["keep"] = "last" if threshold is None else "best"
     if documents is not None:
         defaults["prepare"] = retrieve(documents, k=k, query=query, prices=options.get("prices"))
     # Not by truth: `critics=[]` asks for none, and is no reason to add one.

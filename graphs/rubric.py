@@ -11,6 +11,7 @@ from ..nodes.rubric.grounding import GroundedModel
 from ..nodes.rubric.judges import JUDGE_PROMPT
 from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
+from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from .loop import build_refine_graph
 
@@ -102,7 +103,7 @@ def build_rubric_graph(
         "store": store,
     }
     wiring, rest = rubric_wiring(model, rubric or DEFAULT_RUBRIC, {**own, **options})
-    seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
+    seen = seen_by_refiner(rest)
     revising = revising_model(model, refine_temperature)
     defaults: dict[str, Any] = {
         "generate": GroundedModel(model, generate_prompt or RUBRIC_GENERATE_PROMPT, what="generate_prompt", **seen),

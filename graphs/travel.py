@@ -20,6 +20,7 @@ from ..nodes.travel import (
     personalization,
     require_cities,
 )
+from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from .loop import build_refine_graph
 
@@ -84,7 +85,7 @@ def build_travel_graph(
     wiring, rest = rubric_wiring(model, rubric, {"judges": {**free, **(judges or {})}, **options}, grounds=grounds)
 
     def writer(prompts: Prompts, what: str) -> ToolWriter | GroundedModel:
-        seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
+        seen = seen_by_refiner(rest)
         temperature = refine_temperature if what == "refine_prompt" else None
         if with_tools:
             return ToolWriter(model, prompts, tools=TRAVEL_TOOLS, what=what, temperature=temperature, **seen)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..state.events import failure, record
 from ..state.limits import limits_in_force
 from ..state.stopping import STOP_REASONS, StopReason, could_not_be_judged, decide, spent_budget
-from ..state.summary import accepted_by, best_draft, latest_draft, oracle_touched, rounds, usage_total
+from ..state.summary import (
+    accepted_by,
+    best_draft,
+    latest_draft,
+    open_drafts,
+    oracle_touched,
+    rounds,
+    run_options,
+    usage_total,
+)
 from .runtime.step import Step, Steps, call, emit, extra_update
 
 if TYPE_CHECKING:
@@ -63,8 +72,9 @@ def check(
         out_of_steps = state.get("remaining_steps", steps_a_round + 1) <= steps_a_round
         limits = state["limits"]
         reason = decide(events, limits, out_of_steps=out_of_steps)
-        best = best_draft(events, keep=keep)
-        latest = latest_draft(events)
+        # The record's own word goes before the graph's, as it does in a replay.
+        best = best_draft(events, keep=run_options(events).get("keep", keep))
+        latest = next((draft for draft in open_drafts(events) if draft.accepted), None) or latest_draft(events)
         number = latest.round if latest else 0
         extra: dict[str, Any] = {}
         news: list[dict[str, Any]] = []

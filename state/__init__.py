@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .storage.checkpointers import Checkpointer, open_checkpointer
     from .storage.encryption import EncryptionKeyError
     from .storage.index import RunRow
+    from .summary import Attempt, best_draft, draft_rank
     from .threads.diffs import Diff
     from .threads.history import HistoryStep, ThreadTree
     from .threads.lease import BusyThreadError
@@ -35,6 +36,7 @@ else:
             "redraft.state.storage.checkpointers": ["Checkpointer", "open_checkpointer"],
             "redraft.state.storage.encryption": ["EncryptionKeyError"],
             "redraft.state.storage.index": ["RunRow"],
+            "redraft.state.summary": ["Attempt", "best_draft", "draft_rank"],
             "redraft.state.threads.diffs": ["Diff"],
             "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
             "redraft.state.threads.lease": ["BusyThreadError"],
@@ -46,6 +48,7 @@ else:
 
 __all__ = [
     "STOP_REASONS",
+    "Attempt",
     "BadCheckpointError",
     "BusyThreadError",
     "Checkpointer",
@@ -67,5 +70,7 @@ __all__ = [
     "UnknownThreadError",
     "Usage",
     "Verifier",
+    "best_draft",
+    "draft_rank",
     "open_checkpointer",
 ]

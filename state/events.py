@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
+    "ORDER",
     "CritiqueEvent",
     "DraftEvent",
     "Event",
@@ -43,6 +44,8 @@ __all__ = [
 EventKind: TypeAlias = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
 
 DRAFT_KINDS = ("draft", "revision")
+ORDER = 2
+"""The order of drafts that a task is begun under, on its event; those from before it was noted keep the first one."""
 CRITIQUE_KINDS = ("critique", "human")
 
 
@@ -89,7 +92,7 @@ class _Task(TypedDict):
     carried: NotRequired[bool]
     """Its usage is what earlier topics of the same run of a pipeline cost."""
     options: NotRequired[dict[str, Any]]
-    """What of the graph's options a fold needs (`keep`, `judge_last`)."""
+    """What of the graph's options a fold needs (`keep`, `judge_last`), and the `order` of drafts."""
 
 
 class Sample(TypedDict):
@@ -314,7 +317,7 @@ def task_event(task: str, limits: Mapping[str, Any], options: Mapping[str, Any],
         "by": "caller",
         "text": task,
         "limits": dict(limits),
-        "options": dict(options),
+        "options": {**options, "order": ORDER},
         **fields,
     }
 

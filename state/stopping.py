@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from .limits import Limits
-from .summary import attempts, latest_draft, rounds, run_options, summary_of, usage_total
+from .summary import attempts, open_drafts, rounds, run_options, summary_of, usage_total
 from .usage import add_usage
 
 if TYPE_CHECKING:
@@ -41,12 +41,11 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         out_of_steps: The caller's `recursion_limit` leaves no room for another round; counts as `max_rounds`.
     """
     fresh = since_verdict(events)
-    latest = latest_draft(events)
     # A call that was refused for a budget is no failure; the budget is named below.
     if any(event["kind"] == "failure" and not event.get("budget") for event in fresh):
         return "failed"
     # Before the budgets: a draft that is accepted with the last token is accepted.
-    if latest is not None and latest.accepted:
+    if any(draft.accepted for draft in open_drafts(events)):
         return "accepted"
     if any(event.get("stop") for event in fresh):
         return "human"
@@ -61,12 +60,12 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
 
 
 def could_not_be_judged(events: Sequence[Event]) -> bool:
-    """Return whether somebody is asked about each draft, and nobody could tell anything about the latest.
+    """Return whether somebody is asked about each draft, and nobody could tell anything about the newest ones.
 
     There is nothing then by which it could be revised.
     """
-    latest = latest_draft(events)
-    return bool(run_options(events).get("asks")) and latest is not None and not latest.judged
+    drafts = open_drafts(events)
+    return bool(run_options(events).get("asks") and drafts) and not any(draft.judged for draft in drafts)
 
 
 def _refused(events: Sequence[Event]) -> StopReason | None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from .events import CRITIQUE_KINDS, DRAFT_KINDS, FrozenRecord, Record
+from .events import CRITIQUE_KINDS, DRAFT_KINDS, ORDER, FrozenRecord, Record
 from .usage import NO_USAGE, add_usage
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ __all__ = [
     "best_draft",
     "condensed",
     "current_run",
+    "draft_rank",
     "latest_draft",
+    "open_drafts",
     "oracle_touched",
     "rounds",
     "run_options",
@@ -75,6 +78,17 @@ class Attempt:
         values = [value for critique in verified or self.critiques if (value := critique.get("score")) is not None]
         return fmean(values) if values else None
 
+    @cached_property
+    def refuted(self) -> bool:
+        """True if a verifier rejected it, or a person wants it changed, and no person accepts it."""
+        rejecting = (one for one in self.critiques if one.get("accepted") is False and not one.get("stop"))
+        return not self.accepted and any(one.get("verifier") or one["kind"] == "human" for one in rejecting)
+
+    @cached_property
+    def rank(self) -> tuple[int, float]:
+        """Its place among the drafts of its run, the greatest is the best; see `draft_rank`."""
+        return draft_rank(accepted=self.accepted, refuted=self.refuted, score=self.score)
+
     @property
     def feedback(self) -> str:
         """The texts of the critics who did not accept it, or of all where all accepted."""
@@ -85,6 +99,21 @@ class Attempt:
     def condensed(self) -> bytes:
         """The same for two drafts that are the same but for whitespace."""
         return condensed(self.text)
+
+
+def draft_rank(*, accepted: bool, refuted: bool, score: float | None) -> tuple[int, float]:
+    """Return what drafts are ordered by, the greatest first; of equal ones the earlier stays, as `max` has it.
+
+    Accepted drafts lead, by score; then what opinions scored, by score; then what nobody judged or could judge, an
+    opinion without a score included; then what a verifier or a person rejected, by score.
+
+    Args:
+        accepted: Whether all who judged it accepted it.
+        refuted: Whether a verifier or a person rejected it.
+        score: 0–1, or `None` where nobody scored it.
+    """
+    place = 3 if accepted else 0 if refuted else 1 if score is None else 2
+    return place, -1.0 if score is None else score
 
 
 def condensed(text: str) -> bytes:
@@ -98,7 +127,7 @@ class RunSummary:
 
     __slots__ = (
         *("length", "last", "start", "verdict", "retrieval", "limits", "oracle", "rounds", "usage"),
-        *("attempts", "verified", "best_before", "worth"),
+        *("attempts", "closed", "ordered"),
     )
 
     def __init__(self) -> None:
@@ -120,48 +149,38 @@ class RunSummary:
         """Those in force; empty before the first task."""
         self.retrieval: int | None = None
         """Index of the last retrieval."""
+        self.ordered = False
+        """Whether the task was begun under the order of `draft_rank`."""
         self._begin_drafts()
 
     def _begin_drafts(self) -> None:
         self.attempts: list[Attempt] = []
         """Drafts in order, rejected revisions left out."""
-        self.verified = False
-        """Whether a program judged one of them."""
-        self.best_before: Attempt | None = None
-        """The best of all but the last, about which more may be said."""
-        self.worth: dict[int, tuple[bool, float]] = {}
-        """Of the same, by their rounds."""
+        self.closed = 0
+        """How many of them the last verdict knew."""
 
     def grown(self, news: Iterable[Event]) -> RunSummary:
         """Return the summary of the record with these events appended."""
         new = RunSummary.__new__(RunSummary)
         for name in self.__slots__:  # `copy.copy` takes three times as long
             setattr(new, name, getattr(self, name))
-        # Copies, since the earlier summary stays as it is.
-        new.attempts, new.worth = self.attempts.copy(), self.worth.copy()
+        # A copy, since the earlier summary stays as it is.
+        new.attempts = self.attempts.copy()
         for event in news:
             new._take(event)
         return new
 
     def best(self) -> Attempt | None:
-        """Return the draft to answer with: accepted first, then the best score, then the latest.
-
-        A draft that nobody judged counts as good as the one it revises, unless programs judge this run: then it can
-        not displace a judged one.
-        """
-        if not self.attempts:
-            return None
-        last, before = self.attempts[-1], self.best_before
-        if before is None:
-            return last if last.judged or not self.verified else None
-        if self.verified and not last.judged:
-            return before
-        return last if (*self._worth_of(last), last.round) > (*self.worth[before.round], before.round) else before
+        """Return the draft to answer with, by `draft_rank`; of equal ones the earlier."""
+        if not self.ordered:
+            return _best_unordered(self.attempts)
+        return max(self.attempts, key=attrgetter("rank"), default=None)
 
     def _take(self, event: Event) -> None:
         kind = event["kind"]
         if kind == "task":
             self._begin(self.length)
+            self.ordered = event.get("options", {}).get("order") == ORDER
         self.length += 1
         self.last = event
         used = event.get("usage")
@@ -172,6 +191,7 @@ class RunSummary:
             self.rounds += 1
         if kind == "verdict":
             self.verdict = self.length
+            self.closed = len(self.attempts)
         if kind == "retrieval":
             self.retrieval = self.length - 1
         if kind in ("task", "verdict") and "limits" in event:
@@ -179,40 +199,34 @@ class RunSummary:
         if kind in DRAFT_KINDS and not event.get("rejected"):
             if kind == "draft":  # one written anew, by an agent that had not finished it, stands for the one before
                 self._begin_drafts()
-            self._rank_last()
             self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
         elif kind in CRITIQUE_KINDS and self.attempts:
-            last = self.attempts[-1]
-            # Made anew, since its cached properties were computed without this critique.
-            self.attempts[-1] = Attempt(last.round, last.text, last.by, last.base, (*last.critiques, event))
-            # From the first verdict of a program on, drafts that nobody judged rank otherwise; see `best`.
-            if event.get("verifier") and not self.verified:
-                self._rank_judged()
+            self._judge(event)
 
-    def _rank_last(self) -> None:
-        if not self.attempts:
-            return
-        last, best = self.attempts[-1], self.best()
-        if last.judged or not self.verified:
-            self.worth[last.round] = self._worth_of(last)
-        self.best_before = best
+    def _judge(self, critique: Event) -> None:
+        """Attach a critique to the draft of its round, or to the newest draft where none has that round."""
+        last = len(self.attempts) - 1
+        at = next((i for i in range(last, -1, -1) if self.attempts[i].round == critique["round"]), last)
+        of = self.attempts[at]
+        # Made anew, since its cached properties were computed without this critique.
+        self.attempts[at] = Attempt(of.round, of.text, of.by, of.base, (*of.critiques, critique))
 
-    def _rank_judged(self) -> None:
-        """Rank anew without the drafts that nobody judged."""
-        found = self.attempts
-        self._begin_drafts()
-        self.verified = True
-        for attempt in found:
-            self._rank_last()
-            self.attempts.append(attempt)
 
-    def _worth_of(self, attempt: Attempt) -> tuple[bool, float]:
+def _best_unordered(found: Sequence[Attempt]) -> Attempt | None:
+    """Return the best draft of a task that was begun before `draft_rank` was the order.
+
+    Ties went to the latest; a draft that nobody judged counted as the one it revises, and not at all where programs
+    judged.
+    """
+    verified = any(attempt.verified for attempt in found)
+    worth: dict[int | None, tuple[bool, float]] = {}
+    for attempt in found:
         if attempt.judged:
-            return (attempt.accepted, -1.0 if attempt.score is None else attempt.score)
-        return self.worth.get(attempt.base, NO_WORTH) if attempt.base is not None else NO_WORTH
-
-
-NO_WORTH = (False, -1.0)
+            worth[attempt.round] = (attempt.accepted, -1.0 if attempt.score is None else attempt.score)
+        elif not verified:
+            worth[attempt.round] = worth.get(attempt.base, (False, -1.0))
+    ranked = [attempt for attempt in found if attempt.round in worth]
+    return max(ranked, key=lambda attempt: (*worth[attempt.round], attempt.round), default=None)
 
 
 def summary_of(events: Sequence[Event]) -> RunSummary:
@@ -251,11 +265,16 @@ def latest_draft(events: Sequence[Event]) -> Attempt | None:
     return found[-1] if (found := summary_of(events).attempts) else None
 
 
-def best_draft(events: Sequence[Event], *, keep: Literal["best", "last"] = "best") -> Attempt | None:
-    """Return the draft to answer with: accepted first, then the best score, then the latest.
+def open_drafts(events: Sequence[Event]) -> list[Attempt]:
+    """Return the drafts written since the last verdict, or the newest draft where there is none."""
+    summary = summary_of(events)
+    return summary.attempts[summary.closed :] or summary.attempts[-1:]
 
-    A draft that nobody judged counts as good as the one it revises, unless programs judge this run: then it can not
-    displace a judged one. With `keep="last"` it is simply the latest draft.
+
+def best_draft(events: Sequence[Event], *, keep: Literal["best", "last"] = "best") -> Attempt | None:
+    """Return the draft to answer with: the greatest by `draft_rank`, of equal ones the earlier.
+
+    With `keep="last"` it is simply the latest draft. A task that was begun under an earlier order keeps it.
     """
     return latest_draft(events) if keep == "last" else summary_of(events).best()
 

@@ -30,7 +30,7 @@ from ...nodes.writing.prompts import PromptedModel
 from ...nodes.writing.sampling import MajorityWriter, sampled
 from ...state.critique import Critique
 from ...state.stopping import rounds_allowed
-from ...state.summary import latest_draft, rounds
+from ...state.summary import open_drafts, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -217,6 +217,9 @@ def _wiring(
     critic = model_critic(judge, prompt=family.critic, **stop)
     # The default prompt depends on whether the judge has structured output.
     prompt: Any = critic.templates[0].messages[0]
+    # The published method revises the last draft, and answers with it.
+    last = PromptedModel(sampled(model), family.refine, what="refine_prompt", keep="last")
+    refining |= {"refine": last, "keep": "last"}
     return {**asked, "critic": prompt.prompt.template}, {**refining, "critics": [critic]}
 
 
@@ -241,8 +244,7 @@ def _at_once(state: Mapping[str, Any]) -> str:
 
 def _until_accepted(state: Mapping[str, Any]) -> str | None:
     """Go on to the last round, also where a sample repeats an earlier one, unless one is accepted."""
-    latest = latest_draft(state["events"])
-    if latest is not None and latest.accepted:
+    if any(draft.accepted for draft in open_drafts(state["events"])):
         return "accepted"
     return "max_rounds" if rounds(state["events"]) >= rounds_allowed(state["limits"]) else None
 

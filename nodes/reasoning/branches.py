@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, record, task_event
 from ...state.limits import limits_in_force, merged_limits
-from ...state.summary import attempts, best_draft, current_run, latest_draft
+from ...state.summary import attempts, best_draft, current_run, latest_draft, run_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,7 +108,7 @@ def self_critique(events: Sequence[Event]) -> SelfCritique:
     found = attempts(events)
     if not found:
         raise ValueError("there is no draft, so nothing was criticised")
-    answer = best_draft(events) or found[-1]
+    answer = best_draft(events, keep=run_options(events).get("keep", "best")) or found[-1]
     before = found[max(0, found.index(answer) - 1)]
     of = next((attempt for attempt in found if attempt.round == answer.base), before)
     return SelfCritique(found[0].text, of.feedback, answer.text, len(found) - 1, answer.score)
@@ -179,8 +180,8 @@ class Branch:
 
     @property
     def best(self) -> Attempt | None:
-        """The best text: an accepted one first, then the highest score, then the latest."""
-        return best_draft(self.events)
+        """The best text by `draft_rank`; of equal ones the latest, since each step works on the most recent text."""
+        return max(reversed(attempts(self.events)), key=attrgetter("rank"), default=None)
 
     def reasoning_events(self) -> list[ReasoningState]:
         """Return the drafts, critiques and improved texts of the topic, in order."""
@@ -202,7 +203,7 @@ class Branch:
             raise ValueError(f"a topic is a text that says what is to be written about, not {topic!r}")  # noqa: TRY004
         if not topic.strip():
             raise ValueError("the topic is blank: say what is to be written about")
-        event = task_event(topic, merged_limits(None, limits), {"keep": "best"})
+        event = task_event(topic, merged_limits(None, limits), {"keep": "last"})
         return replace(self.extended(record({"head": self.head}, event)["events"]), query="")
 
     def with_query(self, query: str) -> Branch:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.types import StateSnapshot
 
+    from ..writing.prompts import Keep
+
 __all__ = [
     "PipelineInput",
     "PipelineKind",
@@ -88,12 +90,13 @@ FRESH = {
 }
 
 
-def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
+def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep) -> Step:
     """Return the first node: it begins work on the caller's task, or goes on with the thread's where none is given.
 
     Args:
         sets_topic: Whether the pipeline sets a topic before it needs one.
         limits: In force where neither the caller nor the thread has any.
+        keep: Whether the best or the last text of a topic is the answer.
 
     Raises:
         ValueError: At run: nobody gave a topic, what was given is no text, or a limit makes no sense.
@@ -114,7 +117,7 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
         began = len(events) if fresh else len(events) - len(current_run(events))
         kept = {"task": task or known, "limits": valid, "began": began, "at": "begin", **FRESH}
         if task.strip():
-            return {**kept, "query": "", **_task({**state, "began": began}, task, valid)}
+            return {**kept, "query": "", **_task({**state, "began": began}, task, valid, keep)}
         if not known and not sets_topic:
             raise ValueError("the pipeline has no topic: begin it with SetTopic('…'), or give a task")
         return kept
@@ -122,13 +125,13 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None) -> Step:
     return Step("begin", logic)
 
 
-def set_topic(topic: str) -> Step:
+def set_topic(topic: str, *, keep: Keep) -> Step:
     """Return the node that begins work on a topic. A query set for the one before is dropped."""
     topic = clean(topic)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         yield from ()
-        return {"task": topic, "query": "", **_task(state, topic, state["limits"])}
+        return {"task": topic, "query": "", **_task(state, topic, state["limits"], keep)}
 
     return Step("SetTopic", logic)
 
@@ -326,9 +329,9 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
     return decide(state["events"], state["limits"]) or "max_rounds"
 
 
-def _task(state: Mapping[str, Any], topic: str, limits: Mapping[str, Any]) -> dict[str, Any]:
+def _task(state: Mapping[str, Any], topic: str, limits: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
     """Return the update that begins work on a topic."""
-    event = task_event(topic, limits, {"keep": "best", "custom_check": True})
+    event = task_event(topic, limits, {"keep": keep, "custom_check": True})
     if earlier := _events(state):
         # What this run spent on earlier topics is carried on, so that its budgets hold over all of them.
         event |= {"usage": usage_total(earlier), "carried": True}

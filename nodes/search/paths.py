@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ...state.checked_channels import CheckedDelta
 from ...state.events import digest
 from ...state.schema import NEVER, RefineOutput, RefineState
-from ...state.summary import accepted_by, best_draft, oracle_touched, rounds, usage_total
+from ...state.summary import accepted_by, best_draft, draft_rank, oracle_touched, rounds, usage_total
 from ...state.threads.kind import GraphKind
 from ...state.usage import Usage, add_usage  # langgraph reads the annotations at run time
 
@@ -170,6 +170,7 @@ def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_i
         "best": best.round if best else -1,
         "score": best.score if best else None,
         "verified": bool(best and best.verified),
+        "refuted": bool(best and best.refuted),
         "accepted": bool(best and best.accepted),
         "accepted_by": accepted_by(best),
         "oracle": oracle_touched(events),
@@ -199,18 +200,24 @@ def own_usage(plan: Path, events: Sequence[Event]) -> Usage:
 
 
 def order(path: Path) -> tuple[Any, ...]:
-    """Return what paths are sorted by, the greatest first: accepted, then the score, then the fresher draft.
+    """Return what paths are sorted by, the greatest first: their best drafts by `draft_rank`, then the earlier draft.
 
     Of equals the one that was planned first leads, as Python's sort is stable also in reverse.
     """
-    return (path["best"] >= 0, path["accepted"], -1.0 if path["score"] is None else path["score"], path["best"])
+    rank = draft_rank(accepted=path["accepted"], refuted=_refuted(path), score=path["score"])
+    return (path["best"] >= 0, *rank, -path["best"])
+
+
+def _refuted(path: Path) -> bool:
+    # A path from before this was noted: programs that judged and did not accept have rejected.
+    return bool(path.get("refuted", path["verified"] and not path["accepted"]))
 
 
 def outranks(path: Path, other: Path) -> bool:
     """Return whether programs, or the lack of a draft, put a path before another: no opinion can turn that."""
-    ahead = (path["best"] >= 0, path["accepted"]), (other["best"] >= 0, other["accepted"])
-    if ahead[0] != ahead[1]:
-        return ahead[0] > ahead[1]
+    one, two = ((one["best"] >= 0, one["accepted"], not _refuted(one)) for one in (path, other))
+    if one != two:
+        return one > two
     return bool(path["verified"] and other["verified"] and (path["score"] or 0.0) > (other["score"] or 0.0))
 
 

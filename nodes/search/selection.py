@@ -46,8 +46,8 @@ def select(
 ) -> Step:
     """Return the node that keeps the best paths of a level and plans their revisions, or ends the search.
 
-    Accepted paths lead, then what programs scored higher. Among the rest a judge decides where there is one, else the
-    score, then the fresher draft, then the order in which they were planned.
+    Accepted paths lead, and what programs rejected comes last, by score. Among the rest a judge decides where there is
+    one, else the order of `draft_rank`, then the earlier draft, then the order in which they were planned.
 
     Args:
         budgets: What siblings share.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..critics.critics import HumanCritic
 from ..generate import GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
-from ..writing.prompts import PromptedModel
+from ..writing.prompts import PromptedModel, seen_by_refiner
 from ..writing.sampling import require_model, sampled
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def varied_options(
         writing: Any = chosen.bind(temperature=variation.temperature)
     else:
         writing = sampled(chosen) if siblings else chosen
-    seen = {"keep": rest.get("keep", "best"), "memory": rest.get("memory", "all")}
+    seen = seen_by_refiner(rest)
     for node, default in (("generate", GENERATE_PROMPT), ("refine", REFINE_PROMPT)):
         own, given = getattr(variation, f"{node}_prompt"), rest.pop(f"{node}_prompt", None)
         if rest.get(node) is None:

@@ -72,7 +72,9 @@ def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES
 
 def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return which draft a refiner works on and what it sees of earlier ones, from options of `build_refine_graph`."""
-    return {"keep": options.get("keep", "best"), "memory": options.get("memory", "all")}
+    # The last revision, which nobody judges, could never be the best.
+    keep = options.get("keep") or ("best" if options.get("judge_last", True) else "last")
+    return {"keep": keep, "memory": options.get("memory", "all")}
 
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:

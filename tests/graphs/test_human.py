@@ -352,7 +352,7 @@ def test_a_run_is_stopped_between_steps_and_goes_on(call: Any, saver: Any) -> No
     assert told == [f"process {os.getpid()}"]
     assert graph.get_state(CONFIG).next == ("check",)
     output = call(thread, "resume")
-    assert (output["stop_reason"], output["answer"]) == ("max_rounds", "A river lamp.")
+    assert (output["stop_reason"], output["rounds"], output["answer"]) == ("max_rounds", 1, "A lamp.")
     assert len(model.calls) == 2
 
 

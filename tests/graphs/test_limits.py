@@ -146,7 +146,7 @@ def test_a_check_that_raises_ends_the_run_with_the_best_draft(invoke: str) -> No
 def test_a_run_that_a_check_called_failed_can_be_resumed() -> None:
     """The check is asked again, also where an earlier revision had failed and was made good."""
     answers = [None, "failed", "failed", "accepted"]
-    graph, model = graph_of("draft", RuntimeError("down"), "better", check=lambda state: answers.pop(0))
+    graph, model = graph_of("draft", RuntimeError("down"), "better", check=lambda state: answers.pop(0), keep="last")
     thread = Thread(graph, "a")
     assert graph.invoke({"task": "t"}, CONFIG)["events"][-2]["kind"] == "failure"
     assert thread.resume()["answer"] == "better"

@@ -56,8 +56,8 @@ def test_memory_last_hides_earlier_attempts() -> None:
     assert "Attempt" not in model.calls[2][0].text
 
 
-def test_a_verified_run_never_ends_worse_than_it_began() -> None:
-    """A verifier that breaks on the revision leaves the judged draft as the answer."""
+def test_a_draft_that_a_verifier_rejected_never_beats_one_that_nobody_could_judge() -> None:
+    """A verifier that breaks on the revision has not rejected it, so the answer is not the draft that it did reject."""
 
     def fragile(task: str, draft: str) -> Critique:
         if draft == "b":
@@ -65,7 +65,7 @@ def test_a_verified_run_never_ends_worse_than_it_began() -> None:
         return Critique("half", accepted=False, score=0.5)
 
     output = build_refine_graph(ScriptedModel(["a", "b"]), critics=[verifier_critic(fragile)]).invoke({"task": TASK})
-    assert (output["answer"], output["stop_reason"]) == ("a", "failed")
+    assert (output["answer"], output["stop_reason"]) == ("b", "failed")
 
 
 # 2. Fail closed

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redraft.state.events import append_events, broken_links, record
+from hypothesis import given
+from hypothesis import strategies as st
+from redraft.state.events import append_events, broken_links, record, task_event
 from redraft.state.stopping import STOP_REASONS, decide
 from redraft.state.summary import attempts, best_draft, latest_draft, rounds, scores, usage_total
 from redraft.state.usage import NO_USAGE, add_usage
@@ -32,24 +34,63 @@ def critique(
 TASK = {"kind": "task", "text": "Write."}
 
 
-def test_the_best_draft_is_the_accepted_one_then_the_best_scored_then_the_latest() -> None:
-    """Acceptance counts more than a score, a score more than being later."""
-    low, high = critique(0, 0.3), critique(1, 0.8)
-    assert best_draft(chain(TASK, draft("a"), low, revision(1, "b"), high)).text == "b"  # type: ignore[union-attr]
-    worse = chain(TASK, draft("a"), critique(0, 0.8), revision(1, "b"), critique(1, 0.3))
-    assert best_draft(worse).text == "a"  # type: ignore[union-attr]
+ACCEPTED = {"accepted": True}
+KINDS = {
+    "accepted": ({"score": 0.1, **ACCEPTED},),
+    "accepted by a program": ({"score": None, "verifier": True, **ACCEPTED},),
+    "scored higher": ({"score": 0.8},),
+    "scored lower": ({"score": 0.3},),
+    "scored without a verdict": ({"score": 0.3, "accepted": None},),
+    "unjudged": (),
+    "an opinion without a score": ({},),
+    "an opinion that can't be read": ({"accepted": None},),
+    "rejected, with a score": ({"score": 0.9, "verifier": True},),
+    "rejected, with a lower score": ({"score": 0.0, "verifier": True}, {"score": 1.0}),
+    "rejected without a score": ({"verifier": True},),
+}
+ORDERED = [
+    {"accepted"}, {"accepted by a program"}, {"scored higher"}, {"scored lower", "scored without a verdict"},
+    {"unjudged", "an opinion without a score", "an opinion that can't be read"},
+    {"rejected, with a score"}, {"rejected, with a lower score"}, {"rejected without a score"},
+]  # fmt: skip
+PLACES = {name: place for place, names in enumerate(ORDERED) for name in names}
+
+
+@given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6))
+def test_one_order_decides_which_draft_is_the_best_and_of_equal_ones_the_earlier_stays(kinds: list[str]) -> None:
+    """Accepted, then scored, then what nobody could judge, then what a verifier rejected, however they came."""
+    events = [task_event("Write.", {}, {})]
+    for number, kind in enumerate(kinds):
+        events += [revision(number, f"{number} {kind}") if number else draft(f"0 {kind}")]
+        events += [critique(number, **said) for said in KINDS[kind]]
+    best = best_draft(chain(*events))
+    expected = min(range(len(kinds)), key=lambda number: PLACES[kinds[number]])
+    assert best is not None
+    assert best.text == f"{expected} {kinds[expected]}"
+    assert best.rank == max(attempt.rank for attempt in attempts(chain(*events)))
+
+
+def test_a_task_from_before_the_order_was_noted_keeps_its_own() -> None:
+    """A stored thread answers as it did: ties go to the latest, and an unjudged draft counts as the one it revises."""
     equal = chain(TASK, draft("a"), critique(0, 0.5), revision(1, "b"), critique(1, 0.5))
     assert best_draft(equal).text == "b"  # type: ignore[union-attr]
-    accepted = chain(TASK, draft("a"), critique(0, 0.1, accepted=True), revision(1, "b"), critique(1, 0.9))
-    assert best_draft(accepted).text == "a"  # type: ignore[union-attr]
-
-
-def test_an_unjudged_draft_counts_as_the_one_it_revises_unless_programs_judge() -> None:
-    """The last revision of an unjudged kind is the answer; where a verifier judges, only judged drafts are."""
     opinion = chain(TASK, draft("a"), critique(0, 0.4), revision(1, "b"))
     assert best_draft(opinion).text == "b"  # type: ignore[union-attr]
     program = chain(TASK, draft("a"), critique(0, 0.4, verifier=True), revision(1, "b"))
     assert best_draft(program).text == "a"  # type: ignore[union-attr]
+
+
+def test_several_drafts_of_one_round_are_judged_each_by_itself() -> None:
+    """Where several revisions are open at once, a critique is about the draft of its round; one accepted is enough."""
+    start = (task_event("Write.", {}, {"asks": True}), draft("a"), critique(0), {"kind": "verdict"})
+    open_ones = (revision(1, "b"), revision(2, "c"), revision(3, "d"))
+    assert decide(chain(*start, *open_ones), {"max_rounds": 9}) == "no_progress"  # nobody could judge any
+    assert decide(chain(*start, *open_ones, critique(2, 0.5)), {"max_rounds": 9}) is None
+    events = chain(*start, *open_ones, critique(3, 0.5), critique(1, 0.2), critique(2, 0.1, accepted=True))
+    assert scores(events) == [(0, None), (1, 0.2), (2, 0.1), (3, 0.5)]
+    assert (best_draft(events).text, decide(events, {"max_rounds": 9})) == ("c", "accepted")  # type: ignore[union-attr]
+    after = chain(*events, {"kind": "verdict", "round": 3}, revision(4, "e"), critique(4, 0.1))
+    assert decide(after, {"max_rounds": 9}) is None  # what was accepted before the last verdict did not end the run
 
 
 def test_an_unreadable_opinion_accepts_nothing() -> None:

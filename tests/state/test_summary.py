@@ -70,7 +70,7 @@ def an_event(chance: random.Random, number: int) -> dict[str, Any]:
     if kind == "task" or (kind == "verdict" and chance.random() < 0.3):
         event["limits"] = {"max_rounds": chance.randrange(9)}
     if kind == "task":
-        event["options"] = {"asks": chance.random() < 0.5}
+        event["options"] = {"asks": chance.random() < 0.5, "order": chance.choice([1, 2])}
     return event
 
 
