@@ -106,17 +106,21 @@ class ResultFile:
 
     def drop(self, unwanted: Callable[[ResultRecord], bool]) -> int:
         """Take records out, so that their problems can be run again, and return how many. All at once or not at all."""
-        kept = {key: record for key, record in self.records.items() if not unwanted(record)}
+        kept = [record for record in self.records.values() if not unwanted(record)]
         dropped = len(self.records) - len(kept)
         if dropped:
-            assert self._file is not None, "the file is not open"  # noqa: S101
-            beside = self.path.with_suffix(".tmp")
-            beside.write_text("".join(record.model_dump_json() + "\n" for record in kept.values()), encoding="utf-8")
-            self._file.close()
-            beside.replace(self.path)
-            self._file = self.path.open("ab", buffering=0)
-            self.records = kept
+            self.rewrite(kept)
         return dropped
+
+    def rewrite(self, records: Iterable[ResultRecord]) -> None:
+        """Put other records in the place of all there are. All at once or not at all."""
+        assert self._file is not None, "the file is not open"  # noqa: S101
+        self.records = {record.question_id: record for record in records}
+        beside = self.path.with_suffix(".tmp")
+        beside.write_text("".join(one.model_dump_json() + "\n" for one in self.records.values()), encoding="utf-8")
+        self._file.close()
+        beside.replace(self.path)
+        self._file = self.path.open("ab", buffering=0)
 
 
 def read_results(path: Path, *, upto: int | None = None) -> dict[str, ResultRecord]:

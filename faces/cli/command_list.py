@@ -128,6 +128,18 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "rescore",
+        "commands_rescore:rescore",
+        "Judge recorded results again, without a model: every answer, draft, sample and vote; exit with 1 where the "
+        "record disagrees.",
+        (
+            "redraft rescore gsm8k",
+            "redraft rescore results --data datasets    beside the datasets themselves",
+            "redraft rescore gsm8k/majority-5 --write",
+            "redraft rescore gsm8k --json | jq '.runs[].differences'",
+        ),
+    ),
+    LazyCommand(
         "compare",
         "commands_report:compare",
         "Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.",
