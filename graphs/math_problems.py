@@ -12,7 +12,8 @@ from langchain_core.runnables import Runnable
 
 from ..nodes.critics.critics import model_critic
 from ..nodes.critics.program_critic import program_critic
-from ..nodes.verify.sums import arithmetic_holds, extract_number
+from ..nodes.verify.numeric_answers import extract_number
+from ..nodes.verify.sums import arithmetic_holds
 from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from ...nodes.verify.numeric_answers import lone_number
 from ...nodes.writing.sampling import majority_text
 from ..datasets.dataset import load_dataset
-from ..datasets.scorers import lone_number, scorer
+from ..datasets.scorers import scorer
 from ..run.methods import FAMILIES
 from ..run.run_folder import ResultFile
 from .paired import Row

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graphs.writing import writing_task
 from ...nodes.verify.code_replies import code_task
-from .scorers import HiddenTests, lone_number
+from ...nodes.verify.numeric_answers import lone_number
+from .scorers import HiddenTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ...models.thoughts import without_thought
 from ...nodes.verify.code_replies import passes_hidden_tests, read_code
-from ...nodes.verify.sums import NUMBER, extract_number, same_number
+from ...nodes.verify.numeric_answers import extract_number, lone_number, same_number
 from ...nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
     from ...nodes.sandbox import Sandbox
 
-__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "lone_number", "scorer"]
+__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "scorer"]
 
 Kind = Literal["numeric", "code", "words", "exact"]
 
@@ -207,14 +207,6 @@ class ExactScorer:
         return _of_type(plain, str)
 
 
-def lone_number(text: str) -> Decimal | None:
-    """Return the number that a text is, or `None` where it is anything else or more.
-
-    `1,080`, `$4.50`, `-3`, `25%` (which is 25), `3/4` and `1 1/2` are numbers; `4 apples` and `1994-05-02` are not.
-    """
-    return extract_number(text) if LONE_NUMBER.fullmatch(text.strip()) else None
-
-
 def _of_type(plain: Any, wanted: type[T]) -> T:
     if not isinstance(plain, wanted):
         raise ValueError(f"the gold answer must hold a {wanted.__name__}, not {plain!r}")  # noqa: TRY004
@@ -244,7 +236,6 @@ SCORERS: dict[Kind, type[Scorer]] = {
 MOST_REMEMBERED = 4096
 LONGEST_SHOWN = 30
 EMPHASIS = "*_` \t\r\n"
-LONE_NUMBER = re.compile(rf"(?:[-+](?![$€£¥₹]?-)[$€£¥₹]?|[$€£¥₹][ ]?)?(?:{NUMBER}|(?:[0-9]+ )?[0-9]+/[0-9]+)[ ]?%?\.?")
 APOSTROPHES = re.compile("['’‘]")
 PUNCTUATION = re.compile(r"[;!?\"“”„«»()\[\]{}*_`…]|[.,:](?![0-9])|(?<![0-9])[,:]")
 # `*+` gives nothing back: a long row of stars or spaces is not tried over and over.

@@ -22,7 +22,7 @@ from ...nodes.critics.critics import VerifierCritic, model_critic, verifier_crit
 from ...nodes.critics.program_critic import PROGRAM_PROMPTS
 from ...nodes.generate import GENERATE_PROMPT
 from ...nodes.refine import REFINE_PROMPT
-from ...nodes.verify.sums import extract_number
+from ...nodes.verify.numeric_answers import extract_number
 from ...nodes.verify.text_verifiers import uses_words
 from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ...nodes.writing.evidence_writer import EvidenceWriter

@@ -136,7 +136,7 @@ def in_a_sentence(results: Sequence[DemoResult]) -> str:
 
 def _ends_in(text: str, expected: str) -> bool:
     """Return whether the last line of a worked solution gives this number."""
-    from ...nodes.verify.sums import same_number
+    from ...nodes.verify.numeric_answers import same_number
 
     lines = text.strip().splitlines() or [""]
     return same_number(lines[-1], expected)

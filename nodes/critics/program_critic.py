@@ -17,7 +17,7 @@ from ...state.critique import Critique
 from ...state.events import clean
 from ...state.summary import attempts
 from ..runtime.dual import Do, DualCritic
-from ..verify.sums import extract_number, same_number
+from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, chat_prompt
 from ..writing.replies import read_text
 from ..writing.sampling import sampled

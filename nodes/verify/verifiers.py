@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .json_schema import matches_json_schema
-from .sums import arithmetic_holds, ends_with_answer
+from .numeric_answers import ends_with_answer
+from .sums import arithmetic_holds
 from .text_verifiers import has_length, matches, reading_level, uses_words
 
 if TYPE_CHECKING:

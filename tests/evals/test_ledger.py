@@ -292,7 +292,7 @@ def test_the_record_of_a_real_run_is_read_as_it_was_played(write_run: Any) -> No
     from redraft.evals.run.result_record import result_record
     from redraft.graphs.math_problems import build_math_graph
     from redraft.models import ScriptedModel
-    from redraft.nodes.verify.sums import extract_number, same_number
+    from redraft.nodes.verify.numeric_answers import extract_number, same_number
 
     question = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
     replies = ["2 * 3 = 6\n#### 6", "One nut was eaten.", "6 - 1 = 5\n#### 5", "SOLUTION_IS_CORRECT"]

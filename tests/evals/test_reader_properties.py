@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redraft.evals.datasets.dataset import load_dataset
-from redraft.evals.datasets.scorers import lone_number, scorer
+from redraft.evals.datasets.scorers import scorer
 from redraft.evals.run.result_record import failed_record
 from redraft.evals.run.run_folder import ResultFile, read_results, read_run_info
+from redraft.nodes.verify.numeric_answers import lone_number
 from redraft.state.usage import NO_USAGE
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.evals.datasets.scorers import CodeScorer, ExactScorer, HiddenTests, Kind, lone_number, scorer
+from redraft.evals.datasets.scorers import CodeScorer, ExactScorer, HiddenTests, Kind, scorer
+from redraft.nodes.verify.numeric_answers import lone_number
 
 if TYPE_CHECKING:
     from redraft.nodes.sandbox import Sandbox
@@ -64,12 +65,12 @@ def test_a_solution_is_judged(kind: Kind, gold: Any, solution: str, answer: str 
             ("NaN", None),
             ("--5", None),
             ("- 5", None),
-            ("-$ 5", None),
+            ("-$ 5", "-5"),
             ("$-5", "-5"),
             ("1 080", "1080"),
             ("10:30", None),
             ("1.2.3", None),
-            ("٣", None),
+            ("٣", "3"),
         ],
     ],
 )

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from redraft.evals.datasets.dataset import load_dataset
 from redraft.nodes.verify.expressions import Expression, Sense, tokenize
-from redraft.nodes.verify.sums import arithmetic_holds, ends_with_answer, extract_number, find_sums
+from redraft.nodes.verify.numeric_answers import ends_with_answer, extract_number
+from redraft.nodes.verify.sums import arithmetic_holds, find_sums
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)

@@ -17,7 +17,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.runtime.journal import JOURNAL
-from redraft.nodes.verify.sums import extract_number
+from redraft.nodes.verify.numeric_answers import extract_number
 from redraft.nodes.writing.sampling import MajorityWriter
 from redraft.state import Critique, Thread, open_checkpointer
 

@@ -18,7 +18,7 @@ from redraft.nodes.critics.structured_replies import StructuredModel, Unreadable
 from redraft.nodes.reasoning.pipeline_language import SIGNATURES, Pipeline, PipelineError, PipelineStep, parse_pipeline
 from redraft.nodes.verify.code_replies import read_code
 from redraft.nodes.verify.expressions import plain_notation
-from redraft.nodes.verify.sums import extract_number, same_number
+from redraft.nodes.verify.numeric_answers import extract_number, same_number
 from redraft.nodes.writing.prompt_injection import fence, fenced_messages
 from redraft.nodes.writing.prompts import chat_prompt
 from redraft.nodes.writing.replies import is_stop_phrase, rejection
