@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
 from ..state.stopping import spent_budget
-from ..state.summary import attempts, condensed, rounds
+from ..state.summary import attempts, condensed, rejected_since_draft, rounds
 from .generate import writer_update
 from .runtime.meter import spent_in
 from .runtime.step import Step, Steps, call, emit
@@ -32,7 +32,8 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
     new limits may have it, nothing is asked and nothing written: `check` says which budget.
 
     Args:
-        writer: Takes the state and returns the revision.
+        writer: Takes the state and returns the revision. One with a method `ways` of the state, which names its ways to
+            write, the one it takes now first, ends the run by a repeat only after each of them has repeated.
         keep: Whether the best or the latest draft is revised.
         prices: Prices of the models that it calls.
 
@@ -61,7 +62,8 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         # By their hashes, computed once a draft, so that only those alike are compared whole.
         key = condensed(text)
         alike = [attempt.text for attempt in attempts(events) if attempt.condensed == key]
-        reason = rejection(text, earlier=alike, result=outcome.result)
+        feedback, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
+        reason = rejection(text, earlier=alike, result=outcome.result, critique=feedback, known=known)
         event = {
             "kind": "revision",
             "round": number,
@@ -71,6 +73,11 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             "base": base.round if base else 0,
             "rejected": reason,
         }
+        if reason and (ways := getattr(writer, "ways", None)):
+            event["way"], *others = ways(state)
+            repeated = {one.get("way") for one in rejected_since_draft(events) if one["rejected"] == "repeat"}
+            if reason == "repeat" and {*others} - repeated:
+                event["another_way"] = True
         return writer_update(state, writer, outcome.result, event)
 
     return Step("refine", logic)

@@ -81,6 +81,10 @@ class _Rejected(TypedDict):
     rejected: NotRequired[str]
     """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one. draft: `empty`
     where an agent stopped before it had said anything."""
+    way: NotRequired[str]
+    """revision: how it was written, by a writer with several ways, where it was rejected."""
+    another_way: NotRequired[bool]
+    """revision: it repeats an earlier draft, and its writer has another way to try."""
 
 
 class _Incomplete(TypedDict):

@@ -51,7 +51,7 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         return "human"
     if budget := spent_budget(events, limits) or _refused(fresh):
         return budget
-    repeated = any(event.get("rejected") == "repeat" for event in fresh)
+    repeated = any(event.get("rejected") == "repeat" and not event.get("another_way") for event in fresh)
     if repeated or could_not_be_judged(events) or _patience_lost(events, limits.get("patience")):
         return "no_progress"
     if out_of_steps or rounds(events) >= rounds_allowed(limits):

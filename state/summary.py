@@ -32,6 +32,7 @@ __all__ = [
     "latest_draft",
     "open_drafts",
     "oracle_touched",
+    "rejected_since_draft",
     "rounds",
     "run_options",
     "scores",
@@ -263,6 +264,17 @@ def attempts(events: Sequence[Event]) -> list[Attempt]:
 def latest_draft(events: Sequence[Event]) -> Attempt | None:
     """Return the newest draft, or `None` before the first."""
     return found[-1] if (found := summary_of(events).attempts) else None
+
+
+def rejected_since_draft(events: Sequence[Event]) -> list[Event]:
+    """Return the rejected revisions since the newest draft, the newest first."""
+    found: list[Event] = []
+    for event in reversed(current_run(events)):
+        if event["kind"] in DRAFT_KINDS:
+            if not event.get("rejected"):
+                break
+            found.append(event)
+    return found
 
 
 def open_drafts(events: Sequence[Event]) -> list[Attempt]:

@@ -6,9 +6,10 @@ with a few that are missing, it uses them, and what stands already can't be lost
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import current_run
+from ...state.summary import current_run, rejected_since_draft
 from ..runtime.dual import Do
 from .prompt_injection import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
@@ -28,7 +29,8 @@ __all__ = ["CLAUSE_PROMPT", "WordAddingWriter"]
 class WordAddingWriter(PromptedModel):
     """Adds a clause where many words are missing, or some still are after one rewriting; else rewrites.
 
-    Where anything but words is wrong too, it rewrites as well.
+    Where anything but words is wrong too, it rewrites as well. After a rejected revision it tries the other way, and a
+    clause with other words.
 
     Args:
         model: Rewrites, and writes clauses.
@@ -63,20 +65,32 @@ class WordAddingWriter(PromptedModel):
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         draft, words = self._missing(input)
-        if not words:
+        if self.ways(input)[0] == REWRITING:
             return (yield from super().logic(input, config))
+        tried = sum(event.get("way") == CLAUSE for event in rejected_since_draft(input.get("events", [])))
+        skipped = tried * self.at_once % len(words)
+        words = words[skipped:] + words[:skipped]
         messages = fenced_messages(self.clause, {"words": ", ".join(words[: self.at_once]), "draft": draft})
         return _joined(draft, (yield Do(self.model.invoke, self.model.ainvoke, (messages, config))))
 
-    def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Return the draft at hand, and the words that a clause is to bring."""
+    def ways(self, state: Mapping[str, Any]) -> list[str]:
+        """Return how a revision can be written, the way that is due first: the one that was rejected least often."""
         events = state.get("events", [])
-        attempt = attempt_at_hand(events, self.keep)
-        if attempt is None:
-            return "", []
-        words = _missing_words(attempt)
-        revised = any(event["kind"] == "revision" for event in current_run(events))
-        return attempt.text, words if revised or len(words) > self.few else []
+        _, words = self._missing(state)
+        if not words:
+            return [REWRITING]
+        revised = any(event["kind"] == "revision" and not event.get("rejected") for event in current_run(events))
+        ways = [CLAUSE, REWRITING] if revised or len(words) > self.few else [REWRITING, CLAUSE]
+        tried = Counter(event.get("way") for event in rejected_since_draft(events))
+        return sorted(ways, key=lambda way: tried[way])
+
+    def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return the draft at hand, and the words that it misses."""
+        attempt = attempt_at_hand(state.get("events", []), self.keep)
+        return (attempt.text, _missing_words(attempt)) if attempt else ("", [])
+
+
+CLAUSE, REWRITING = "clause", "rewriting"
 
 
 def _missing_words(attempt: Attempt) -> list[str]:

@@ -99,17 +99,21 @@ def is_stop_phrase(reply: str, phrase: str) -> bool:
     return bool(phrase.strip()) and _bare(reply) == _bare(phrase)
 
 
-def rejection(text: str, *, earlier: Iterable[str], result: Any = None) -> str:
+def rejection(
+    text: str, *, earlier: Iterable[str], result: Any = None, critique: str = "", known: Iterable[str] = ()
+) -> str:
     """Return why a revision is not a draft, or an empty string when it is one.
 
     Args:
         text: The revision.
         earlier: The drafts so far.
         result: What the model returned; a provider that marks a refusal marks it here.
+        critique: The feedback on the draft that it revises.
+        known: That draft, and the task.
 
     Returns:
         `refused`, `empty`, `repeat` (it repeats an earlier draft, after whitespace) or `meta` (it talks about the task
-        instead of doing it).
+        instead of doing it, or copies the critique).
     """
     if refused(text, result):
         return "refused"
@@ -117,7 +121,37 @@ def rejection(text: str, *, earlier: Iterable[str], result: Any = None) -> str:
         return "empty"
     if any(same_text(text, draft) for draft in earlier):
         return "repeat"
-    return "meta" if _META.fullmatch(_bare(text)) else ""
+    return "meta" if _META.fullmatch(_bare(text)) or _copies(text, critique, known) else ""
+
+
+def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
+    """Return whether a text is made of a critique, and neither of what that quotes or proposes nor of what was known.
+
+    Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
+    """
+    runs = _runs(text)
+    if len(runs) < FEWEST_RUNS or len(runs & _runs(critique)) < MADE_OF * len(runs):
+        return False
+    if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
+        return False
+    return all(len(runs & _runs(said)) < MADE_OF * len(runs) for said in _PROPOSED.findall(critique))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    words = _words(text)
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+FEWEST_RUNS = 4
+MADE_OF = 0.8
+SHARED = 0.3
+"""A revision that keeps so much of its draft, or of the task, is one, whatever the critique says word by word."""
+_PROPOSED = re.compile(r"```[\s\S]*?(?:```|\Z)|[\"“«][\s\S]*?[\"”»]|(?<=: ).+|(?<=:\n)(?:.+\n?)+")
+"""What a critique quotes, or proposes after a colon."""
 
 
 def refused(text: str, result: Any = None) -> bool:

@@ -47,6 +47,37 @@ def test_talk_refusals_and_repeats_are_no_drafts(text: str, reason: str) -> None
     assert rejection(text, earlier=["a  river\n"]) == reason
 
 
+CRITIQUE = """1. The text claims that boats sail at night, which no passage says.
+2. It should name the harbour. Better: Three lamps stand along the quay of Brest, and none of them is lit.
+3. The sum 3 + 4 * 2 = 14 is wrong; the result is 11: "so she pays eleven dollars for all of the pencils"."""
+DRAFT = "Boats sail at night along the coast, and the men on them sing of lamps and of home."
+
+
+@pytest.mark.parametrize(
+    ("text", "critique", "reason"),
+    [
+        (CRITIQUE, CRITIQUE, "meta"),
+        (f"**{CRITIQUE.upper()}**", CRITIQUE, "meta"),
+        ("The text claims that boats sail at night, which no passage says.", CRITIQUE, "meta"),
+        ("The text claims that boats sail at night, which no passage says! Name it.", CRITIQUE, "meta"),
+        ("This is a sample of how to make a critique of it.", "This is a sample of how to make a critique.", "meta"),
+        ("Three lamps stand along the quay of Brest, and none of them is lit.", CRITIQUE, ""),
+        ("So she pays eleven dollars for all of the pencils.", CRITIQUE, ""),
+        ("The result is 11", CRITIQUE, ""),
+        ("11", CRITIQUE, ""),
+        ("42", "It is not 41 but 42", ""),
+        (DRAFT.replace("at night", "by day"), f"It should read {DRAFT.replace('at night', 'by day')}", ""),
+        ("```python\ndef add(a, b):\n    return a + b + 0 * a\n```",
+         "Wrong sign. Use\n```\ndef add(a, b):\n    return a + b + 0 * a\n```", ""),
+        ("Boats sail at night, as the passages say; the text names the harbour of Brest and its lamps.", CRITIQUE, ""),
+    ],
+)  # fmt: skip
+def test_a_revision_that_copies_the_critique_is_talk_about_the_task(text: str, critique: str, reason: str) -> None:
+    """Whole or nearly; what the critique quotes or proposes, a short answer and a mended draft are revisions."""
+    found = rejection(text, earlier=[DRAFT], critique=critique, known=[DRAFT, "Write of boats."])
+    assert found == reason
+
+
 def test_a_refusal_that_the_provider_marks_is_one_whatever_it_says() -> None:
     """A marked refusal or a filtered reply is no draft."""
     assert (
