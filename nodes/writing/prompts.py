@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
 
+from ...state.events import DRAFT_KINDS
 from ...state.retrievals import passages
-from ...state.summary import Attempt, attempts, best_draft, latest_draft, rounds
+from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, rounds
 from ..runtime.dual import Do, DualRunnable
 from .prompt_injection import fence, fenced_messages, opens_part
+from .seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -147,5 +149,8 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         return self.templates
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
-        reply: AIMessage = yield Do(self.model.invoke, self.model.ainvoke, (self.messages(input), config))
+        # The prompt of a fresh sample is that of the first draft.
+        written = sum(event["kind"] in DRAFT_KINDS for event in current_run(input.get("events", [])))
+        model = reseeded(self.model, written)
+        reply: AIMessage = yield Do(model.invoke, model.ainvoke, (self.messages(input), config))
         return reply

@@ -10,12 +10,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
 
 from ...state.events import Sample, clean
 from ..runtime.dual import Do, DualRunnable
 from .prompts import PromptedModel, Prompts
 from .replies import cut_off, read_text
+from .seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -103,7 +104,10 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, SampledReply]:  # noqa: A002
         messages = self._prompted.messages(input)
-        replies = yield Do(self._sampler.batch, self._sampler.abatch, ([messages] * self.samples, config))
+        # Side by side; a batch of one model would have one seed.
+        samplers = {str(number): reseeded(self._sampler, number) for number in range(self.samples)}
+        together = RunnableParallel[Any](samplers)
+        replies = list((yield Do(together.invoke, together.ainvoke, (messages, config))).values())
         texts = [read_text(reply) for reply in replies]
         chosen = replies[texts.index(majority_text(texts, self.answer))]
         samples = [sample_of(reply, self.answer) for reply in replies]

@@ -11,7 +11,7 @@ import pytest
 from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.methods import METHODS, build_method, check_methods, knows_gold
 from redraft.graphs.math_problems import FEW_SHOT_PROMPT
-from redraft.models import ScriptedModel
+from redraft.models import ScriptedModel, chat_model
 
 TASK = {"task": "What is 2 + 1?"}
 WRONG, RIGHT = "#### 4", "#### 3"
@@ -157,3 +157,15 @@ def test_the_hash_of_the_prompts_tells_methods_apart() -> None:
     }
     assert len(set(hashes.values())) == 2
     assert hashes["zero-shot"] == build_method("zero-shot", "numeric", ScriptedModel([])).prompts_sha256
+
+
+@pytest.mark.parametrize("name", ["majority-3", "best-of-3"])
+@pytest.mark.usefixtures("sandbox")
+def test_samples_of_a_seeded_model_differ(serve: Any, name: str) -> None:
+    """With --seed each sample has a seed of its own: with one seed a server gives the same reply to a prompt again."""
+    server = serve(lambda request: f"seed {request['seed']}\n#### {request['seed']}")
+    model = chat_model(server.spec, seed=40, temperature=0.9)
+    asyncio.run(build_method(name, "numeric", model).graph.ainvoke(TASK))
+    asked = [(str(request["messages"]), request["seed"]) for request in server.requests]
+    first = asked[0][0]
+    assert sorted(seed for prompt, seed in asked if prompt == first) == [40, 41, 42]
