@@ -87,11 +87,10 @@ def _show(screen: Screen, found: list[RescoredRun], *, written: bool) -> None:
             screen.line((f"  and {len(run.differences) - MOST_SHOWN} more; --json has all", "dim"))
     lines, texts = sum(run.rescored for run in found), sum(run.texts for run in found)
     differing = sum(len(run.differences) for run in found)
-    verdict = (
-        "the record holds"
-        if not differing
-        else f"{amount(differing, 'place')} " + ("written anew" if written else "in which the record disagrees")
-    )
+    if differing:
+        verdict = f"{amount(differing, 'place')} {'written anew' if written else 'in which the record disagrees'}"
+    else:
+        verdict = "the record holds" if lines else "nothing is known of the record"
     screen.line(f"{amount(lines, 'line')} with {amount(texts, 'text')} judged again, no model called: {verdict}")
 
 

@@ -154,3 +154,4 @@ def test_what_can_not_be_judged_again_is_said(shell: Any, results: Any) -> None:
     changed(folder, lambda record: record.update(question=""))
     shown = shell("rescore", "out", "--data", "data")
     assert (shown.code, "its texts were taken out" in shown.out) == (1, True)
+    assert "nothing is known of the record" in shell("rescore", str(folder)).out
