@@ -215,7 +215,7 @@ class RunConfig(BaseModel):
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
         """
         from ..models import PriceTable, chat_model
-        from ..nodes.verify.verifiers import verifier
+        from ..nodes.verify.verifiers import stored_verifier
 
         # A search by rules asks no model, so none is fetched.
         needed = find_preset(self.preset).needs_model or bool(self.critics)
@@ -235,7 +235,7 @@ class RunConfig(BaseModel):
             self.preset,
             model,
             critics=critics,
-            verifiers=[verifier(spec) for spec in self.verifiers],
+            verifiers=[stored_verifier(spec) for spec in self.verifiers],
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,
             **self.options,

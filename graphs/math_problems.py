@@ -13,7 +13,6 @@ from langchain_core.runnables import Runnable
 from ..nodes.critics.critics import model_critic
 from ..nodes.critics.program_critic import program_critic
 from ..nodes.verify.numeric_answers import extract_number
-from ..nodes.verify.sums import arithmetic_holds
 from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
@@ -132,7 +131,7 @@ def _critic(model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, p
     if critic == "program":
         from ..nodes.sandbox import Sandbox
 
-        return program_critic(model, sandbox or Sandbox(), steps=arithmetic_holds(required=False))
+        return program_critic(model, sandbox or Sandbox())
     if critic == "self":
         judge = model
     elif isinstance(critic, Runnable):

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from .verify.code_replies import code_task, passes_hidden_tests, read_code
     from .verify.json_schema import matches_json_schema
     from .verify.numeric_answers import ends_with_answer, extract_number, same_number
-    from .verify.sums import arithmetic_holds
     from .verify.text_verifiers import has_length, matches, reading_level, uses_words
     from .verify.verifiers import verifier
     from .writing.writers import from_runnable
@@ -83,7 +82,6 @@ else:
             "redraft.nodes.verify.code_replies": ["code_task", "passes_hidden_tests", "read_code"],
             "redraft.nodes.verify.json_schema": ["matches_json_schema"],
             "redraft.nodes.verify.numeric_answers": ["ends_with_answer", "extract_number", "same_number"],
-            "redraft.nodes.verify.sums": ["arithmetic_holds"],
             "redraft.nodes.verify.text_verifiers": ["has_length", "matches", "reading_level", "uses_words"],
             "redraft.nodes.verify.verifiers": ["verifier"],
             "redraft.nodes.writing.writers": ["from_runnable"],
@@ -113,7 +111,6 @@ __all__ = [
     "UseImprove",
     "UseRefinementLoop",
     "UseSelfCritique",
-    "arithmetic_holds",
     "as_retriever",
     "assessment_of",
     "calculator_tool",

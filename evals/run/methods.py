@@ -261,9 +261,8 @@ def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
 def _agreeing_program(model: BaseChatModel) -> list[Any]:
     from ...nodes.critics.program_critic import program_critic
     from ...nodes.sandbox import Sandbox
-    from ...nodes.verify.sums import arithmetic_holds
 
-    return [program_critic(model, Sandbox(), steps=arithmetic_holds(required=False))]
+    return [program_critic(model, Sandbox())]
 
 
 def _visible_tests(model: BaseChatModel) -> list[VerifierCritic]:

@@ -56,7 +56,7 @@ def run(
         typer.Option(
             metavar="SPEC",
             help="A program that judges: uses_words:A,B · matches:REGEX · length:20-40 words · json_schema:FILE · "
-            "reading_level:8 · ends_with_answer · arithmetic_holds; may be repeated.",
+            "reading_level:8 · ends_with_answer; may be repeated.",
             rich_help_panel=MODELS,
         ),
     ] = None,
@@ -79,6 +79,7 @@ def run(
     **options: Any,  # of the presets, as `with_preset_options` gives them
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
+    from ...nodes.verify.verifiers import RETIRED, verifier
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
     from ..views.console import Screen, say
@@ -116,6 +117,8 @@ def run(
     if critic and verify and recipe.options.get("critics_after") != "always":
         say("with --verify the programs decide; --critic is asked only with --critics-after always")
     with bad_input():
+        for spec in RETIRED.intersection(verify or ()):
+            verifier(spec)  # refused: only threads that name it already may go on with it
         graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
     with opened(db, create=True) as saver:
         built = graph_alone.copy({"checkpointer": saver})

@@ -16,7 +16,7 @@ from ...state.critique import Critique
 from ..critics.model_critic import Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
 from ..runtime.dual import Do, DualCritic
-from ..verify.expressions import Expression, Sense, plain_notation, tokenize
+from ..verify.expressions import Expression, plain_notation
 from ..writing.prompt_injection import fence, opens_part
 from .agent_runs import steps_of
 from .conversation import ConversationCritic
@@ -207,17 +207,16 @@ def search_tool(retriever: BaseRetriever, *, name: str = "search", about: str = 
 
 
 def _computed(text: str) -> str:
-    tokens = list(tokenize(plain_notation(text.strip())[: LONGEST + 1]))
-    if not tokens or len(text) > LONGEST:
+    if not text.strip() or len(text) > LONGEST:
         raise ToolException(f"Give one arithmetic expression of at most {LONGEST} characters.")
-    found = Expression(tokens, 0, Sense())
+    found = Expression(plain_notation(text.strip()))
     if found.by_zero:
         raise ToolException("That divides by zero.")
-    if found.value is None or found.at < len(tokens):
+    if found.value is None or not found.whole:
         raise ToolException(
             f"{text!r} can't be read as one arithmetic expression: use numbers, + - * / ^ and brackets."
         )
-    return _shown(found.value.exact)
+    return _shown(found.value)
 
 
 def _shown(exact: Fraction) -> str:

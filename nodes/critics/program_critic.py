@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from ...state.critique import Verifier
     from ...state.events import Event
     from ..sandbox import Sandbox, SandboxResult
 
@@ -48,7 +47,6 @@ class ProgramCritic(DualCritic):
         prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
         programs: How many are written at most about the first draft; each later draft may have one more, beside those
             there are. 1 or more.
-        steps: Checks the steps that a rejected draft shows; what it finds is told to the refiner, and decides nothing.
         temperature: Of programs in a style that was asked for before, so that they can differ; see
             `redraft.nodes.writing.sampling.sampled`.
         name: How events name it.
@@ -66,7 +64,6 @@ class ProgramCritic(DualCritic):
         *,
         prompts: Prompts | None = None,
         programs: int = 3,
-        steps: Verifier | None = None,
         temperature: float = 0.7,
         name: str = "program",
     ) -> None:
@@ -74,7 +71,6 @@ class ProgramCritic(DualCritic):
         self.name = name
         self.sandbox = sandbox
         self.programs = programs
-        self.steps = steps
         self.templates = chat_prompt(PROGRAM_PROMPTS if prompts is None else prompts, what="prompts")
         self._model = model
         self._later = sampled(model, temperature)
@@ -93,7 +89,7 @@ class ProgramCritic(DualCritic):
             program = read_program(read_text((yield Do(writer.invoke, writer.ainvoke, (self.messages(task, number),)))))
             ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
             written.append(Computed.of(program, ran))
-        return self._compared(task, draft, history, known, written)
+        return self._compared(draft, history, known, written)
 
     def messages(self, task: str, number: int) -> list[BaseMessage]:
         """Return the messages that ask for the program of this number, from 0; the model never sees the draft."""
@@ -102,7 +98,6 @@ class ProgramCritic(DualCritic):
 
     def _compared(
         self,
-        task: str,
         draft: str,
         history: Sequence[Event],
         known: Sequence[Computed],
@@ -125,8 +120,6 @@ class ProgramCritic(DualCritic):
             said = f"{every} written for the problem, without seeing the solution, gave {prose} too."
             return Critique(said, accepted=True, score=score, evidence=evidence)
         said = self._objection(prose, programs)
-        slips = self.steps(task, draft) if self.steps else None
-        said = f"{said}\n\n{slips.text}" if slips and slips.text else said
         return Critique(said, accepted=False, score=score, evidence=evidence)
 
     def _objection(self, prose: Decimal | None, programs: Sequence[Computed]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-__all__ = ["Expression", "Percent", "Sense", "Token", "Value", "plain_notation", "skip_units", "tokenize"]
+__all__ = ["Expression", "plain_notation"]
 
 
 def plain_notation(text: str) -> str:
@@ -43,24 +43,10 @@ def _mixed(whole: str, fraction: str) -> str:
     return f"{whole.rstrip()} {fraction}" if whole else f"({fraction})"
 
 
-Percent = Literal["share", "relative", "plain"]
-
-
-class Sense(NamedTuple):
-    """A reading of notation that has more than one sense."""
-
-    percent: Percent = "share"
-    """`20%` as 0.2; as that share of what it is added to or taken from; or as 20."""
-    thirds: bool = False
-    """`3.33` as 10/3: a number that was rounded on the way is the simple fraction that it stands for."""
-
-
 class Value(NamedTuple):
-    """An exact number, what a one in the last digit shown is worth, and the words behind the numbers it came from."""
+    """An exact number, and whether it was written as a percentage: `20%` is 1/5."""
 
     exact: Fraction
-    digit: Fraction
-    units: frozenset[str]
     percent: bool = False
 
 
@@ -84,42 +70,29 @@ def tokenize(text: str) -> Iterator[Token]:
         gap = kind == "space"
 
 
-def skip_units(tokens: Sequence[Token], at: int) -> int:
-    """Return where the words after a number end: `apples`, `per day`, `/day`, at most six."""
-    end = min(at + MOST_UNITS, len(tokens))
-    while at < end and tokens[at].kind == "word" and tokens[at].text not in NO_UNITS:
-        at += 1
-    return at
-
-
 class Expression:
-    """The longest expression that starts at a token.
+    """The longest expression that a text in plain notation starts with.
 
     `value` is `None` where none can be read with certainty; `at` is the token where it, or what is legible, ends.
-    `doubtful` says that its precedence or units allow another meaning, `signs` are its operators, and `first` is the
-    value of its first number. `begin` is its first token; `start` and `end` are its place in the text, in characters.
     """
 
-    def __init__(self, tokens: Sequence[Token], at: int, sense: Sense) -> None:
-        self.tokens, self.begin, self.at, self.sense = tokens, at, at, sense
-        self.first: Value | None = None
-        self.signs: set[str] = set()
-        self.doubtful = self.by_zero = False
-        self.start = self.end = tokens[at].found.start() if at < len(tokens) else 0
+    def __init__(self, text: str) -> None:
+        self.tokens, self.at, self.by_zero = list(tokenize(text)), 0, False
         try:
-            self.value: Value | None = self._sum()
+            self.value: Fraction | None = self._sum().exact
         except _UnreadableError:
             self.value = None
-        self.doubtful |= "of" in self.signs and bool({"+", "-"} & self.signs)
-        self.doubtful |= {"juxtaposed", "/"} <= self.signs
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing follows the expression."""
+        return bool(self.tokens) and self.at == len(self.tokens)
 
     def _sum(self) -> Value:
         left = self._product()
         while sign := self._operator("+-"):
             right = self._product()
-            self.doubtful |= bool(left.units and right.units and not left.units & right.units)  # hours and minutes
-            more = right.exact * left.exact if right.percent and self.sense.percent == "relative" else right.exact
-            left = self._join(left, sign, right, left.exact + (more if sign == "+" else -more))
+            left = Value(left.exact + (right.exact if sign == "+" else -right.exact))
         return left
 
     def _product(self) -> Value:
@@ -135,10 +108,9 @@ class Expression:
             else:
                 return left
             right = self._power()
-            self.doubtful |= sign == before == "/"  # `1 1/2 / 1/2` means a fraction twice
             self.by_zero |= sign == "/" and not right.exact
             factor = right.exact if sign != "/" else 1 / right.exact if right.exact else Fraction(0)
-            left, before = self._join(left, sign, right, left.exact * factor), sign
+            left, before = Value(left.exact * factor), sign
 
     def _power(self) -> Value:
         if self._is("operator", "-"):
@@ -152,46 +124,36 @@ class Expression:
         large = max(abs(base.exact.numerator), base.exact.denominator) > LARGEST_BASE or power.exact > LARGEST_POWER
         if large or power.exact < 0 or power.exact.denominator != 1:
             raise _UnreadableError
-        return self._join(base, "^", power, base.exact ** int(power.exact))
+        return Value(base.exact ** int(power.exact))
 
     def _number(self) -> Value:
         if self._is("open"):
             self.at += 1
             value = self._sum()
-            self.at = skip_units(self.tokens, self.at)
+            self.at = self._behind_units()
             if not self._is("close"):
                 raise _UnreadableError
-            self.end = self._take().found.end()
+            self.at += 1
         elif self._is("number"):
-            self.end = self.tokens[self.at].found.end()
-            value = _value(self._take().found, self.sense)
-            self.first = self.first or value
+            value = _value(self._take().found)
         else:
             raise _UnreadableError
-        after = skip_units(self.tokens, self.at)
-        units = [token.text.lstrip("-/").removesuffix("s") for token in self.tokens[self.at : after]]
+        after = self._behind_units()
         next_kind = self.tokens[after].kind if after < len(self.tokens) else None
-        if self._is("number") or self._is("odd") or (next_kind == "operator" and not self._may_end(after)):
+        if self._is("number") or self._is("odd") or (next_kind == "operator" and not self._operand(after + 1)):
             raise _UnreadableError  # `150 000`, `3 y`, `12 + tax`
-        if units[:1] == ["of"]:
+        if self._is("word", "of"):
             return value
-        if next_kind == "close" or (next_kind == "operator" and self._operand(after + 1)):
+        if next_kind in {"close", "operator"}:
             self.at = after
-        return value._replace(units=value.units | {"$" if unit == "dollar" else unit for unit in units[:1]})
+        return value
 
-    def _may_end(self, at: int) -> bool:
-        """Return whether an operator joins numbers, or is a dash or an emphasis after one."""
-        prose = self.tokens[at].text == "-" and self.tokens[at].gap and at + 1 < len(self.tokens)
-        return (
-            self._operand(at + 1)
-            or (prose and self.tokens[at + 1].kind == "word" and self.tokens[at + 1].gap)
-            or (at + 1 == len(self.tokens) and self.tokens[at].text in "*-")
-        )
-
-    def _join(self, left: Value, sign: str, right: Value, exact: Fraction) -> Value:
-        self.signs.add(sign)
-        digit = max((one.digit for one in (left, right) if one.digit < 1), default=Fraction(0))
-        return Value(exact, digit, left.units | right.units)
+    def _behind_units(self) -> int:
+        """Return where the words after a number end: `apples`, `per day`, `/day`, at most six."""
+        at, end = self.at, min(self.at + MOST_UNITS, len(self.tokens))
+        while at < end and self.tokens[at].kind == "word" and self.tokens[at].text not in NO_UNITS:
+            at += 1
+        return at
 
     def _is(self, kind: str, text: str = "") -> bool:
         return (
@@ -215,30 +177,22 @@ class _UnreadableError(Exception):
     pass
 
 
-def _value(found: re.Match[str], sense: Sense) -> Value:
-    units = frozenset({"$"} if found["currency"] else ())
+def _value(found: re.Match[str]) -> Value:
     if found["mixed"]:
         whole, over, under = (int(part) for part in re.split(r"[ /]", found["mixed"]))
         if under:
-            return Value(whole + Fraction(over, under), Fraction(0), units)
+            return Value(whole + Fraction(over, under))
     digits = re.sub(r"[,\u00a0\u2009\u202f]", "", found["digits"] or "")
     if not digits or len(digits) > LONGEST_NUMBER or not GROUPED.fullmatch(found["digits"]):
         raise _UnreadableError
-    places = len(digits.partition(".")[2])
-    exact, digit = (Fraction(digits), Fraction(1, 10**places)) if places else (Fraction(int(digits)), ONE)
-    if sense.thirds and digit < Fraction(1, 10):
-        simple = exact.limit_denominator(SIMPLEST)
-        exact = simple if abs(simple - exact) <= digit else exact
     percent = bool(found["percent"])
-    unit = Fraction(1, 100) if percent and sense.percent != "plain" else SCALES[(found["scale"] or "").lower()]
-    return Value(exact, digit, units, percent) if unit == 1 else Value(exact * unit, digit * unit, units, percent)
+    unit = Fraction(1, 100) if percent else SCALES[(found["scale"] or "").lower()]
+    return Value(Fraction(digits) * unit, percent)
 
 
-ONE = Fraction(1)
 MOST_UNITS = 6
 LONGEST_NUMBER = 40
 LARGEST_POWER, LARGEST_BASE = 64, 2**64
-SIMPLEST = 12
 NO_UNITS = frozenset({"and", "so", "because", "then", "is", "are", "was", "has", "have", "had", "which", "that", "but"})
 SCALES = {"": 1, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
 KINDS = {"sign": "operator", "algebra": "odd"}

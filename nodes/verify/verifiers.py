@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING
 
 from .json_schema import matches_json_schema
 from .numeric_answers import ends_with_answer
-from .sums import arithmetic_holds
-from .text_verifiers import has_length, matches, reading_level, uses_words
+from .text_verifiers import has_length, matches, named, reading_level, uses_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...state.critique import Verifier
 
-__all__ = ["verifier"]
+__all__ = ["RETIRED", "stored_verifier", "verifier"]
 
 
 def verifier(spec: str) -> Verifier:
     """Return the verifier that a text names, as the shell does: `uses_words:river,lamp`, `length:20-40`.
 
     The shell has `uses_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also `length:-280 characters` and
-    `length:20-40 words, 2- sentences`), `json_schema:FILE`, `reading_level:GRADE`, `ends_with_answer`,
-    `arithmetic_holds` and `arithmetic_holds:optional`, which accepts a draft without sums.
+    `length:20-40 words, 2- sentences`), `json_schema:FILE`, `reading_level:GRADE` and `ends_with_answer`.
 
     Raises:
         ValueError: No such verifier, or what follows the colon makes no sense.
@@ -38,6 +36,23 @@ def verifier(spec: str) -> Verifier:
     if name in WITH_ARGUMENT and (argument.strip() or name == "uses_words"):
         return WITH_ARGUMENT[name](argument)
     raise ValueError(f"{spec!r} is not a verifier; known are {KNOWN}")
+
+
+def stored_verifier(spec: str) -> Verifier:
+    """Return the verifier that a stored recipe names; a retired one can't tell, so it accepts and rejects nothing.
+
+    Raises:
+        ValueError: As `verifier`.
+        OSError: As `verifier`.
+        ImportError: As `verifier`.
+    """
+    if spec not in RETIRED:
+        return verifier(spec)
+
+    def check(task: str, draft: str, /) -> None:
+        return None
+
+    return named(check, spec.partition(":")[0])
 
 
 def _length(argument: str) -> Verifier:
@@ -69,16 +84,17 @@ def _grade(argument: str) -> Verifier:
 
 
 KNOWN = (
-    "'uses_words:WORD,WORD', 'matches:REGEX', 'length:20-40', 'json_schema:FILE', 'reading_level:GRADE', "
-    "'ends_with_answer', 'arithmetic_holds' and 'arithmetic_holds:optional'"
+    "'uses_words:WORD,WORD', 'matches:REGEX', 'length:20-40', 'json_schema:FILE', 'reading_level:GRADE' "
+    "and 'ends_with_answer'"
 )
 LENGTH = re.compile(
     r"(?P<low>\d{1,9})?(?:(?P<dash>-)(?P<high>\d{1,9})?)?(?:\s?(?P<unit>(?:word|character|sentence)s?))?"
 )
+RETIRED = frozenset({"arithmetic_holds", "arithmetic_holds:optional"})
+"""Verifiers of earlier versions, which threads may still name."""
+
 WITHOUT_ARGUMENT: Mapping[str, Callable[[], Verifier]] = {
     "ends_with_answer": ends_with_answer,
-    "arithmetic_holds": arithmetic_holds,
-    "arithmetic_holds:optional": lambda: arithmetic_holds(required=False),
 }
 WITH_ARGUMENT: Mapping[str, Callable[[str], Verifier]] = {
     "uses_words": lambda argument: uses_words(*(word.strip() for word in argument.split(","))),

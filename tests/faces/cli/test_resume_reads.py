@@ -1,10 +1,12 @@
-"""`redraft resume` reads what it needs, once."""
+"""`redraft resume` reads what it needs, once, and what earlier versions stored."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from redraft.faces.run_config import RunConfig
+from redraft.nodes.verify import verifiers
+from redraft.nodes.verify.text_verifiers import matches
 from redraft.state.storage.sqlite import IndexedSqliteSaver
 
 if TYPE_CHECKING:
@@ -38,3 +40,22 @@ def test_resume_builds_one_graph_and_reads_the_newest_checkpoint_once(
     assert (seen.count("model_validate"), seen.count("build"), seen.count("reader")) == (1, 1, 0)
     # What `resume` goes on from, LangGraph's own read of the same, and whether a person is asked at the end.
     assert seen.count("get_tuple") == 3
+
+
+def test_a_thread_that_names_a_retired_verifier_is_read_and_goes_on(
+    shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was checked with `arithmetic_holds` is replayed, forked and resumed; nothing accepts it."""
+    made = ("--model", scripted("3 * 4 = 13", "3 * 4 = 12", "12"), "--verify", "arithmetic_holds:optional")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(verifiers, "RETIRED", frozenset())
+        known = {"arithmetic_holds:optional": lambda: matches("no number")}
+        earlier.setattr(verifiers, "WITHOUT_ARGUMENT", known)
+        assert shell("run", "How many are 3 * 4?", *made, "--max-rounds", "1", "--thread", "one").code in (0, 1)
+    assert shell("replay", "one").code == 0
+    assert shell("fork", "one", "--at", "0", "--feedback", "Multiply again.", "--as", "two").code == 0
+    resumed = shell("resume", "two", "--json")
+    assert (resumed.code in (0, 1), resumed.json["accepted_by"]) == (True, None)
+    refused = shell("run", "How many are 3 * 4?", *made, "--thread", "new")
+    assert refused.code == 2
+    assert "'arithmetic_holds:optional' is not a verifier" in refused.err

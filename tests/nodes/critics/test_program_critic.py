@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from redraft.models import ScriptedModel
-from redraft.nodes import arithmetic_holds
 from redraft.nodes.critics.program_critic import PROGRAM_PROMPTS, program_critic, read_program
 from redraft.nodes.sandbox import Sandbox
 from redraft.state import Critique
@@ -53,10 +52,10 @@ def test_agreement_accepts(sandbox: Sandbox) -> None:
 
 
 def test_two_programs_against_a_solution_show_the_refiner_what_they_compute(sandbox: Sandbox) -> None:
-    """Where two programs agree with each other against the prose, the refiner reads theirs and the wrong sum."""
-    verdict, asked = judge(sandbox, WRONG, "print(2 * 3 - 1)", "print(5)", steps=arithmetic_holds(required=False))
+    """Where two programs agree with each other against the prose, the refiner reads theirs."""
+    verdict, asked = judge(sandbox, WRONG, "print(2 * 3 - 1)", "print(5)")
     assert (verdict.accepted, verdict.score, asked) == (False, 1 / 3, 2)
-    for said in ("says 7", "2 programs", "give 5", "print(5)", "2 * 3 = 7"):
+    for said in ("says 7", "2 programs", "give 5", "print(5)"):
         assert said in verdict.text
 
 

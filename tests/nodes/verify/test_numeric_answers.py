@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from redraft.nodes import extract_number, same_number
+from redraft.nodes import ends_with_answer, extract_number, same_number
 from redraft.nodes.verify.numeric_answers import lone_number
 
 if TYPE_CHECKING:
@@ -160,6 +160,23 @@ def test_two_numbers_are_never_read_as_one_of_them(one: Decimal, other: Decimal,
         assert same_number(found, one / other)
     else:
         assert found is None
+
+
+@pytest.mark.parametrize(
+    ("draft", "accepted"),
+    [
+        ("so\n#### 42", True),
+        ("#### $1,200.50.", True),
+        ("####-5%", True),
+        ("#### forty", False),
+        ("42", False),
+        ("", False),
+    ],
+)
+def test_an_answer_line_is_asked_for(draft: str, accepted: bool) -> None:
+    """The last line holds the answer, and nothing but a number."""
+    found = ends_with_answer()("", draft)
+    assert (found.accepted, bool(found.text)) == (accepted, not accepted)
 
 
 def test_numbers_are_the_same_however_they_are_written() -> None:
