@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .adaptive import build_adaptive_graph
     from .agent import build_agent_graph
     from .branching import Variation, build_branching_graph
     from .code_problems import build_code_graph
@@ -34,6 +35,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "redraft.graphs.adaptive": ["build_adaptive_graph"],
             "redraft.graphs.agent": ["build_agent_graph"],
             "redraft.graphs.branching": ["Variation", "build_branching_graph"],
             "redraft.graphs.code_problems": ["build_code_graph"],
@@ -75,6 +77,7 @@ __all__ = [
     "Served",
     "Variation",
     "best_branch",
+    "build_adaptive_graph",
     "build_agent_graph",
     "build_branching_graph",
     "build_code_graph",

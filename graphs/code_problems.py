@@ -1,19 +1,22 @@
 """Preset `code`: a Python function written against the tests that the task shows, which a sandbox runs. Internal.
 
-A draft that fails is revised with the failures as feedback. Where a task shows no test, a model judges. Tasks come as
-text, or from rows in HumanEval's format; their hidden tests are for `passes_hidden_tests` alone.
+A draft that fails is followed by fresh samples, then by a repair with the failures as feedback. Tasks come as text,
+or from rows in HumanEval's format; their hidden tests are for `passes_hidden_tests` alone.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import model_critic, verifier_critic
 from ..nodes.verify.code_checks import passes_visible_tests
 from ..nodes.verify.code_replies import code_task, passes_hidden_tests, read_code
+from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.evidence_writer import EvidenceWriter
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
+from ..state.choices import Arm
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from .loop import RefineGraph
 
 __all__ = [
+    "CODE_ARMS",
     "CODE_CRITIC_PROMPT",
     "CODE_GENERATE_PROMPT",
     "CODE_REFINE_PROMPT",
@@ -35,6 +39,10 @@ __all__ = [
     "passes_hidden_tests",
     "read_code",
 ]
+
+
+CODE_ARMS = (Arm("sample", tries=3), Arm("repair", tries=1))
+"""Repair comes last: at equal tokens, repairs of code seldom beat fresh samples (Olausson et al., arXiv 2306.09896)."""
 
 
 def build_code_graph(
@@ -49,19 +57,23 @@ def build_code_graph(
 ) -> RefineGraph:
     """Return the loop for Python functions: accepted is what passes every visible test.
 
+    A draft that fails is followed by fresh samples, and at last by a repair of the best that failed. A draft that no
+    visible test can judge stands as it is.
+
     Visible are the tests in the task itself (`>>> f(1)` with its result, `assert f(1) == 2`, `f(1) == 2`), so that one
     graph serves many tasks, and those in `tests`. The answer is the reply as the model wrote it; `read_code` reads the
     code out of it.
 
     Args:
-        model: Writes the code, and judges it where no visible test can.
+        model: Writes the code.
         tests: More visible tests: asserts, `test_…` functions, `check(candidate)`, or examples with `>>>`. The default
             prompts show them to the model.
         entry_point: The function to write; default: as each task names it.
         sandbox: Runs code and tests; default: `Sandbox()`.
-        critics: Asked where the visible tests decide nothing, or with `critics_after="always"` each time. Default: the
-            model, with `CODE_CRITIC_PROMPT`.
-        critic_prompt: Of the model that judges; default: `CODE_CRITIC_PROMPT`. The reply CODE_IS_CORRECT accepts.
+        critics: Asked where the visible tests decide nothing, or with `critics_after="always"` each time; default:
+            nobody.
+        critic_prompt: Has the model judge its own code in their place, with this prompt; `CODE_CRITIC_PROMPT` is one.
+            The reply CODE_IS_CORRECT accepts.
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
@@ -73,21 +85,33 @@ def build_code_graph(
 
     verifier = passes_visible_tests(sandbox or Sandbox(), tests=tests, entry_point=entry_point)
     shown = _tests_in_prompt([tests] if isinstance(tests, str) else tests or [])
+    if critics is not None and critic_prompt is not None:
+        raise ValueError("critic_prompt= is for the model that judges; give yours its prompt: model_critic(…, prompt=)")
     if critics is None:
-        prompt = critic_prompt or CODE_CRITIC_PROMPT.replace("TESTS", shown)
-        critics = [model_critic(model, prompt=prompt, stop_phrase=CODE_STOP_PHRASE, structured=False)]
-    elif critic_prompt is not None:
-        raise ValueError("critic_prompt= is for the default critic; give yours its prompt: model_critic(…, prompt=)")
+        # A model that judged its own code accepted every wrong draft, so none does unless it is asked for.
+        judge = partial(model_critic, model, stop_phrase=CODE_STOP_PHRASE, structured=False)
+        critics = [] if critic_prompt is None else [judge(prompt=critic_prompt)]
     seen = seen_by_refiner(options)
+    generate = options.get("generate_prompt", CODE_GENERATE_PROMPT.replace("TESTS", shown))
     own = options.pop("refine_prompt", None)
-    refine = EvidenceWriter(
-        sampled(model),  # a model that is sure of itself writes the same code again
+    later = sampled(model)  # a model that is sure of itself writes the same code again
+    repair = EvidenceWriter(
+        later,
         own or CODE_REFINE_PROMPT.replace("TESTS", shown),
         evidence="tests",
         evidence_prompts=own or CODE_RETRY_PROMPT.replace("TESTS", shown),
         **seen,
     )
-    defaults = {"generate_prompt": CODE_GENERATE_PROMPT.replace("TESTS", shown), "refine": refine, "name": "code"}
+    writers = {
+        "sample": PromptedModel(later, generate, what="generate_prompt"),
+        "repair": repair,
+    }
+    defaults = {
+        "generate_prompt": generate,
+        "refine": AdaptiveWriter(writers, CODE_ARMS),
+        "limits": {"max_rounds": sum(arm.tries for arm in CODE_ARMS)},
+        "name": "code",
+    }
     # Tests come first: where they decide, no model is asked.
     return build_refine_graph(model, critics=[verifier_critic(verifier), *critics], **{**defaults, **options})
 

@@ -22,6 +22,7 @@ from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
 from ..nodes.runtime.step import Router
+from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState
@@ -144,6 +145,8 @@ def build_refine_graph(
     options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
+    if isinstance(revise, AdaptiveWriter):
+        options["arms"] = [list(arm) for arm in revise.arms]
 
     graph = StateGraph(state_schema, input_schema=input_schema, output_schema=RefineOutput)
     graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))

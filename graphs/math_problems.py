@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.runnables import Runnable
 
 from ..nodes.critics.critics import model_critic
-from ..nodes.critics.program_critic import program_critic
+from ..nodes.critics.program_critic import OUTVOTED, program_critic
 from ..nodes.verify.numeric_answers import extract_number
+from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.evidence_writer import EvidenceWriter
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
+from ..state.choices import Arm
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_SHOT_PROMPT",
+    "MATH_ARMS",
     "MATH_CRITIC_PROMPT",
     "MATH_GENERATE_PROMPT",
     "MATH_REFINE_PROMPT",
@@ -41,6 +44,11 @@ __all__ = [
     "build_math_graph",
     "build_zero_shot_graph",
 ]
+
+
+MATH_ARMS = (Arm("revise", tries=1, needs=OUTVOTED), Arm("sample", tries=1))
+"""Where programs agree against a draft, a revision is told what they compute; where nothing agrees, a fresh sample may
+bring the answer that does. Then they vote."""
 
 
 def build_math_graph(
@@ -71,8 +79,8 @@ def build_math_graph(
     """
     if critic_prompt is not None and (critics is not None or critic == "program" or "feedback" in options):
         raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")
+    several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
     if own_judge := critics is None and options.get("feedback") is None:
-        several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
         critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
     if own_judge and (critic == "self" or isinstance(critic, Runnable)):
         # A judge without scores: the published method answers with the last solution.
@@ -83,8 +91,14 @@ def build_math_graph(
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
     # Sampled, since a model that is sure of itself writes the same solution again.
     after_programs = prompt if own else PROGRAM_REFINE_PROMPT
-    refine = EvidenceWriter(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
-    defaults = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": refine, "name": "math"}
+    revise = EvidenceWriter(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
+    defaults: dict[str, Any] = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": revise, "name": "math"}
+    if own_judge and [*several] == ["program"]:
+        sample = PromptedModel(
+            sampled(model), options.get("generate_prompt", MATH_GENERATE_PROMPT), what="generate_prompt"
+        )
+        writers = {"revise": revise, "sample": sample}
+        defaults |= {"refine": AdaptiveWriter(writers, MATH_ARMS), "keep": "vote", "limits": {"max_rounds": 2}}
     return build_refine_graph(model, critics=critics, **{**defaults, **options})
 
 

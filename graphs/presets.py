@@ -25,7 +25,7 @@ COMMON = (
     Option("generate_prompt", str),
     Option("refine_prompt", str),
     Option("critic_prompt", str),
-    Option("keep", Literal["best", "last"]),
+    Option("keep", Literal["best", "last", "vote"]),
     Option("memory", Literal["all", "last"], default="all"),
     Option("judge_last", bool, default=True),
 )
@@ -80,6 +80,25 @@ def _branching(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
     every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options)]
     options = _renamed(options, paths="branching_factor", beam="beam_width")
     return build_branching_graph(model, critics=every or None, **options)
+
+
+def _adaptive(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+    from .adaptive import build_adaptive_graph
+
+    evidence = _verifier_critics(verifiers)
+    if "program" in critics:
+        from ..nodes.critics.program_critic import program_critic
+        from ..nodes.sandbox import Sandbox
+
+        evidence.append(program_critic(model, Sandbox()))
+    if "tests" in critics:
+        from ..nodes.critics.critics import verifier_critic
+        from ..nodes.sandbox import Sandbox
+        from ..nodes.verify.code_checks import passes_visible_tests
+
+        evidence.append(verifier_critic(passes_visible_tests(Sandbox())))
+    judges = _model_critics(model, [one for one in critics if one not in ("program", "tests")], options)
+    return build_adaptive_graph(model, critics=[*evidence, *judges, *_people(options)], **options)
 
 
 def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
@@ -264,6 +283,14 @@ PRESETS = (
         _branching,
         options=(PATHS, DEPTH, BEAM),
         paths_as="refine",
+        serves=(),
+    ),
+    Preset(
+        "adaptive",
+        "Judges one draft by evidence, then samples or revises by what has worked.",
+        _adaptive,
+        options=(HUMAN,),
+        critic_names=("program", "tests"),
         serves=(),
     ),
     Preset(

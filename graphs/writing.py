@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.verify.json_schema import matches_json_schema
 from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words, wanted
+from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
+from ..state.choices import Arm
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -27,12 +29,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLAUSE_PROMPT",
+    "WRITING_ARMS",
     "WRITING_GENERATE_PROMPT",
     "WRITING_REFINE_PROMPT",
     "WRITING_TASK",
     "build_writing_graph",
     "writing_task",
 ]
+
+
+WRITING_ARMS = (Arm("revise", tries=2), Arm("rewrite", tries=1))
+"""A clause with missing words; where that brings nothing, the whole text is written anew."""
 
 
 def build_writing_graph(
@@ -91,7 +98,13 @@ def build_writing_graph(
         seen = seen_by_refiner(options)
         prompt = options.pop("refine_prompt", defaults["refine_prompt"])
         # Sampled, since a model that is sure of itself writes the same again.
-        defaults["refine"] = WordAddingWriter(sampled(model), prompt, clause_prompt=clause_prompt, **seen)
+        later = sampled(model)
+        writers = {
+            "revise": WordAddingWriter(later, prompt, clause_prompt=clause_prompt, **seen),
+            # Earlier attempts would fill the context, and what they lacked is in the feedback.
+            "rewrite": PromptedModel(later, prompt, what="refine_prompt", **{**seen, "memory": "last"}),
+        }
+        defaults["refine"] = AdaptiveWriter(writers, WRITING_ARMS)
     return build_refine_graph(model, critics=asked, **{**defaults, **options})
 
 

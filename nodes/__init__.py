@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ..state.choices import Arm
     from .agents.react import react_agent
     from .agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic
     from .critics.critics import human_critic, model_critic, verifier_critic
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .verify.numeric_answers import ends_with_answer, extract_number, same_number
     from .verify.text_verifiers import has_length, matches, reading_level, uses_words
     from .verify.verifiers import verifier
+    from .writing.adaptive import AdaptiveWriter
     from .writing.writers import from_runnable
 else:
     __getattr__, __dir__ = lazy_names(
@@ -84,12 +86,16 @@ else:
             "redraft.nodes.verify.numeric_answers": ["ends_with_answer", "extract_number", "same_number"],
             "redraft.nodes.verify.text_verifiers": ["has_length", "matches", "reading_level", "uses_words"],
             "redraft.nodes.verify.verifiers": ["verifier"],
+            "redraft.nodes.writing.adaptive": ["AdaptiveWriter"],
             "redraft.nodes.writing.writers": ["from_runnable"],
+            "redraft.state.choices": ["Arm"],
         },
     )
 
 __all__ = [
     "TRAVEL_TOOLS",
+    "AdaptiveWriter",
+    "Arm",
     "ArrowError",
     "Branch",
     "Dimension",

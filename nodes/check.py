@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
+from ..state.choices import arms_of, choose
 from ..state.events import failure, record
 from ..state.limits import limits_in_force
 from ..state.stopping import STOP_REASONS, StopReason, could_not_be_judged, decide, spent_budget
@@ -99,6 +100,8 @@ def check(
             "best": best.round if best else None,
             "stop_reason": reason,
         }
+        if reason is None and (chosen := choose(events) if arms_of(events) else None):
+            verdict["choice"], verdict["text"] = chosen
         if out_of_steps:
             verdict["out_of_steps"] = True
         if oracle_touched(events):

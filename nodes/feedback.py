@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.critique import Critique
 from ..state.events import Event, append_events, failure, frozen, record
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
-from ..state.summary import Attempt, latest_draft, rounds
+from ..state.summary import Attempt, attempts, open_drafts, rounds
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
@@ -36,7 +37,7 @@ def feedback(
     again: bool = False,
     prices: Prices | None = None,
 ) -> Step:
-    """Return the node that collects critiques of the latest draft.
+    """Return the node that collects critiques of the newest draft, or of each that was written side by side.
 
     Verifiers decide where there are any: all run, all must pass, and no other critic is asked; one that can't tell
     returns `None`, and is as if it were not there. A critic that has already answered for this draft is not asked
@@ -57,50 +58,64 @@ def feedback(
     Reads: task, events, limits. Writes: events.
     """
     ranked = in_order(critics)
+    people = any(critic.human for critic in ranked)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         events: list[Event] = state["events"]
         head: str = state["head"]
         fresh: list[Event] = []
-        attempt = latest_draft(events)
-        number = rounds(events)
-        unjudged_last = not judge_last and number >= rounds_allowed(state["limits"])
+        drafts = open_drafts(events)
+        unjudged_last = not judge_last and rounds(events) >= rounds_allowed(state["limits"])
         # `check` ends the run for it, so further opinions would be paid for nothing.
         failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))
-        if attempt is None or unjudged_last or failed_already or (_answered_by_a_person(attempt) and not again):
+        if not drafts or unjudged_last or failed_already:
             return {}
-        # A critique may be signed by another name than its critic's.
-        asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
-        decided = attempt.verified and not again
-        for critic in ranked:
-            if critic.name in asked or (critic.yields and decided and critics_after != "always"):
+        # A person is asked about one draft, however many were written side by side.
+        numbers = [max(drafts, key=attrgetter("rank")).round] if people else [draft.round for draft in drafts]
+        for number in numbers:
+            attempt = _written(events, number)
+            if _answered_by_a_person(attempt) and not again:
                 continue
-            if not critic.verifier and spent_budget(events, state["limits"]):
+            # A critic may sign its critique by another name than its own.
+            asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
+            decided = attempt.verified and not again
+            for critic in ranked:
+                if critic.name in asked or (critic.yields and decided and critics_after != "always"):
+                    continue
+                if not critic.verifier and spent_budget(events, state["limits"]):
+                    break
+                emit(kind="start", node=name, round=attempt.round, by=critic.name)
+                # Frozen: a critic sees the record, and must not append to it.
+                question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
+                # With the critiques so far, which count towards the budgets.
+                now = {**state, "events": events} if fresh else state
+                outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now)
+                news, failed = _news(critic, attempt.round, outcome, node=name)
+                edit = None if failed else _edit_in(outcome.result)
+                if edit:
+                    news = yield from _edited(critic, edit, attempt, now, config)
+                if not news:
+                    continue
+                update = record({"head": head}, *news)
+                head = update["head"]
+                fresh += update["events"]
+                for event in update["events"]:
+                    emit(**event)
+                if failed or (critic is ranked[-1] and number == numbers[-1]):
+                    return {"events": fresh, "head": head}
+                events = append_events(events, [update["events"]])
+                decided = decided or critic.verifier
+                attempt = _written(events, rounds(events) if edit else attempt.round)
+            if attempt.accepted:  # the run ends with it, so the others need no judge
                 break
-            emit(kind="start", node=name, round=attempt.round, by=critic.name)
-            # Frozen: a critic sees the record, and must not append to it.
-            question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
-            # With the critiques so far, which count towards the budgets.
-            now = {**state, "events": events} if fresh else state
-            outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now)
-            news, failed = _news(critic, attempt.round, outcome, node=name)
-            if not failed and (edit := _edit_in(outcome.result)):
-                news = yield from _edited(critic, edit, attempt, now, config)
-            if not news:
-                continue
-            update = record({"head": head}, *news)
-            head = update["head"]
-            fresh += update["events"]
-            for event in update["events"]:
-                emit(**event)
-            if failed or critic is ranked[-1]:
-                break
-            events = append_events(events, [update["events"]])
-            decided = decided or critic.verifier
-            attempt = latest_draft(events) or attempt
         return {"events": fresh, "head": head} if fresh else {}
 
     return Step(name, logic)
+
+
+def _written(events: Sequence[Event], number: int) -> Attempt:
+    """Return the draft of a round, with what was said about it so far."""
+    return next(attempt for attempt in reversed(attempts(events)) if attempt.round == number)
 
 
 def _answered_by_a_person(attempt: Attempt) -> bool:

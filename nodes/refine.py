@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
 from ..state.stopping import spent_budget
-from ..state.summary import attempts, condensed, rejected_since_draft, rounds
+from ..state.summary import attempts, condensed, rounds
+from ..state.usage import NO_USAGE, Usage
 from .generate import writer_update
 from .runtime.meter import spent_in
 from .runtime.step import Step, Steps, call, emit
+from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
-from .writing.replies import read_text, rejection
+from .writing.replies import cut_off, read_text, rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -25,7 +27,7 @@ __all__ = ["REFINE_PROMPT", "refine"]
 
 
 def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None) -> Step:
-    """Return the node that revises the draft.
+    """Return the node that writes the next revision, or several side by side where the writer is adaptive.
 
     A revision that is empty, refused, a repeat, or talk about the task is logged as rejected; it counts as a round and
     is no draft. An error is logged and ends the run in `check`, with the best draft so far. Once a budget is spent, as
@@ -47,40 +49,65 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
-        error, text = outcome.error, ""
+        replies = outcome.result.replies if isinstance(outcome.result, Drafts) else [outcome.result]
+        error, texts = outcome.error, [""]
         if error is None:
             try:
-                text = read_text(outcome.result)
+                texts = [read_text(reply) for reply in replies]
             except TypeError as unreadable:
                 error = unreadable
-        base = attempt_at_hand(events, keep)
-        by = outcome.model or "refine"
         if error is not None:
             update = record(state, failure("refine", number, error, usage=outcome.usage, **spent_in(error)))
             emit(**update["events"][0])
             return update
+        base = attempt_at_hand(events, keep)
         # By their hashes, computed once a draft, so that only those alike are compared whole.
-        key = condensed(text)
-        alike = [attempt.text for attempt in attempts(events) if attempt.condensed == key]
-        feedback, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
-        reason = rejection(text, earlier=alike, result=outcome.result, critique=feedback, known=known)
-        event = {
-            "kind": "revision",
-            "round": number,
-            "by": by,
-            "text": text,
-            "usage": outcome.usage,
-            "base": base.round if base else 0,
-            "rejected": reason,
-        }
-        if reason and (ways := getattr(writer, "ways", None)):
-            event["way"], *others = ways(state)
-            repeated = {one.get("way") for one in rejected_since_draft(events) if one["rejected"] == "repeat"}
-            if reason == "repeat" and {*others} - repeated:
-                event["another_way"] = True
-        return writer_update(state, writer, outcome.result, event)
+        # By their hashes, computed once a draft, so that only those alike are compared whole.
+        earlier = [(attempt.condensed, attempt.text) for attempt in attempts(events)]
+        critique, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
+        news: list[dict[str, Any]] = []
+        for text, reply, usage in zip(texts, replies, _shared(outcome.usage, replies), strict=True):
+            key = condensed(text)
+            alike = [one for same, one in earlier if same == key]
+            event = {
+                "kind": "revision",
+                "round": number + len(news),
+                "by": outcome.model or "refine",
+                "text": text,
+                "usage": usage,
+                "base": base.round if base else 0,
+                "rejected": rejection(text, earlier=alike, result=reply, critique=critique, known=known),
+            }
+            earlier.append((key, text))
+            news.append(event)
+        if not isinstance(outcome.result, Drafts):
+            return writer_update(state, writer, outcome.result, news[0])
+        for event, reply in zip(news, replies, strict=True):
+            if outcome.result.fresh:  # a sample revises no draft
+                del event["base"]
+            if cut_off(reply):
+                event["cut_off"] = True
+        update = record(state, *news)
+        for event in update["events"]:
+            emit(**event)
+        return update
 
     return Step("refine", logic)
+
+
+def _shared(usage: Usage, replies: Sequence[Any]) -> list[Usage]:
+    """Return the usage of each reply of a step: its own tokens, and on the first what else the step cost."""
+    first: Any = {**usage}
+    later: list[Any] = []
+    for reply in replies[1:]:
+        counted = getattr(reply, "usage_metadata", None) or {}
+        own = {name: int(counted.get(name, 0)) for name in TOKENS}
+        later.append({**NO_USAGE, **own, "calls": 1})
+        first = {**first, "calls": first["calls"] - 1, **{name: first[name] - own[name] for name in TOKENS}}
+    return [first, *later]
+
+
+TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 REFINE_PROMPT = """\

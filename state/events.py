@@ -18,6 +18,7 @@ __all__ = [
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
     "ORDER",
+    "Choice",
     "CritiqueEvent",
     "DraftEvent",
     "Event",
@@ -40,6 +41,14 @@ __all__ = [
     "record",
     "task_event",
 ]
+
+
+class Choice(TypedDict):
+    """What an adaptive run writes next; the verdict that holds it says why."""
+
+    arm: str
+    drafts: int
+
 
 EventKind: TypeAlias = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
 
@@ -81,10 +90,6 @@ class _Rejected(TypedDict):
     rejected: NotRequired[str]
     """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one. draft: `empty`
     where an agent stopped before it had said anything."""
-    way: NotRequired[str]
-    """revision: how it was written, by a writer with several ways, where it was rejected."""
-    another_way: NotRequired[bool]
-    """revision: it repeats an earlier draft, and its writer has another way to try."""
 
 
 class _Incomplete(TypedDict):
@@ -96,7 +101,8 @@ class _Task(TypedDict):
     carried: NotRequired[bool]
     """Its usage is what earlier topics of the same run of a pipeline cost."""
     options: NotRequired[dict[str, Any]]
-    """What of the graph's options a fold needs (`keep`, `judge_last`), and the `order` of drafts."""
+    """What of the graph's options a fold needs (`keep`, `judge_last`, the `arms` of an adaptive run), and the
+    `order` of drafts."""
 
 
 class Sample(TypedDict):
@@ -138,6 +144,8 @@ class _Verdict(TypedDict):
     """Why the run stops here, or `None` when it goes on."""
     best: NotRequired[int | None]
     """The round of the best draft so far."""
+    choice: NotRequired[Choice]
+    """What an adaptive run writes next; `text` says why."""
     out_of_steps: NotRequired[bool]
     """The caller's `recursion_limit` left no room for another round."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+from .choices import arms_of, choose
 from .limits import Limits
 from .summary import attempts, open_drafts, rounds, run_options, summary_of, usage_total
 from .usage import add_usage
@@ -51,8 +52,15 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         return "human"
     if budget := spent_budget(events, limits) or _refused(fresh):
         return budget
-    repeated = any(event.get("rejected") == "repeat" and not event.get("another_way") for event in fresh)
-    if repeated or could_not_be_judged(events) or _patience_lost(events, limits.get("patience")):
+    adaptive = bool(arms_of(events))
+    # An adaptive run has other ways to try; it ends when none is left.
+    repeated = not adaptive and any(event.get("rejected") == "repeat" for event in fresh)
+    if (
+        (adaptive and choose(events) is None)
+        or repeated
+        or could_not_be_judged(events)
+        or _patience_lost(events, limits.get("patience"))
+    ):
         return "no_progress"
     if out_of_steps or rounds(events) >= rounds_allowed(limits):
         return "max_rounds"

@@ -5,7 +5,9 @@ Every summary starts at the last `task` event."""
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from operator import attrgetter
 from statistics import fmean
@@ -89,6 +91,12 @@ class Attempt:
     def rank(self) -> tuple[int, float]:
         """Its place among the drafts of its run, the greatest is the best; see `draft_rank`."""
         return draft_rank(accepted=self.accepted, refuted=self.refuted, score=self.score)
+
+    @property
+    def answers(self) -> list[Any]:
+        """The answers that critics read in it."""
+        found = [critique.get("evidence", {}).get("answer") for critique in self.critiques]
+        return [answer for answer in found if answer is not None]
 
     @property
     def feedback(self) -> str:
@@ -283,12 +291,37 @@ def open_drafts(events: Sequence[Event]) -> list[Attempt]:
     return summary.attempts[summary.closed :] or summary.attempts[-1:]
 
 
-def best_draft(events: Sequence[Event], *, keep: Literal["best", "last"] = "best") -> Attempt | None:
+def best_draft(events: Sequence[Event], *, keep: Literal["best", "last", "vote"] = "best") -> Attempt | None:
     """Return the draft to answer with: the greatest by `draft_rank`, of equal ones the earlier.
 
-    With `keep="last"` it is simply the latest draft. A task that was begun under an earlier order keeps it.
+    With `keep="last"` it is simply the latest draft. With `keep="vote"`, where none is accepted, it is one with the
+    answer that most drafts and programs share, as far as critics read answers. A task that was begun under an earlier
+    order keeps it.
     """
-    return latest_draft(events) if keep == "last" else summary_of(events).best()
+    if keep == "last":
+        return latest_draft(events)
+    summary = summary_of(events)
+    best = summary.best()
+    return best if best is None or best.accepted or keep != "vote" else _voted(summary.attempts, best)
+
+
+def _voted(drafts: Sequence[Attempt], best: Attempt) -> Attempt:
+    """Return the draft whose answer has most votes; of equals the better, then the earlier."""
+    evidence = [critique.get("evidence", {}) for draft in drafts for critique in draft.critiques]
+    programs = [program.get("answer") for one in evidence for program in one.get("programs", ())]
+    answers = [answer for draft in drafts for answer in draft.answers] + [one for one in programs if one is not None]
+    votes = Counter(map(_vote, answers))
+    # What a verifier rejected has no vote to win while there are others.
+    rivals = [draft for draft in drafts if draft.rank[0] == best.rank[0]]
+    return max(rivals, key=lambda draft: (max((votes[_vote(one)] for one in draft.answers), default=0), draft.rank))
+
+
+def _vote(answer: Any) -> Any:
+    """Return an answer as votes are counted: 4, 4.0 and "4" are one."""
+    try:
+        return Decimal(str(answer)).normalize()
+    except ArithmeticError:
+        return str(answer)
 
 
 def rounds(events: Sequence[Event]) -> int:

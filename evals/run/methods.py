@@ -8,36 +8,49 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...graphs.code_problems import CODE_CRITIC_PROMPT, CODE_GENERATE_PROMPT, CODE_REFINE_PROMPT, CODE_RETRY_PROMPT
+from ...graphs.code_problems import (
+    CODE_ARMS,
+    CODE_CRITIC_PROMPT,
+    CODE_GENERATE_PROMPT,
+    CODE_REFINE_PROMPT,
+    CODE_RETRY_PROMPT,
+)
 from ...graphs.loop import build_refine_graph
 from ...graphs.math_problems import (
     FEW_SHOT_PROMPT,
+    MATH_ARMS,
     MATH_CRITIC_PROMPT,
     MATH_GENERATE_PROMPT,
     MATH_REFINE_PROMPT,
     PROGRAM_REFINE_PROMPT,
 )
-from ...graphs.writing import WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
+from ...graphs.writing import WRITING_ARMS, WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
 from ...nodes.critics.critics import VerifierCritic, model_critic, verifier_critic
 from ...nodes.critics.program_critic import PROGRAM_PROMPTS
 from ...nodes.generate import GENERATE_PROMPT
 from ...nodes.refine import REFINE_PROMPT
+from ...nodes.runtime.dual import Do, DualCallable
 from ...nodes.verify.numeric_answers import extract_number
 from ...nodes.verify.text_verifiers import uses_words
-from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
+from ...nodes.writing.adaptive import AdaptiveWriter
+from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter, joined
 from ...nodes.writing.evidence_writer import EvidenceWriter
-from ...nodes.writing.prompts import PromptedModel
+from ...nodes.writing.prompt_injection import fenced_messages
+from ...nodes.writing.prompts import PromptedModel, chat_prompt
 from ...nodes.writing.sampling import MajorityWriter, sampled
+from ...nodes.writing.seeds import reseeded
 from ...state.critique import Critique
 from ...state.stopping import rounds_allowed
-from ...state.summary import open_drafts, rounds
+from ...state.summary import latest_draft, open_drafts, rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable
 
     from ...graphs.loop import RefineGraph
+    from ...state.choices import Arm
     from ..datasets.dataset import Dataset, Problem
 
 __all__ = ["BASELINES", "METHODS", "Kind", "Method", "build_method", "check_methods", "knows_gold"]
@@ -52,11 +65,13 @@ METHODS: Mapping[str, str] = {
     "blind-N": "one call, then N times asked again without feedback",
     "self-refine-N": "N rounds of feedback by the model itself, or by --critic",
     "program-N": "N rounds of feedback by a program: another program must agree, tests must pass, words must occur",
+    "adaptive": "fresh samples and revisions by what has worked, judged as in program-N; stops where nothing is left",
+    "clauses-N": "one call, then N clauses with the next words in turn, without feedback (words only)",
     "oracle-refine-N": "N rounds that stop on the gold answer; marked as such everywhere",
 }
 """Names, N from 1 up, and what each does."""
 
-BASELINES = ("zero-shot", "few-shot", "majority", "best-of", "blind")
+BASELINES = ("zero-shot", "few-shot", "majority", "best-of", "blind", "clauses")
 """Methods without feedback, by the name before N."""
 
 MOST = 100
@@ -100,6 +115,10 @@ class Family:
     """The further prompts that it asks with, by name."""
     program_prompts: Mapping[str, str] = field(default_factory=dict)
     """The prompts that `programs` ask with, by name."""
+    arms: Sequence[Arm] = ()
+    """Of `adaptive`: `sample`, `revise` and `rewrite`, which is the reviser without what `reviser` makes of it."""
+    adaptive_rounds: int = 0
+    """How often `adaptive` revises at most."""
 
 
 def check_methods(names: Sequence[str], kind: Kind) -> None:
@@ -119,7 +138,9 @@ def check_methods(names: Sequence[str], kind: Kind) -> None:
             raise ValueError(f"few-shot has worked examples for word problems only; these problems are of kind {kind}")
         if base == "majority" and family.answer is None:
             raise ValueError(f"{name} needs answers that can be counted; these problems are of kind {kind}")
-        if base in {"program", "best-of"} and family.programs is None:
+        if base == "clauses" and kind != "words":
+            raise ValueError(f"{name} adds words; these problems are of kind {kind}")
+        if base in {"program", "best-of", "adaptive"} and family.programs is None:
             raise ValueError(f"{name} needs a program that checks; there is none for problems of kind {kind}")
 
 
@@ -197,20 +218,33 @@ def _wiring(
         again = PromptedModel(sampled(model), BLIND_PROMPT, what="refine_prompt", keep="last")
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
         return {"generate": ask, "refine": BLIND_PROMPT}, {**wiring, "rounds": count}
+    if base == "clauses":
+        clauses = ClausesInTurn(sampled(model))
+        wiring = {"generate_prompt": ask, "refine": clauses, "critics": [], "keep": "last", "check": _until_accepted}
+        return {"generate": ask, "clause": CLAUSE_PROMPT}, {**wiring, "rounds": count}
     # Sampled, since a model that is sure of itself writes the same again.
     refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
-    if base == "program" and family.reviser is not None:
+    if base in {"program", "adaptive"} and family.reviser is not None:
         refine = family.reviser(sampled(model), family.refine)
+    if base == "adaptive":
+        writers = {
+            "sample": PromptedModel(sampled(model), ask, what="generate_prompt"),
+            "rewrite": PromptedModel(sampled(model), family.refine, what="refine_prompt", memory="last"),
+            "revise": refine,
+            "repair": refine,
+        }
+        refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in family.arms}, family.arms)
     asked = {"generate": ask, "refine": family.refine}
     refining = {"generate_prompt": ask, "refine": refine, "rounds": count}
     if base == "oracle-refine":
         if oracle is None:
             raise ValueError("oracle-refine needs the gold answers: give oracle=")
         return asked, {**refining, "critics": [verifier_critic(_gold(oracle), name="gold", oracle=True)]}
-    if base == "program":
+    if base in {"program", "adaptive"}:
         assert family.programs is not None  # noqa: S101  # checked before
         prompts = {**asked, **family.after_programs, **family.program_prompts}
-        return prompts, {**refining, "critics": family.programs(model)}
+        given = {**refining, "critics": family.programs(model)}
+        return prompts, {**given, "keep": "vote", "rounds": family.adaptive_rounds} if base == "adaptive" else given
     stop: dict[str, Any] = (
         {} if family.stop_phrase is None else {"stop_phrase": family.stop_phrase, "structured": False}
     )
@@ -229,7 +263,7 @@ def _parsed(name: str) -> tuple[str, int]:
     Raises:
         ValueError: There is no such method.
     """
-    if name in ("zero-shot", "few-shot"):
+    if name in ("zero-shot", "few-shot", "adaptive"):
         return name, 0
     found = re.fullmatch(r"([a-z-]+)-([1-9][0-9]{0,2})", name)
     if not found or f"{found[1]}-N" not in METHODS or int(found[2]) > MOST:
@@ -296,6 +330,26 @@ def _last_line(solution: str) -> str | None:
     return re.sub(r"^(?:####|(?:the )?(?:final )?answer(?: is)?\s*:?)\s*", "", lines[-1], flags=re.I) if lines else None
 
 
+class ClausesInTurn(DualCallable[["Mapping[str, Any]"], Any]):
+    """Adds clauses with the words of the task in turn: what decomposition does without feedback."""
+
+    def __init__(self, model: Runnable[Any, Any], *, at_once: int = 5) -> None:
+        self.model = model
+        self.at_once = at_once
+        self.clause = chat_prompt(CLAUSE_PROMPT, what="clause_prompt", known=("words", "draft"))[0]
+
+    def logic(self, state: Mapping[str, Any], /) -> Generator[Do, Any, Any]:
+        events = state["events"]
+        words = [word.strip() for word in state["task"].rpartition(":")[2].split(",")]
+        start = rounds(events) * self.at_once % len(words)
+        draft = latest_draft(events)
+        text = draft.text if draft else ""
+        asked = {"words": ", ".join([*words, *words][start : start + self.at_once]), "draft": text}
+        model = reseeded(self.model, rounds(events) + 1)
+        reply = yield Do(model.invoke, model.ainvoke, (fenced_messages(self.clause, asked),))
+        return joined(text, reply)
+
+
 BLIND_PROMPT = """\
 {task}
 
@@ -315,6 +369,8 @@ FAMILIES: Mapping[Kind, Family] = {
         partial(EvidenceWriter, evidence="programs", evidence_prompts=PROGRAM_REFINE_PROMPT),
         {"refine_after_programs": PROGRAM_REFINE_PROMPT},
         {f"program_{number}": prompt for number, prompt in enumerate(PROGRAM_PROMPTS, 1)},
+        arms=MATH_ARMS,
+        adaptive_rounds=2,
     ),
     "code": Family(
         # The only visible tests are those in the task itself.
@@ -326,6 +382,8 @@ FAMILIES: Mapping[Kind, Family] = {
         _visible_tests,
         partial(EvidenceWriter, evidence="tests", evidence_prompts=CODE_RETRY_PROMPT.replace("TESTS", "")),
         {"refine_after_tests": CODE_RETRY_PROMPT.replace("TESTS", "")},
+        arms=CODE_ARMS,
+        adaptive_rounds=4,
     ),
     "words": Family(
         WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
@@ -336,6 +394,8 @@ FAMILIES: Mapping[Kind, Family] = {
         _wanted_words,
         partial(WordAddingWriter, clause_prompt=CLAUSE_PROMPT),
         {"clause": CLAUSE_PROMPT},
+        arms=WRITING_ARMS,
+        adaptive_rounds=10,
     ),
     "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),
 }

@@ -21,6 +21,7 @@ from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, chat_prompt
 from ..writing.replies import read_text
 from ..writing.sampling import sampled
+from ..writing.seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -38,8 +39,8 @@ __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "re
 class ProgramCritic(DualCritic):
     """A critic that accepts a solution only if programs written independently give the same number.
 
-    One program that agrees is enough. Where the first does not, more are written, until more than half agree with the
-    solution, or two with each other against it: then the refiner is told what they compute.
+    One program that agrees is enough. Where the first does not, more are written, until the solution's answer leads by
+    votes of drafts and programs, or two programs agree against it: then the refiner is told what they compute.
 
     Args:
         model: Writes the programs.
@@ -63,7 +64,7 @@ class ProgramCritic(DualCritic):
         sandbox: Sandbox,
         *,
         prompts: Prompts | None = None,
-        programs: int = 3,
+        programs: int = 2,
         temperature: float = 0.7,
         name: str = "program",
     ) -> None:
@@ -77,50 +78,42 @@ class ProgramCritic(DualCritic):
 
     def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
         """Write and run programs until they decide, and compare."""
-        prose = extract_number(draft)
-        known = self._known(history)
-        written: list[Computed] = []
+        votes = _Votes(draft, history, known=self._known(history))
         # Each later draft may have one more, so that a problem without any agreement stays affordable.
         most = self.programs + sum(attempt.critiques != () for attempt in attempts(history))
-        for number in range(len(known), most):
-            if _accepts(prose, known, written) or _rejects(prose, [*known, *written]):
+        for number in range(len(votes.known), most):
+            if votes.accept() or votes.reject():
                 break
-            writer = self._model if number < len(self.templates) else self._later
+            # A style that is asked for again is sampled.
+            writer = self._model if number < len(self.templates) else reseeded(self._later, number)
             program = read_program(read_text((yield Do(writer.invoke, writer.ainvoke, (self.messages(task, number),)))))
             ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
-            written.append(Computed.of(program, ran))
-        return self._compared(draft, history, known, written)
+            votes.written.append(Computed.of(program, ran))
+        return self._compared(votes)
 
     def messages(self, task: str, number: int) -> list[BaseMessage]:
         """Return the messages that ask for the program of this number, from 0; the model never sees the draft."""
         template = self.templates[number % len(self.templates)]
         return template.format_messages(task=task, draft="", feedback="", history="", round=number, context="")
 
-    def _compared(
-        self,
-        draft: str,
-        history: Sequence[Event],
-        known: Sequence[Computed],
-        written: Sequence[Computed],
-    ) -> Critique:
-        """Return the verdict: accepted only if the draft has the answer of more than half of all programs so far.
+    def _compared(self, votes: _Votes) -> Critique:
+        """Return the verdict: accepted only if a program agrees, and no other answer has as many votes.
 
         The score is the share of all answers so far, of drafts and programs alike, that agree with this draft's: where
         nothing is ever accepted, the answer is the majority's.
         """
-        prose = extract_number(draft)
-        programs = [*known, *written]
-        votes = [extract_number(attempt.text) for attempt in attempts(history)] or [prose]
-        score = _share(prose, [*votes, *(one.number for one in programs)])
-        evidence = {
-            "programs": [{"program": one.program, "answer": one.shown, "output": one.output} for one in written]
-        }
-        if _accepts(prose, known, written):
+        prose, programs = votes.prose, votes.programs
+        evidence: dict[str, Any] = {} if prose is None else {"answer": str(prose)}
+        evidence["programs"] = [
+            {"program": one.program, "answer": one.shown, "output": one.output} for one in votes.written
+        ]
+        if votes.accept():
             every = "A program" if len(programs) == 1 else f"{_agreeing(prose, programs)} of {len(programs)} programs"
             said = f"{every} written for the problem, without seeing the solution, gave {prose} too."
-            return Critique(said, accepted=True, score=score, evidence=evidence)
-        said = self._objection(prose, programs)
-        return Critique(said, accepted=False, score=score, evidence=evidence)
+            return Critique(said, accepted=True, score=votes.share(), evidence=evidence)
+        if votes.reject() and prose is not None:
+            evidence[OUTVOTED] = True
+        return Critique(self._objection(prose, programs), accepted=False, score=votes.share(), evidence=evidence)
 
     def _objection(self, prose: Decimal | None, programs: Sequence[Computed]) -> str:
         ran = [one for one in programs if one.number is not None]
@@ -188,34 +181,60 @@ def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
         raise ValueError(f"temperature must be a number, 0 or more, not {temperature!r}")
 
 
-def _accepts(prose: Decimal | None, known: Sequence[Computed], written: Sequence[Computed]) -> bool:
-    """Return whether more than half of the programs agree with a draft.
+class _Votes:
+    """The answers about a task so far: a draft's, those of the drafts beside it, and those of programs."""
 
-    One alone counts only if it was written after the draft, whose writer may have copied from an earlier one.
-    """
-    agreeing = _agreeing(prose, [*known, *written])
-    enough = agreeing >= ENOUGH or _agreeing(prose, written) > 0
-    return enough and _more_than_half(agreeing, [*known, *written])
+    def __init__(self, draft: str, history: Sequence[Event], *, known: list[Computed]) -> None:
+        self.prose = extract_number(draft)
+        """The answer of the draft that is judged."""
+        self.known = known
+        """Programs written for earlier drafts."""
+        self.written: list[Computed] = []
+        """Programs written for this one."""
+        drafts = attempts(history)
+        self.drafts = [extract_number(attempt.text) for attempt in drafts] or [self.prose]
+        judged = next((attempt for attempt in reversed(drafts) if attempt.text == draft), None)
+        # A revision was shown a program, and may have copied its answer; a fresh sample saw none.
+        self.fresh = judged is not None and judged.round > 0 and judged.base is None
 
+    @property
+    def programs(self) -> list[Computed]:
+        return [*self.known, *self.written]
 
-def _rejects(prose: Decimal | None, programs: Sequence[Computed]) -> bool:
-    """Return whether more than half of the programs agree with one another, and not with a draft."""
-    others = (_agreeing(one.number, programs) for one in programs if not same_number(one.number, prose))
-    most = max(others, default=0)
-    return prose is None or (most >= ENOUGH and _more_than_half(most, programs))
+    def accept(self) -> bool:
+        """Return whether a program agrees with the draft, and its answer leads.
+
+        A single one that was known to the writer does not count.
+        """
+        blind = self.programs if self.fresh else self.written
+        agreeing = _agreeing(self.prose, self.programs)
+        return (agreeing >= ENOUGH or _agreeing(self.prose, blind) > 0) and self._count(self.prose) > self._strongest()
+
+    def reject(self) -> bool:
+        """Return whether the draft has no answer, or several programs agree with one another against it."""
+        against = (_agreeing(one.number, self.programs) for one in self._others())
+        return self.prose is None or max(against, default=0) >= max(ENOUGH, _agreeing(self.prose, self.programs) + 1)
+
+    def share(self) -> float:
+        """Return the share of all answers that are the draft's, 0–1."""
+        given = sum(one is not None for one in self.drafts) + sum(one.number is not None for one in self.programs)
+        return self._count(self.prose) / given if given else 0.0
+
+    def _count(self, number: Decimal | None) -> int:
+        return _agreeing(number, self.programs) + sum(same_number(one, number) for one in self.drafts)
+
+    def _strongest(self) -> int:
+        """Return how many votes the strongest other answer has."""
+        rivals = [one.number for one in self._others()]
+        rivals += [one for one in self.drafts if one is not None and not same_number(one, self.prose)]
+        return max(map(self._count, rivals), default=0)
+
+    def _others(self) -> list[Computed]:
+        return [one for one in self.programs if one.number is not None and not same_number(one.number, self.prose)]
 
 
 def _agreeing(number: Decimal | None, programs: Sequence[Computed]) -> int:
     return sum(same_number(one.number, number) for one in programs)
-
-
-def _more_than_half(part: int, programs: Sequence[Computed]) -> bool:
-    return 2 * part > sum(one.number is not None for one in programs)
-
-
-def _share(number: Decimal | None, votes: Sequence[Decimal | None]) -> float:
-    given = [vote for vote in votes if vote is not None]
-    return sum(same_number(vote, number) for vote in given) / len(given) if given else 0.0
 
 
 def read_program(reply: str) -> str:
@@ -230,6 +249,9 @@ FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL | r
 
 MOST_KEPT = 2000
 """Characters of a program's output in the record."""
+
+OUTVOTED = "outvoted"
+"""Key of the evidence against a draft: several programs agree with one another on another answer."""
 
 ENOUGH = 2
 """So many programs that agree with one another say that a draft which differs is wrong."""
@@ -258,12 +280,6 @@ variable, compute step by step, and print only the final number. Reply with one 
     """\
 Solve this problem with a Python function solve() that returns the answer as a number, then print(solve()). Put a \
 comment before each line that says which sentence of the problem it follows. Reply with one code block and nothing else.
-
-{task}""",
-    """\
-What exactly does the last sentence of this problem ask for? Write Python code that works backwards from it: list as \
-comments what must be known first, then compute each from the numbers given, and print only the final number. Reply \
-with one code block and nothing else.
 
 {task}""",
 )

@@ -6,14 +6,14 @@ with a few that are missing, it uses them, and what stands already can't be lost
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import current_run, rejected_since_draft
+from ...state.summary import current_run, rejected_since_draft, rounds
 from ..runtime.dual import Do
 from .prompt_injection import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
 from .replies import read_text, rejection
+from .seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
     from ...state.summary import Attempt
 
-__all__ = ["CLAUSE_PROMPT", "WordAddingWriter"]
+__all__ = ["CLAUSE_PROMPT", "WordAddingWriter", "joined"]
 
 
 class WordAddingWriter(PromptedModel):
     """Adds a clause where many words are missing, or some still are after one rewriting; else rewrites.
 
-    Where anything but words is wrong too, it rewrites as well. After a rejected revision it tries the other way, and a
-    clause with other words.
+    Where anything but words is wrong too, it rewrites as well. After a rejected clause it asks for other words.
 
     Args:
         model: Rewrites, and writes clauses.
@@ -65,32 +64,22 @@ class WordAddingWriter(PromptedModel):
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         draft, words = self._missing(input)
-        if self.ways(input)[0] == REWRITING:
-            return (yield from super().logic(input, config))
-        tried = sum(event.get("way") == CLAUSE for event in rejected_since_draft(input.get("events", [])))
-        skipped = tried * self.at_once % len(words)
-        words = words[skipped:] + words[:skipped]
-        messages = fenced_messages(self.clause, {"words": ", ".join(words[: self.at_once]), "draft": draft})
-        return _joined(draft, (yield Do(self.model.invoke, self.model.ainvoke, (messages, config))))
-
-    def ways(self, state: Mapping[str, Any]) -> list[str]:
-        """Return how a revision can be written, the way that is due first: the one that was rejected least often."""
-        events = state.get("events", [])
-        _, words = self._missing(state)
-        if not words:
-            return [REWRITING]
+        events = input.get("events", [])
         revised = any(event["kind"] == "revision" and not event.get("rejected") for event in current_run(events))
-        ways = [CLAUSE, REWRITING] if revised or len(words) > self.few else [REWRITING, CLAUSE]
-        tried = Counter(event.get("way") for event in rejected_since_draft(events))
-        return sorted(ways, key=lambda way: tried[way])
+        if not words or (len(words) <= self.few and not revised):
+            return (yield from super().logic(input, config))
+        # After a clause that was no draft, the next words have their turn.
+        rejected = len(rejected_since_draft(events))
+        skipped = rejected * self.at_once % len(words)
+        asked = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
+        messages = fenced_messages(self.clause, {"words": asked, "draft": draft})
+        model = reseeded(self.model, rounds(events) + 1)
+        return joined(draft, (yield Do(model.invoke, model.ainvoke, (messages, config))))
 
     def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Return the draft at hand, and the words that it misses."""
         attempt = attempt_at_hand(state.get("events", []), self.keep)
         return (attempt.text, _missing_words(attempt)) if attempt else ("", [])
-
-
-CLAUSE, REWRITING = "clause", "rewriting"
 
 
 def _missing_words(attempt: Attempt) -> list[str]:
@@ -100,7 +89,7 @@ def _missing_words(attempt: Attempt) -> list[str]:
     return [str(word) for words in named for word in words or ()] if all(named) else []
 
 
-def _joined(draft: str, reply: AIMessage) -> AIMessage:
+def joined(draft: str, reply: AIMessage) -> AIMessage:
     """Return the reply with the draft before it, as one sentence; or as it is where it is no clause.
 
     A reply that begins with the draft is a whole new text already.

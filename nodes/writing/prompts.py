@@ -37,7 +37,7 @@ __all__ = [
 
 Prompt = str | ChatPromptTemplate
 Prompts = Prompt | Sequence[Prompt]
-Keep = Literal["best", "last"]
+Keep = Literal["best", "last", "vote"]
 Memory = Literal["all", "last"]
 
 VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
@@ -151,6 +151,6 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         # The prompt of a fresh sample is that of the first draft.
         written = sum(event["kind"] in DRAFT_KINDS for event in current_run(input.get("events", [])))
-        model = reseeded(self.model, written)
+        model = reseeded(self.model, written + input.get("beside", 0))
         reply: AIMessage = yield Do(model.invoke, model.ainvoke, (self.messages(input), config))
         return reply

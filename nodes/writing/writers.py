@@ -9,6 +9,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ..runtime.dual import Do, DualRunnable
+from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def from_runnable(
 
 def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
     """Return the writer, adapted where it is a Runnable of somebody else's."""
-    if isinstance(writer, Runnable) and not isinstance(writer, AdaptedRunnable | PromptedModel):
+    if isinstance(writer, Runnable) and not isinstance(writer, AdaptedRunnable | AdaptiveWriter | PromptedModel):
         return from_runnable(writer, keep=keep, memory=memory)
     return writer
 

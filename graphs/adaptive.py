@@ -1,0 +1,73 @@
+"""Preset `adaptive`: one draft, judged by evidence, then samples and revisions by what has worked. Internal.
+
+A draft that is accepted ends the run, and one that the evidence can't tell about stands as it is. Else `check` chooses
+between a fresh sample and a revision, and says why in its verdict. When no way is worth another try, drafts and
+programs whose answers agree vote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..nodes.critics.critics import HumanCritic
+from ..nodes.generate import GENERATE_PROMPT
+from ..nodes.refine import REFINE_PROMPT
+from ..nodes.writing.adaptive import AdaptiveWriter
+from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
+from ..nodes.writing.sampling import sampled
+from ..state.choices import Arm
+from .loop import build_refine_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from .loop import RefineGraph
+
+__all__ = ["ADAPTIVE_ARMS", "build_adaptive_graph"]
+
+ADAPTIVE_ARMS = (Arm("sample", tries=2), Arm("revise", tries=2))
+"""Fresh samples first: at equal tokens, repairs seldom beat them (Olausson et al., arXiv 2306.09896)."""
+
+
+def build_adaptive_graph(
+    model: BaseChatModel,
+    *,
+    critics: Sequence[Any],
+    arms: Sequence[Arm] = ADAPTIVE_ARMS,
+    **options: Any,
+) -> RefineGraph:
+    """Return the loop that chooses between fresh samples and revisions by what has worked.
+
+    Tokens, dollars and seconds of `limits` are shared by all that a run tries. The presets `math` and `code` have arms
+    of their own for word problems and Python functions.
+
+    Args:
+        model: Writes drafts, samples and revisions.
+        critics: The evidence: verifiers, a `program_critic`, `human_critic()`, or models that judge.
+        arms: `sample` and `revise`, or one of them, in order of preference; see `redraft.nodes.Arm`.
+        options: Everything else that `build_refine_graph` takes. `keep` is `"vote"` where it is not given, the
+            `max_rounds` of `limits` what the arms may try at most.
+
+    Raises:
+        ValueError: At build: there are no critics, an arm has another name, or as in `build_refine_graph`.
+    """
+    if not critics or all(isinstance(one, HumanCritic) for one in critics):
+        raise ValueError(
+            "adaptive needs evidence to choose by: give critics, a verifier say; for word problems and Python "
+            "functions the presets math and code have theirs"
+        )
+    if unknown := [arm.name for arm in arms if arm.name not in ("sample", "revise")]:
+        raise ValueError(f"arms are 'sample' and 'revise', not {unknown[0]!r}; refine=AdaptiveWriter(…) takes any")
+    options = {"keep": "vote", **options}
+    # Sampled, since a model that is sure of itself writes the same again.
+    later = sampled(model)
+    writers = {
+        "sample": PromptedModel(later, options.get("generate_prompt", GENERATE_PROMPT), what="generate_prompt"),
+        "revise": PromptedModel(
+            later, options.pop("refine_prompt", REFINE_PROMPT), what="refine_prompt", **seen_by_refiner(options)
+        ),
+    }
+    refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)
+    return build_refine_graph(model, critics=critics, **{"refine": refine, "name": "adaptive", **options})

@@ -1,0 +1,105 @@
+"""Choices of an adaptive run: which arm writes the next drafts, and when none is worth another try. Internal.
+
+An arm is a way to write further drafts: a fresh sample, say, or a revision. What has worked goes on: the arm that
+brought the last gain comes first, then the others in their order. One whose tries brought nothing is set aside, until
+another brings a gain.
+
+Why fresh samples come before repairs of code: Olausson et al., "Is Self-Repair a Silver Bullet for Code Generation?"
+(arXiv 2306.09896), find that at equal tokens repairs seldom beat samples; why a run stops as soon as its evidence
+agrees: adaptive-consistency (arXiv 2305.11860); why harder tasks are given more: Snell et al. (arXiv 2408.03314).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .events import Choice
+from .summary import attempts, current_run, open_drafts, run_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .events import Event
+
+__all__ = ["Arm", "arms_of", "choose", "latest_choice"]
+
+
+class Arm(NamedTuple):
+    """A way to write further drafts."""
+
+    name: str
+    """The key of its writer: `sample`, say."""
+    tries: int
+    """So many steps of it without a gain set it aside."""
+    drafts: int = 1
+    """How many drafts a step asks for, side by side."""
+    needs: str = ""
+    """Evidence that it is only worth trying with: a key that a critique of the newest drafts must hold."""
+
+
+def arms_of(events: Sequence[Event]) -> list[Arm]:
+    """Return the arms that the run may choose from, in order; none where it is not adaptive."""
+    return [Arm(*one) for one in run_options(events).get("arms", ())]
+
+
+def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
+    """Return what is to be written next and why, or `None` where every arm was tried in vain.
+
+    A gain is a draft that ranks higher than all before it, see `redraft.state.summary.draft_rank`.
+
+    Args:
+        events: The record of an adaptive run, whose options hold its arms.
+    """
+    in_vain, gained = _tried(events)
+    arms = sorted(arms_of(events), key=lambda arm: arm.name != gained)
+    held = {key for draft in open_drafts(events) for one in draft.critiques for key in one.get("evidence", {})}
+    left = [arm for arm in arms if in_vain.get(arm.name, 0) < arm.tries and (not arm.needs or arm.needs in held)]
+    if not left:
+        return None
+    arm = left[0]
+    spent = ", ".join(f"{name} ({count} in vain)" for name, count in in_vain.items())
+    why = "it brought the last gain" if arm.name == gained else f"after {spent}" if spent else "the first way to try"
+    return Choice(arm=arm.name, drafts=arm.drafts), f"Next: {arm.name}, {why}."
+
+
+def latest_choice(events: Sequence[Event]) -> Choice | None:
+    """Return the choice of the last verdict, or `None` where it chose nothing."""
+    for event in reversed(current_run(events)):
+        if event["kind"] == "verdict":
+            chosen: Choice | None = event.get("choice")
+            return chosen
+    return None
+
+
+def _tried(events: Sequence[Event]) -> tuple[Mapping[str, int], str | None]:
+    """Return how often each arm was tried in vain since the last gain, and the arm that brought that gain."""
+    drafts = {attempt.round: attempt for attempt in attempts(events)}
+    best: Any = None
+    in_vain: dict[str, int] = {}
+    gained: str | None = None
+    arm: str | None = None
+    written: list[int] = []
+
+    def settle() -> None:
+        nonlocal best, gained
+        found = [drafts[number].rank for number in written if number in drafts]
+        gain = bool(found) and (best is None or max(found) > best)
+        if gain:
+            best = max(found)
+        if arm is not None:
+            if gain:
+                in_vain.clear()
+                gained = arm
+            else:
+                in_vain[arm] = in_vain.get(arm, 0) + 1
+
+    for event in current_run(events):
+        if event["kind"] in ("draft", "revision"):
+            written.append(event["round"])
+        elif event["kind"] == "verdict":
+            settle()
+            chosen = event.get("choice")
+            arm, written = chosen["arm"] if chosen else None, []
+    if written:
+        settle()
+    return in_vain, gained
