@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from .paired import Paired, Row, paired
+from .token_matching import SLACK, match_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EqualCostRow", "frontier", "mean_tokens", "nearest_baseline", "shared_ids"]
 
-NEAR = 1.25
+NEAR = SLACK
 """Tokens within this factor pass for equal cost."""
 
 
@@ -27,44 +28,53 @@ class EqualCostRow(Row):
     label: str = Field(description="The refining method.")
     oracle: bool = Field(description="A gold answer had a say in its results.")
     baseline: str = Field(description="Label of the baseline.")
+    samples: float | None = Field(
+        description="Samples a problem that it was cut to, so that both cost the same; null: as it ran."
+    )
     tokens: float = Field(ge=0, description="Tokens a problem of the method.")
     baseline_tokens: float = Field(ge=0, description="Tokens a problem of the baseline.")
     token_ratio: float | None = Field(description="Tokens of the baseline as a multiple of the method's.")
-    near: bool = Field(description="Whether the two are within a quarter of each other: else cost is not equal.")
+    near: bool = Field(description="Whether the two are within 5% of each other: else cost is not equal.")
     paired: Paired = Field(description="The baseline's answers (before) against the method's (after).")
 
 
 def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow, Run]]) -> EqualCostRow | None:
-    """Return the method beside the baseline nearest in tokens, by ratio; `None` where no baseline has its problems.
+    """Return the method beside the baseline of equal cost; `None` where no baseline has its problems.
+
+    A sampling baseline that spent more is cut to the method's tokens, see `redraft.evals.analysis.token_matching`. Of
+    several of equal cost the one that is right most often counts; where there is none, the nearest in tokens.
 
     Args:
         row: The refining method's row.
         run: Its run.
         others: Rows and runs on the same dataset and model.
     """
-    found: list[tuple[float, int, MethodRow, Run]] = []
+    found: list[tuple[tuple[float, int, int], EqualCostRow]] = []
     for other, other_run in others:
         ids = shared_ids(run, other_run)
-        if other.baseline and not other.oracle and ids:
-            apart = _apart(mean_tokens(run, ids), mean_tokens(other_run, ids))
-            found.append((apart, -len(ids), other, other_run))
-    if not found:
-        return None
-    # Of two that are equally near, the one with more problems in common.
-    apart, _, nearest, its_run = min(found, key=lambda one: one[:2])
-    ids = shared_ids(run, its_run)
-    own, theirs = mean_tokens(run, ids), mean_tokens(its_run, ids)
-    before, after = its_run.verdicts, run.verdicts
-    return EqualCostRow(
-        label=row.label,
-        oracle=row.oracle,
-        baseline=nearest.label,
-        tokens=own,
-        baseline_tokens=theirs,
-        token_ratio=theirs / own if own else None,
-        near=apart <= math.log(NEAR),
-        paired=paired([before[name] for name in ids], [after[name] for name in ids]),
-    )
+        if not other.baseline or other.oracle or not ids:
+            continue
+        own, theirs, before = mean_tokens(run, ids), mean_tokens(other_run, ids), other_run.verdicts
+        samples = None
+        if theirs > NEAR * own and (cut := match_tokens(other_run, ids, own)):
+            samples, theirs, before = cut.samples, cut.tokens, cut.verdicts
+        apart = _apart(own, theirs)
+        near = apart <= math.log(NEAR) + 1e-9
+        verdicts = [before[name] for name in ids]
+        beside = EqualCostRow(
+            label=row.label,
+            oracle=row.oracle,
+            baseline=other.label,
+            samples=samples,
+            tokens=own,
+            baseline_tokens=theirs,
+            token_ratio=theirs / own if own else None,
+            near=near,
+            paired=paired(verdicts, [run.verdicts[name] for name in ids]),
+        )
+        # The one that is hardest to beat, of those that cost the same; of equally near ones that with more problems.
+        found.append(((0, -sum(verdicts), -len(ids)) if near else (apart, 0, -len(ids)), beside))
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def _apart(tokens: float, others: float) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row"]
 
-BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind)-\d+")
+BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind|clauses)-\d+")
 EARLY = ("accepted", "no_progress", "human")
 
 
@@ -45,7 +45,7 @@ class MethodRow(Row):
     seed: int | None
     oracle: bool = Field(description="A gold answer had a say: nothing that could be had in earnest.")
     baseline: bool = Field(
-        description="Zero-shot, few-shot, majority, best-of or blind: nothing is refined on feedback."
+        description="Zero-shot, few-shot, majority, best-of, blind or clauses: nothing is refined on feedback."
     )
     n: int = Field(ge=0, description="Problems with a result.")
     asked: int = Field(ge=0, description="Problems asked for.")

@@ -66,7 +66,8 @@ def _baseline(row: MethodRow, name: str) -> str:
 def _beside(row: EqualCostRow) -> str:
     both = row.paired
     where = "at equal cost" if row.near else f"at {row.token_ratio:.1f}× its tokens" if row.token_ratio else "beside it"
-    reached = f"{row.baseline} {where} reached {percent(both.before)} against its {percent(both.after)}"
+    name = row.baseline if row.samples is None else f"{row.baseline}, cut to {row.samples:.1f} samples,"
+    reached = f"{name} {where} reached {percent(both.before)} against its {percent(both.after)}"
     if not both.diff:
         return reached
     return f"{reached} ({_p(both)}{', which could be chance' if could_be_chance(both) else ''})"

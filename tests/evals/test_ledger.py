@@ -120,7 +120,7 @@ def test_each_method_is_told_in_one_sentence(four: Ledger) -> None:
         "program-3": "program-3 fixed 12 and broke 2 of 200 (p = 0.013) at 2.1× the tokens of zero-shot; "
         "majority-5 at equal cost reached 71.0% against its 71.0%.",
         "oracle-refine-3": "oracle-refine-3, with the gold answers in hand, fixed 200 and broke 0 of 200 (p < 0.001) "
-        "at 0.9× the tokens of zero-shot; zero-shot at equal cost reached 66.0% against its 100.0% (p < 0.001).",
+        "at 0.9× the tokens of zero-shot; zero-shot at 1.1× its tokens reached 66.0% against its 100.0% (p < 0.001).",
     }
 
 

@@ -1,0 +1,112 @@
+"""Token matching: a sampling baseline cut to another method's tokens, from its recorded samples. Internal."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from ...state.summary import draft_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..run.result_record import Iteration, ResultRecord
+    from ..run.run_folder import Run
+
+__all__ = ["SLACK", "Matched", "match_tokens"]
+
+SLACK = 1.05
+"""The baseline may cost this many times the tokens that it is matched to."""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A baseline as it would have done with fewer samples."""
+
+    samples: float
+    """How many samples a problem had at most, on average."""
+    tokens: float
+    """Mean tokens a problem."""
+    verdicts: dict[str, bool]
+    """By the problem's id, whether its answer is right."""
+
+
+def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
+    """Return a majority or best-of-N with as many samples as these tokens pay for, or `None` for any other run.
+
+    Every problem has as many samples as all can have; one more has a part of them, in the order of the SHA-256 of their
+    ids, for which the mean stays within `SLACK` of `tokens`.
+
+    Args:
+        run: The baseline.
+        ids: The problems that it is compared on.
+        tokens: Mean tokens a problem of the other method.
+    """
+    records = {one.question_id: one for one in run.records}
+    steps = {name: _prefixes(records[name], run.info.method) for name in ids}
+    if not steps or not all(steps.values()):
+        return None
+    count = dict.fromkeys(ids, 1)
+
+    def mean() -> float:
+        return fmean(steps[name][min(count[name], len(steps[name])) - 1][0] for name in ids)
+
+    order = sorted(ids, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    spent = mean() * len(ids)
+    for number in range(2, max(map(len, steps.values())) + 1):
+        for name in order:
+            # A problem that was accepted earlier draws no further sample.
+            extra = steps[name][number - 1][0] - steps[name][number - 2][0] if number <= len(steps[name]) else 0
+            if spent + extra > SLACK * tokens * len(ids):
+                break
+            spent += extra
+            count[name] = number
+        else:
+            continue
+        break
+    verdicts = {name: steps[name][min(count[name], len(steps[name])) - 1][1] for name in ids}
+    return Matched(fmean(count.values()), mean(), verdicts)
+
+
+def _prefixes(record: ResultRecord, method: str) -> list[tuple[int, bool]]:
+    """Return, for one sample, two, and so on, the tokens that they took and whether the answer was right."""
+    if method.startswith("majority-"):
+        samples = record.iterations_log[0].samples if record.iterations_log else []
+        costs = [one.tokens_used for one in samples]
+        found: list[tuple[int, bool]] = []
+        for number in range(1, len(samples) + 1):
+            drawn = samples[:number]
+            votes = Counter(one.vote for one in drawn if one.vote is not None)
+            # Of equally frequent answers the one that came first, as the vote itself has it.
+            winner = votes.most_common(1)[0][0] if votes else drawn[0].vote
+            chosen = next(one for one in drawn if one.vote == winner)
+            spent = [cost for cost in costs[:number] if cost is not None]
+            if len(spent) < number:  # a server that counts no tokens
+                return []
+            found.append((sum(spent), chosen.is_correct is True))
+        return found
+    return _best_so_far(record.iterations_log) if method.startswith("best-of-") else []
+
+
+def _best_so_far(log: Sequence[Iteration]) -> list[tuple[int, bool]]:
+    found: list[tuple[int, bool]] = []
+    best: tuple[int, float] | None = None
+    spent, right = 0, False
+    drafts = [step for step in log if step.type != "feedback"]
+    for draft in drafts:
+        said = [step for step in log if step.type == "feedback" and step.iteration == draft.iteration]
+        spent += draft.tokens_used + sum(step.tokens_used for step in said)
+        if not draft.rejected:
+            scores = [step.score for step in said if step.score is not None]
+            rank = draft_rank(
+                accepted=bool(said) and all(step.accepted is True for step in said),
+                refuted=any(step.accepted is False for step in said if step.verifier),
+                score=fmean(scores) if scores else None,
+            )
+            if best is None or rank > best:
+                best, right = rank, draft.is_correct is True
+        found.append((spent, right))
+    return found
