@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..state.critique import Critique
 from ..state.events import Event, append_events, failure, frozen, record
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
-from ..state.summary import Attempt, attempts, open_drafts, rounds
+from ..state.summary import Attempt, attempts, newest_drafts, rounds
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
@@ -64,7 +64,7 @@ def feedback(
         events: list[Event] = state["events"]
         head: str = state["head"]
         fresh: list[Event] = []
-        drafts = open_drafts(events)
+        drafts = newest_drafts(events)
         unjudged_last = not judge_last and rounds(events) >= rounds_allowed(state["limits"])
         # `check` ends the run for it, so further opinions would be paid for nothing.
         failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))

@@ -34,8 +34,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
     new limits may have it, nothing is asked and nothing written: `check` says which budget.
 
     Args:
-        writer: Takes the state and returns the revision. One with a method `ways` of the state, which names its ways to
-            write, the one it takes now first, ends the run by a repeat only after each of them has repeated.
+        writer: Takes the state and returns the revision, or `Drafts`.
         keep: Whether the best or the latest draft is revised.
         prices: Prices of the models that it calls.
 
@@ -61,7 +60,6 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             emit(**update["events"][0])
             return update
         base = attempt_at_hand(events, keep)
-        # By their hashes, computed once a draft, so that only those alike are compared whole.
         # By their hashes, computed once a draft, so that only those alike are compared whole.
         earlier = [(attempt.condensed, attempt.text) for attempt in attempts(events)]
         critique, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
@@ -101,9 +99,10 @@ def _shared(usage: Usage, replies: Sequence[Any]) -> list[Usage]:
     later: list[Any] = []
     for reply in replies[1:]:
         counted = getattr(reply, "usage_metadata", None) or {}
-        own = {name: int(counted.get(name, 0)) for name in TOKENS}
-        later.append({**NO_USAGE, **own, "calls": 1})
-        first = {**first, "calls": first["calls"] - 1, **{name: first[name] - own[name] for name in TOKENS}}
+        # Never more than was counted: a writer may reply without a call.
+        own = {name: min(int(counted.get(name, 0)), first[name]) for name in TOKENS} | {"calls": min(1, first["calls"])}
+        later.append({**NO_USAGE, **own})
+        first |= {name: first[name] - value for name, value in own.items()}
     return [first, *later]
 
 

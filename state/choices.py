@@ -14,14 +14,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .events import Choice
-from .summary import attempts, current_run, open_drafts, run_options
+from .summary import attempts, current_run, newest_drafts, open_drafts, run_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .events import Event
 
-__all__ = ["Arm", "arms_of", "choose", "latest_choice"]
+__all__ = ["SAMPLE", "Arm", "arms_of", "choose", "latest_choice"]
+
+SAMPLE = "sample"
+"""The arm that writes from the task alone."""
 
 
 class Arm(NamedTuple):
@@ -45,13 +48,17 @@ def arms_of(events: Sequence[Event]) -> list[Arm]:
 def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
     """Return what is to be written next and why, or `None` where every arm was tried in vain.
 
-    A gain is a draft that ranks higher than all before it, see `redraft.state.summary.draft_rank`.
+    A gain is a draft that ranks higher than all before it, see `redraft.state.summary.draft_rank`. Where a person has
+    just asked for a change, it is made, however often that arm was tried: a sample would not know of it.
 
     Args:
         events: The record of an adaptive run, whose options hold its arms.
     """
     in_vain, gained = _tried(events)
     arms = sorted(arms_of(events), key=lambda arm: arm.name != gained)
+    spoken = any(one["kind"] == "human" for draft in newest_drafts(events) for one in draft.critiques)
+    if spoken and (revising := next((arm for arm in arms_of(events) if arm.name != SAMPLE), None)):
+        return Choice(arm=revising.name, drafts=revising.drafts), f"Next: {revising.name}, as a person asks."
     held = {key for draft in open_drafts(events) for one in draft.critiques for key in one.get("evidence", {})}
     left = [arm for arm in arms if in_vain.get(arm.name, 0) < arm.tries and (not arm.needs or arm.needs in held)]
     if not left:

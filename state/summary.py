@@ -32,6 +32,7 @@ __all__ = [
     "current_run",
     "draft_rank",
     "latest_draft",
+    "newest_drafts",
     "open_drafts",
     "oracle_touched",
     "rejected_since_draft",
@@ -136,7 +137,7 @@ class RunSummary:
 
     __slots__ = (
         *("length", "last", "start", "verdict", "retrieval", "limits", "oracle", "rounds", "usage"),
-        *("attempts", "closed", "ordered"),
+        *("attempts", "closed", "step", "ordered"),
     )
 
     def __init__(self) -> None:
@@ -167,6 +168,8 @@ class RunSummary:
         """Drafts in order, rejected revisions left out."""
         self.closed = 0
         """How many of them the last verdict knew."""
+        self.step = 0
+        """Where those of the last step that wrote any begin: several, where it wrote them side by side."""
 
     def grown(self, news: Iterable[Event]) -> RunSummary:
         """Return the summary of the record with these events appended."""
@@ -190,8 +193,8 @@ class RunSummary:
         if kind == "task":
             self._begin(self.length)
             self.ordered = event.get("options", {}).get("order") == ORDER
+        before, self.last = self.last, event
         self.length += 1
-        self.last = event
         used = event.get("usage")
         if used and used != NO_USAGE:
             self.usage = add_usage((self.usage, used))
@@ -205,6 +208,8 @@ class RunSummary:
             self.retrieval = self.length - 1
         if kind in ("task", "verdict") and "limits" in event:
             self.limits = event["limits"]
+        if kind in DRAFT_KINDS and (before is None or before["kind"] not in DRAFT_KINDS):
+            self.step = len(self.attempts)
         if kind in DRAFT_KINDS and not event.get("rejected"):
             if kind == "draft":  # one written anew, by an agent that had not finished it, stands for the one before
                 self._begin_drafts()
@@ -286,9 +291,15 @@ def rejected_since_draft(events: Sequence[Event]) -> list[Event]:
 
 
 def open_drafts(events: Sequence[Event]) -> list[Attempt]:
-    """Return the drafts written since the last verdict, or the newest draft where there is none."""
+    """Return the drafts written since the last verdict, or the newest where there is none; see `newest_drafts`."""
     summary = summary_of(events)
-    return summary.attempts[summary.closed :] or summary.attempts[-1:]
+    return summary.attempts[summary.closed :] or newest_drafts(events)
+
+
+def newest_drafts(events: Sequence[Event]) -> list[Attempt]:
+    """Return the newest draft, with those that were written side by side with it."""
+    summary = summary_of(events)
+    return summary.attempts[summary.step :] or summary.attempts[-1:]
 
 
 def best_draft(events: Sequence[Event], *, keep: Literal["best", "last", "vote"] = "best") -> Attempt | None:
@@ -319,9 +330,10 @@ def _voted(drafts: Sequence[Attempt], best: Attempt) -> Attempt:
 def _vote(answer: Any) -> Any:
     """Return an answer as votes are counted: 4, 4.0 and "4" are one."""
     try:
-        return Decimal(str(answer)).normalize()
+        number = Decimal(str(answer))
     except ArithmeticError:
         return str(answer)
+    return number if number.is_finite() else str(answer)  # no NaN equals another
 
 
 def rounds(events: Sequence[Event]) -> int:

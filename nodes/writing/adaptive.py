@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
 
-from ...state.choices import Arm, latest_choice
+from ...state.choices import SAMPLE, Arm, latest_choice
 from ...state.stopping import rounds_allowed
 from ...state.summary import rounds
 from ..runtime.dual import Do, DualRunnable
@@ -67,7 +67,3 @@ class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):
         states = [{**input, "beside": number} for number in range(count)]
         replies = yield Do(writer.batch, writer.abatch, (states, config))
         return Drafts(replies, fresh=chosen["arm"] == SAMPLE)
-
-
-SAMPLE = "sample"
-"""The arm that writes from the task alone."""

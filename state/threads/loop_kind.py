@@ -218,12 +218,19 @@ def _fork_at_round(
         # The link is made anew, and what a person writes costs nothing.
         edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
         news.append({**edited, "by": "human", "text": draft})
-    elif feedback is None:
-        # Its critiques stay, so that nobody is paid for judging it again.
-        for event in events[index + 1 :]:
-            if event["kind"] not in CRITIQUE_KINDS:
-                break
-            kept.append(event)
+    # Its critiques stay, and those of the drafts before it that were written side by side with it, so that nobody is
+    # paid for judging them again; a change is not made void by another draft that was accepted.
+    changed = draft is not None or feedback is not None
+    said = [
+        event
+        for event in _critiques_from(events[index + 1 :])
+        if (event["round"] == number and not changed)
+        or (event["round"] < number and not (changed and event.get("accepted")))
+    ]
+    if draft is None and said == events[index + 1 : index + 1 + len(said)]:
+        kept += said
+    else:  # the links are made anew
+        news += [{key: value for key, value in event.items() if key != "prev"} for event in said]
     if feedback is not None:
         news.append(
             {
@@ -236,9 +243,15 @@ def _fork_at_round(
             }
         )
     branch = [*kept, *record({"head": digest(kept[-1]) if kept else ""}, *news).get("events", [])]
-    judged = branch[-1]["kind"] in CRITIQUE_KINDS
+    judged = branch[-1]["kind"] in CRITIQUE_KINDS and branch[-1]["round"] == number
     writer = "generate" if original["kind"] == "draft" else "refine"
     return ForkPoint(_fresh(values, branch, limits), "feedback" if judged else writer)
+
+
+def _critiques_from(events: Sequence[Event]) -> list[Event]:
+    """Return the critiques until something else than a draft follows."""
+    until = (at for at, event in enumerate(events) if event["kind"] not in (*CRITIQUE_KINDS, *DRAFT_KINDS))
+    return [event for event in events[: next(until, len(events))] if event["kind"] in CRITIQUE_KINDS]
 
 
 def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, Any] | None) -> dict[str, Any]:
