@@ -32,6 +32,8 @@ def kinds(output: Any) -> list[str]:
         ("self-refine-2", [WRONG, "2 + 1 is 3", RIGHT, "SOLUTION_IS_CORRECT"], 4, RIGHT, "accepted"),
         ("program-2", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
         ("best-of-3", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
+        ("adaptive", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
+        ("adaptive", [WRONG, PROGRAM, PROGRAM, "#### 5", "5\n#### 5"], 5, "5\n#### 5", "max_rounds"),
         ("oracle-refine-2", [WRONG, WRONG + " ", RIGHT], 2, WRONG, "no_progress"),
         ("oracle-refine-2", [WRONG, "#### 5", RIGHT], 3, RIGHT, "accepted"),
     ],
@@ -63,6 +65,18 @@ def test_blind_asks_again_without_feedback_and_goes_on_after_a_repeat() -> None:
     assert WRONG in model.calls[1][0].text
     assert "eedback" not in model.calls[1][0].text
     assert "critique" not in kinds(output)
+
+
+def test_clauses_add_words_in_turn_without_feedback() -> None:
+    """clauses-N asks for the words of the task in turn, whichever are there already, and tells nothing of them."""
+    words = ["lamp", "river", "boat", "rope", "mill", "dog", "hat"]
+    task = f"Write one coherent, grammatical sentence that uses all of these words: {', '.join(words)}"
+    model = ScriptedModel(["A lamp and a river.", "while a boat has a rope", "and a dog has a hat"])
+    output = build_method("clauses-2", "words", model).graph.invoke({"task": task})
+    assert output["answer"] == "A lamp and a river, while a boat has a rope, and a dog has a hat."
+    assert ["lamp, river, boat, rope, mill" in call[0].text for call in model.calls] == [True, True, False]
+    assert "dog, hat, lamp, river, boat" in model.calls[2][0].text
+    assert (kinds(output), output["stop_reason"]) == (["task", "draft", "revision", "revision"], "max_rounds")
 
 
 def test_best_of_samples_are_independent() -> None:
@@ -118,6 +132,8 @@ def test_programs_judge_each_kind_by_what_the_task_shows(
         (["majority-101"], "numeric", "with N from 1 to 100"),
         (["zero-shot", "zero-shot"], "numeric", "zero-shot is named twice"),
         ([], "numeric", "no method is named"),
+        (["adaptive"], "exact", "there is none for problems of kind exact"),
+        (["clauses-2"], "numeric", "clauses-2 adds words; these problems are of kind numeric"),
         (["few-shot"], "code", "few-shot has worked examples for word problems only"),
         (["majority-3"], "words", "needs answers that can be counted"),
         (["program-3"], "exact", "there is none for problems of kind exact"),
@@ -142,7 +158,8 @@ def test_no_prompt_and_no_state_holds_a_gold_answer(name: str) -> None:
     gold = "271828182"
     data = Dataset("one", "numeric", "0" * 64, (Problem("p", TASK["task"], Decimal(gold)),))
     model = ScriptedModel([WRONG, "Wrong.", "#### 5", "Wrong again.", "#### 6", "Still wrong."])
-    method = build_method(name, "numeric", model, oracle=knows_gold(data))
+    kind = "words" if name.startswith("clauses") else "numeric"
+    method = build_method(name, kind, model, oracle=knows_gold(data))  # type: ignore[arg-type]
     output = asyncio.run(method.graph.ainvoke(TASK))
     seen = [str(message.content) for call in model.calls for message in call]
     assert not [text for text in seen if gold in text]

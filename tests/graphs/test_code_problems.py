@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from redraft.graphs.code_problems import build_code_graph, code_task, passes_hidden_tests, read_code
+from redraft.graphs.code_problems import CODE_CRITIC_PROMPT, build_code_graph, code_task, passes_hidden_tests, read_code
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic, model_critic
@@ -25,6 +25,7 @@ ROW = {
     "    assert candidate(9, 9, 9) == 9\n",
 }
 RIGHT = "```python\ndef clamp(x, low, high):\n    return max(low, min(x, high))\n```"
+WRONGS = [f"```python\ndef clamp(x, low, high):\n    return max(x, high) + {n}\n```" for n in range(1, 4)]
 WRONG = "```python\ndef clamp(x, low, high):\n    return max(x, high)\n```"
 UNTESTED = "Write a function called twice that doubles its argument."
 TWICE = "```python\ndef twice(x):\n    return 2 * x\n```"
@@ -41,25 +42,30 @@ def test_code_that_passes_its_examples_costs_one_call(run: Any, sandbox: Sandbox
 
 
 def test_failures_are_the_feedback(run: Any, sandbox: Sandbox) -> None:
-    """The refiner reads which example failed, what was expected and what came; a second call mends it."""
-    model = ScriptedModel([WRONG, RIGHT])
+    """After three samples that fail too, the refiner reads which example failed, what was expected and what came."""
+    model = ScriptedModel([WRONG, *WRONGS, RIGHT])
     output = run(build_code_graph(model, sandbox=sandbox), {"task": code_task(ROW)})
 
-    assert len(model.calls) == 2
-    assert "clamp(5, 0, 3) should give 3, but gives 5" in model.calls[1][0].text
-    assert "return max(x, high)" not in model.calls[1][0].text  # shown it, a small model writes it again
+    asked = [call[0].text for call in model.calls]
+    assert asked[:4] == asked[:1] * 4  # fresh samples, which see nothing of what failed
+    assert len(asked) == 5
+    assert "clamp(5, 0, 3) should give 3, but gives 5" in asked[4]
+    assert "return max(x, high)" not in asked[4]  # shown it, a small model writes it again
     verdicts = [event for event in output["events"] if event["kind"] == "critique"]
     assert [(event["accepted"], event["score"], event["verifier"]) for event in verdicts] == [
-        (False, 0.0, True),
+        *[(False, 0.0, True)] * 4,
         (True, 1.0, True),
     ]
+    chosen = [event["text"] for event in output["events"] if event["kind"] == "verdict"]
+    assert chosen[0] == "Next: sample, the first way to try."
+    assert chosen[3] == "Next: repair, after sample (3 in vain)."
 
 
 def test_a_prompt_of_ones_own_serves_every_revision(run: Any, sandbox: Sandbox) -> None:
-    """A user's `refine_prompt` is asked whoever objected, with whatever it names."""
-    model = ScriptedModel([WRONG, RIGHT])
+    """A user's `refine_prompt` is asked for every repair, whoever objected, with whatever it names."""
+    model = ScriptedModel([WRONG, *WRONGS, RIGHT])
     run(build_code_graph(model, sandbox=sandbox, refine_prompt="Mend {draft}"), {"task": code_task(ROW)})
-    assert model.calls[1][0].text == f"Mend {WRONG}"
+    assert [call[0].text for call in model.calls].index(f"Mend {WRONG}") == 4
 
 
 def test_no_hidden_test_and_no_solution_reaches_a_prompt_or_the_record(run: Any, sandbox: Sandbox) -> None:
@@ -77,14 +83,25 @@ def test_no_hidden_test_and_no_solution_reaches_a_prompt_or_the_record(run: Any,
     assert not [(secret, text) for secret in [*secrets, "quokka", "candidate"] for text in seen if secret in text]
 
 
-def test_a_task_without_tests_is_judged_by_the_model(run: Any, sandbox: Sandbox) -> None:
-    """That code runs accepts nothing: the model is asked, and its findings go to the refiner."""
-    model = ScriptedModel([TWICE, "It fails for text.", TWICE.replace("2 * x", "x + x"), "CODE_IS_CORRECT"])
+def test_a_task_without_tests_keeps_its_first_draft(run: Any, sandbox: Sandbox) -> None:
+    """That code runs accepts nothing, and nobody else is asked: the draft stands as it is, after one call."""
+    model = ScriptedModel([TWICE])
     output = run(build_code_graph(model, sandbox=sandbox), {"task": UNTESTED})
+    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == (TWICE, "no_progress", None)
+    assert len(model.calls) == 1
 
-    assert len(model.calls) == 4
-    assert "It fails for text." in model.calls[2][0].text
-    assert "return 2 * x" in model.calls[2][0].text  # an opinion is about the code
+
+def test_with_a_prompt_for_it_the_model_judges_its_own_code(run: Any, sandbox: Sandbox) -> None:
+    """`critic_prompt=` has the model asked where no test can tell; what it found is what a repair reads."""
+    others = [TWICE.replace("2 * x", f"{n} * x") for n in (3, 4, 5)]
+    judged = [reply for one in [TWICE, *others] for reply in (one, "It fails for text.")]
+    model = ScriptedModel([*judged, TWICE.replace("2 * x", "x + x"), "CODE_IS_CORRECT"])
+    graph = build_code_graph(model, sandbox=sandbox, critic_prompt=CODE_CRITIC_PROMPT.replace("TESTS", ""))
+    output = run(graph, {"task": UNTESTED})
+
+    assert len(model.calls) == 10
+    assert "It fails for text." in model.calls[8][0].text
+    assert "return 2 * x" in model.calls[8][0].text  # an opinion is about the code
     assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
 
 
@@ -96,7 +113,7 @@ def test_code_that_does_not_run_is_not_shown_to_a_judge(run: Any, sandbox: Sandb
     output = run(build_code_graph(model, sandbox=sandbox, critics=critics), {"task": UNTESTED})
 
     assert (len(model.calls), len(judge.calls), output["accepted_by"]) == (2, 1, "judge")
-    assert "SyntaxError" in model.calls[1][0].text
+    assert "SyntaxError" in next(event["text"] for event in output["events"] if event["kind"] == "critique")
 
 
 def test_a_judge_can_be_asked_beside_the_tests(run: Any, sandbox: Sandbox) -> None:
@@ -177,7 +194,5 @@ def test_the_embedded_model_writes_something_that_is_run(sandbox: Sandbox) -> No
     graph = build_code_graph(chat_model("local", max_output_tokens=200), sandbox=sandbox)
     output = graph.invoke({"task": code_task(ROW), "limits": {"max_rounds": 1}})
     assert output["answer"]
-    # The tests can't tell where the code that it wrote needs what the sandbox does not have; then the model judges.
-    judges = {event["by"] for event in output["events"] if event["kind"] == "critique"}
-    assert judges <= {"visible_tests", "self"}
-    assert judges
+    # The tests can't tell where the code that it wrote needs what the sandbox does not have.
+    assert {event["by"] for event in output["events"] if event["kind"] == "critique"} <= {"visible_tests"}

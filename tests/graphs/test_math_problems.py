@@ -53,12 +53,21 @@ def test_a_program_that_disagrees_brings_the_solution_back_and_agreement_accepts
 
 
 def test_where_nothing_is_accepted_the_majority_answers() -> None:
-    """When prose and programs never agree, the answer is the number that most of them gave."""
-    programs = [f"```python\nprint({number})\n```" for number in (5, 8, 9, 10, 11)]
-    model = ScriptedModel([WRONG, *programs[:3], RIGHT, programs[3], "#### 7", programs[4]])
-    output = build_math_graph(model).invoke({"task": TASK, "limits": {"max_rounds": 2}})
-    assert (output["stop_reason"], output["rounds"]) == ("max_rounds", 2)
-    assert extract_number(output["answer"]) == 5
+    """After one revision and one sample in vain the run ends, and the number that most drafts gave is the answer."""
+    model = ScriptedModel([WRONG, PROGRAM, PROGRAM, "#### 7", "Seven.\n#### 7.0"])
+    output = build_math_graph(model).invoke({"task": TASK})
+    assert (output["stop_reason"], output["rounds"], output["accepted_by"]) == ("max_rounds", 2, None)
+    assert extract_number(output["answer"]) == 7
+    verdicts = [event for event in output["events"] if event["kind"] == "verdict"]
+    assert [verdict.get("choice", {}).get("arm") for verdict in verdicts] == ["revise", "sample", None]
+
+
+def test_where_no_programs_agree_a_fresh_sample_is_asked_first() -> None:
+    """A draft that one program contradicts is left alone: a sample is written, and agreement accepts it."""
+    model = ScriptedModel([WRONG, PROGRAM, "```python\nprint(8)\n```", RIGHT])
+    output = build_math_graph(model).invoke({"task": TASK})
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == (RIGHT, "accepted", 4)
+    assert model.calls[3][0].text == MATH_GENERATE_PROMPT.format(task=TASK)
 
 
 def test_self_is_the_published_method() -> None:

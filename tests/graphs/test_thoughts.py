@@ -37,6 +37,7 @@ FORMS = (
 )
 WITH_ARGUMENTS: dict[str, dict[str, Any]] = {
     "retrieval": {"critics": ["self"]},
+    "adaptive": {"critics": ["self"]},
     "pipeline": {"steps": "SetTopic('lamps') | UseSelfCritique('1')"},
     "agent": {"tools": ("calculate",)},
 }

@@ -45,7 +45,7 @@ def test_agreement_accepts(sandbox: Sandbox) -> None:
     verdict = program_critic(model, sandbox)(TASK, RIGHT, ())
     assert (verdict.accepted, verdict.score) == (True, 1.0)
     written = {"program": "bags = 2\nprint(bags * 3 - 1)", "answer": "5", "output": "5\n"}
-    assert verdict.evidence == {"programs": [written]}
+    assert verdict.evidence == {"answer": "5", "programs": [written]}
     asked = "".join(message.text for message in model.calls[0])
     assert TASK in asked
     assert "#### 5" not in asked
@@ -57,21 +57,37 @@ def test_two_programs_against_a_solution_show_the_refiner_what_they_compute(sand
     assert (verdict.accepted, verdict.score, asked) == (False, 1 / 3, 2)
     for said in ("says 7", "2 programs", "give 5", "print(5)"):
         assert said in verdict.text
+    assert verdict.evidence
+    assert (verdict.evidence["answer"], verdict.evidence["outvoted"]) == ("7", True)
 
 
 def test_a_first_program_that_differs_is_outvoted(sandbox: Sandbox) -> None:
-    """One wrong program does not reject a right solution: two later ones that agree with it do accept it."""
-    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(5)", "print(5)")
-    assert (verdict.accepted, asked) == (True, 3)
-    assert "2 of 3 programs" in verdict.text
+    """One wrong program does not reject a right solution: a second one that agrees with it accepts it."""
+    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(5)")
+    assert (verdict.accepted, asked) == (True, 2)
+    assert "1 of 2 programs" in verdict.text
 
 
-def test_one_agreement_among_differing_programs_accepts_nothing(sandbox: Sandbox) -> None:
-    """A number that one of three programs happens to share with the solution is no evidence."""
-    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(5)", "print(8)")
-    assert (verdict.accepted, asked, verdict.score) == (False, 3, 0.5)
+def test_an_answer_is_accepted_only_where_it_leads(sandbox: Sandbox) -> None:
+    """An answer that a program gave too is not accepted while drafts and programs have another one as often."""
+    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(8)")
+    assert (verdict.accepted, asked, verdict.score) == (False, 2, 1 / 3)
     assert "gives 8" in verdict.text
+    assert verdict.evidence
+    assert "outvoted" not in verdict.evidence  # no two programs agree against it
+
+    level = told("#### 6", RIGHT, answers=("6",))
+    assert judge(sandbox, RIGHT, "print(5)", programs=1, history=level)[0].accepted is False
     assert judge(sandbox, RIGHT, "print(6)", programs=1)[0].accepted is False
+
+
+def test_a_fresh_sample_is_accepted_by_a_program_that_its_writer_never_saw(sandbox: Sandbox) -> None:
+    """A sample that says 5 agrees with the program that gave 5 before, where a revision could have copied it."""
+    history = told(WRONG, RIGHT, answers=("5",))
+    assert judge(sandbox, RIGHT, "print(9)", programs=1, history=history)[0].accepted is False
+    del history[-1]["base"]
+    verdict, asked = judge(sandbox, RIGHT, history=history)
+    assert (verdict.accepted, asked) == (True, 0)
 
 
 TROUBLE = {

@@ -1,38 +1,37 @@
-"""The writer of missing words: rewriting, clauses, and what it tries when one of them repeats."""
+"""Texts with many words: clauses for those that are missing, and a text anew where a clause brings nothing."""
 
 from __future__ import annotations
 
-from redraft.graphs.loop import build_refine_graph
+from typing import Any
+
+from redraft import build_writing_graph
 from redraft.models import ScriptedModel
-from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.text_verifiers import uses_words
-from redraft.nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from redraft.state.threads.replay import replay_record
 
-WORDS = ("river", "lamp", "boat", "rope")
+WORDS = ["river", "lamp", "boat", "rope", "mill", "dog"]
 START = "A river runs."
 
 
-def run(*replies: str) -> tuple[dict, list[str]]:
+def run(*replies: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the output, and by which way each revision was asked for."""
     model = ScriptedModel([START, *replies])
-    writer = WordAddingWriter(model, "Rewrite {draft}", clause_prompt=CLAUSE_PROMPT, few=3, at_once=2)
-    graph = build_refine_graph(model, refine=writer, critics=[verifier_critic(uses_words(*WORDS))])
-    output = graph.invoke({"task": "Use the words.", "limits": {"max_rounds": 9}})
+    output = build_writing_graph(model, words=WORDS).invoke({"task": "Use the words.", "limits": {"max_rounds": 9}})
     assert replay_record({**output, "head": ""}).output["stop_reason"] == output["stop_reason"]
     return output, ["clause" if "clause" in call[0].text else "rewriting" for call in model.calls[1:]]
 
 
-def test_a_repeat_is_no_end_while_there_is_another_way() -> None:
-    """A rewriting that repeats the draft is followed by a clause, and the words that were missing are found."""
-    output, ways = run(START, "and a lamp lights the boat", "while a rope holds")
-    assert (output["stop_reason"], ways) == ("accepted", ["rewriting", "clause", "clause"])
-    assert output["answer"] == "A river runs, and a lamp lights the boat, while a rope holds."
+def test_clauses_that_repeat_are_followed_by_a_text_anew() -> None:
+    """Two clauses that bring no word are followed by a text anew, and since that gains words, by another one."""
+    whole = "A lamp by the river, with a boat, rope, mill and dog."
+    output, ways = run("No changes needed.", START, "A lamp by the river.", whole)
+    rejected = [event["rejected"] for event in output["events"] if event["kind"] == "revision"]
+    assert (output["stop_reason"], ways) == ("accepted", ["clause", "clause", "rewriting", "rewriting"])
+    assert rejected[1:] == ["repeat", "", ""]
+    assert output["answer"] == whole
 
 
 def test_a_writer_that_repeats_in_every_way_is_ended() -> None:
-    """The run stops as `no_progress` once rewriting and clauses have both repeated, and not before."""
-    output, ways = run(START, "No changes needed.", START, START)
-    assert [event["rejected"] for event in output["events"] if event["kind"] == "revision"][:1] == ["repeat"]
+    """The run stops as `no_progress` once clauses and a rewriting have all been in vain, and not before."""
+    output, ways = run(START, START, START)
     assert (output["stop_reason"], output["answer"]) == ("no_progress", START)
-    assert ways[:2] == ["rewriting", "clause"]
-    assert "repeat" in {event["rejected"] for event in output["events"] if event.get("way") == "clause"}
+    assert ways == ["clause", "clause", "rewriting"]
