@@ -13,6 +13,7 @@ from ._lazy import lazy_names
 if TYPE_CHECKING:
     from ._version import __version__
     from .graphs import (
+        build_adaptive_graph,
         build_agent_graph,
         build_branching_graph,
         build_code_graph,
@@ -34,6 +35,7 @@ else:
         {
             "redraft._version": ["__version__"],
             "redraft.graphs": [
+                "build_adaptive_graph",
                 "build_agent_graph",
                 "build_branching_graph",
                 "build_code_graph",
@@ -59,6 +61,7 @@ __all__ = [
     "Sandbox",
     "Thread",
     "__version__",
+    "build_adaptive_graph",
     "build_agent_graph",
     "build_branching_graph",
     "build_code_graph",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .events import Choice
+from .events import DRAFT_KINDS, Choice
 from .summary import attempts, current_run, newest_drafts, open_drafts, run_options
 
 if TYPE_CHECKING:
@@ -70,10 +70,12 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
 
 
 def latest_choice(events: Sequence[Event]) -> Choice | None:
-    """Return the choice of the last verdict, or `None` where it chose nothing."""
+    """Return the choice that is still to be written, or `None`; an error in between does not undo it."""
     for event in reversed(current_run(events)):
-        if event["kind"] == "verdict":
-            chosen: Choice | None = event.get("choice")
+        if event["kind"] in DRAFT_KINDS:
+            return None
+        chosen: Choice | None = event.get("choice")
+        if chosen:
             return chosen
     return None
 
@@ -104,9 +106,11 @@ def _tried(events: Sequence[Event]) -> tuple[Mapping[str, int], str | None]:
         if event["kind"] in ("draft", "revision"):
             written.append(event["round"])
         elif event["kind"] == "verdict":
-            settle()
-            chosen = event.get("choice")
-            arm, written = chosen["arm"] if chosen else None, []
+            # Where nothing was written, an error or a budget came before it, and the choice is still to be tried.
+            if written:
+                settle()
+                arm = None
+            arm, written = event["choice"]["arm"] if event.get("choice") else arm, []
     if written:
         settle()
     return in_vain, gained

@@ -126,3 +126,40 @@ def test_a_copy_of_a_record_is_a_plain_list(made: Any) -> None:
     assert type(made(events)) is list
     assert made(events) == events == json.loads(json.dumps(events))
     assert type(copy.deepcopy(frozen(events))) is tuple
+
+
+def judged(number: int, text: str, **critique: Any) -> list[dict[str, Any]]:
+    """A draft, and what one critic said of it."""
+    kind = "revision" if number else "draft"
+    said = {"kind": "critique", "round": number, "by": "c", "text": "", "accepted": False, "score": 0.5, **critique}
+    return [{"kind": kind, "round": number, "by": "m", "text": text}, said]
+
+
+def voted(*drafts: list[dict[str, Any]]) -> str:
+    task = {"kind": "task", "round": 0, "by": "u", "text": "T", "options": {"order": 2, "keep": "vote"}}
+    best = best_draft([task, *(event for draft in drafts for event in draft)], keep="vote")
+    assert best
+    return best.text
+
+
+def test_where_nothing_is_accepted_drafts_and_programs_vote() -> None:
+    """4 and 4.0 are one answer, 0 is one like any other, and of equal votes the earlier draft stays."""
+    one, four, same = ({"evidence": {"answer": answer}} for answer in ("1", "4", "4.0"))
+    program = {"evidence": {"answer": "0", "programs": [{"answer": "0"}, {"answer": None}]}}
+    assert voted(judged(0, "one", **one), judged(1, "four", **four), judged(2, "same", **same)) == "four"
+    assert voted(judged(0, "one", **one), judged(1, "zero", **program)) == "zero"
+    assert voted(judged(0, "one", **one), judged(1, "four", **four)) == "one"
+    assert voted(judged(0, "one", **one), judged(1, "four", **four | {"score": 0.6})) == "four"
+    assert voted(judged(0, "none"), judged(1, "odd", evidence={"answer": "sNaN"})) == "odd"
+
+
+def test_votes_save_no_rejected_draft_and_overrule_no_accepted_one() -> None:
+    """A draft that a verifier rejected does not win by votes over one that stands, and acceptance goes before votes."""
+    out = {"evidence": {"answer": "4"}, "verifier": True}
+    assert voted(judged(0, "a", **out), judged(1, "b", **out), judged(2, "c", evidence={"answer": "1"})) == "c"
+    yes = {"evidence": {"answer": "1"}, "accepted": True}
+    assert voted(judged(0, "a", evidence={"answer": "4"}), judged(1, "b", evidence={"answer": "4.0"})) == "a"
+    assert (
+        voted(judged(0, "a", evidence={"answer": "4"}), judged(1, "b", evidence={"answer": "4"}), judged(2, "c", **yes))
+        == "c"
+    )
