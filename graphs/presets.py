@@ -97,8 +97,12 @@ def _adaptive(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **op
         from ..nodes.verify.code_checks import passes_visible_tests
 
         evidence.append(verifier_critic(passes_visible_tests(Sandbox())))
-    judges = _model_critics(model, [one for one in critics if one not in ("program", "tests")], options)
-    return build_adaptive_graph(model, critics=[*evidence, *judges, *_people(options)], **options)
+    evidence += _model_critics(model, [one for one in critics if one not in ("program", "tests")], options)
+    if not evidence:
+        raise ValueError(
+            "adaptive chooses by evidence: give --verify, --critic program for numbers, or --critic tests for code"
+        )
+    return build_adaptive_graph(model, critics=[*evidence, *_people(options)], **options)
 
 
 def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
