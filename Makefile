@@ -61,8 +61,8 @@ $(DEMO): .venv/.pip pyproject.toml
 	@rm -f .venv/.demo-* && touch $@
 
 $(DEV): .venv/.pip pyproject.toml
-	@echo "Installing redraft[encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,writing] and what the tests need into .venv"
-	@$(PIP) --editable ".[encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,writing]" --config-settings editable_mode=strict --group dev
+	@echo "Installing redraft[encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,tune,writing] and what the tests need into .venv"
+	@$(PIP) --editable ".[encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,tune,writing]" --config-settings editable_mode=strict --group dev
 	@rm -f .venv/.demo-* .venv/.dev-* && touch $(DEMO) $@
 
 .PHONY: python

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .run.result_record import ResultRecord, result_record
     from .run.run_folder import ResultFile, Run, RunInfo, find_runs, read_results, read_run, write_run_info
     from .run.runner import run_method
+    from .tuning.tuning import tune_prompts
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -35,6 +36,7 @@ else:
                 "write_run_info",
             ],
             "redraft.evals.run.runner": ["run_method"],
+            "redraft.evals.tuning.tuning": ["tune_prompts"],
         },
     )
 
@@ -60,5 +62,6 @@ __all__ = [
     "read_run",
     "result_record",
     "run_method",
+    "tune_prompts",
     "write_run_info",
 ]

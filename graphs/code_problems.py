@@ -53,6 +53,7 @@ def build_code_graph(
     sandbox: Sandbox | None = None,
     critics: Sequence[Any] | None = None,
     critic_prompt: Prompts | None = None,
+    evidence_prompt: Prompts | None = None,
     **options: Any,
 ) -> RefineGraph:
     """Return the loop for Python functions: accepted is what passes every visible test.
@@ -74,6 +75,8 @@ def build_code_graph(
             nobody.
         critic_prompt: Has the model judge its own code in their place, with this prompt; `CODE_CRITIC_PROMPT` is one.
             The reply CODE_IS_CORRECT accepts.
+        evidence_prompt: Of a repair after visible tests failed; default: `refine_prompt` where it is given, else
+            `CODE_RETRY_PROMPT`.
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
@@ -94,12 +97,13 @@ def build_code_graph(
     seen = seen_by_refiner(options)
     generate = options.get("generate_prompt", CODE_GENERATE_PROMPT.replace("TESTS", shown))
     own = options.pop("refine_prompt", None)
+    after_tests = evidence_prompt or own or CODE_RETRY_PROMPT.replace("TESTS", shown)
     later = sampled(model)  # a model that is sure of itself writes the same code again
     repair = EvidenceWriter(
         later,
         own or CODE_REFINE_PROMPT.replace("TESTS", shown),
         evidence="tests",
-        evidence_prompts=own or CODE_RETRY_PROMPT.replace("TESTS", shown),
+        evidence_prompts=after_tests,
         **seen,
     )
     writers = {

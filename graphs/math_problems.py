@@ -58,6 +58,8 @@ def build_math_graph(
     critics: Sequence[Any] | None = None,
     sandbox: Sandbox | None = None,
     critic_prompt: Prompts | None = None,
+    evidence_prompt: Prompts | None = None,
+    program_prompts: Sequence[str] = (),
     **options: Any,
 ) -> RefineGraph:
     """Return the loop for word problems whose answer is a number.
@@ -71,17 +73,25 @@ def build_math_graph(
         critics: Your own critics in their place.
         sandbox: Runs the programs; default: `Sandbox()`.
         critic_prompt: Of `"self"` or the model that judges; default: `MATH_CRITIC_PROMPT`.
+        evidence_prompt: Of a revision after programs disagreed; default: `refine_prompt` where it is given, else
+            `PROGRAM_REFINE_PROMPT`.
+        program_prompts: Of the programs, templates over `task` in their turn; default: those of `program_critic`.
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
-        ValueError: At build: `critic` is unknown, or as in `build_refine_graph`.
+        ValueError: At build: `critic` is unknown, `program_prompts` stand where no program is written, or as in
+            `build_refine_graph`.
         SandboxUnavailableError: At build: `"program"` is asked for where nothing can run programs safely.
     """
     if critic_prompt is not None and (critics is not None or critic == "program" or "feedback" in options):
         raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")
     several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
+    if program_prompts and (critics is not None or "feedback" in options or "program" not in several):
+        raise ValueError("program_prompts= is for critic='program'; nothing here would read it")
     if own_judge := critics is None and options.get("feedback") is None:
-        critics = [_critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT) for one in several]
+        critics = [
+            _critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT, program_prompts) for one in several
+        ]
     if own_judge and (critic == "self" or isinstance(critic, Runnable)):
         # A judge without scores: the published method answers with the last solution.
         options.setdefault("keep", "last")
@@ -90,7 +100,7 @@ def build_math_graph(
     own = "refine_prompt" in options
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
     # Sampled, since a model that is sure of itself writes the same solution again.
-    after_programs = prompt if own else PROGRAM_REFINE_PROMPT
+    after_programs = evidence_prompt or (prompt if own else PROGRAM_REFINE_PROMPT)
     revise = EvidenceWriter(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
     defaults: dict[str, Any] = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": revise, "name": "math"}
     if own_judge and [*several] == ["program"]:
@@ -141,11 +151,13 @@ def _at_once(state: Mapping[str, Any]) -> str:
     return "max_rounds"
 
 
-def _critic(model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, prompt: Prompts) -> Any:
+def _critic(
+    model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, prompt: Prompts, programs: Sequence[str]
+) -> Any:
     if critic == "program":
         from ..nodes.sandbox import Sandbox
 
-        return program_critic(model, sandbox or Sandbox())
+        return program_critic(model, sandbox or Sandbox(), prompts=programs or None)
     if critic == "self":
         judge = model
     elif isinstance(critic, Runnable):

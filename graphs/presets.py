@@ -54,6 +54,9 @@ THRESHOLD = Option(
 PATHS = Option("paths", int, "--paths", "Drafts, and revisions of each in a level (default: 3).", metavar="N", least=1)
 DEPTH = Option("depth", int, "--depth", "Levels of revisions (default: 2).", metavar="N", least=0)
 BEAM = Option("beam", int, "--beam", "Paths that go on from a level (default: 1).", metavar="N", least=1)
+EVIDENCE_PROMPT = Option("evidence_prompt", str)
+PROGRAM_PROMPTS = Option("program_prompts", tuple[str, ...], default=())
+CLAUSE_PROMPT = Option("clause_prompt", str)
 HUMAN = Option(
     "human",
     bool,
@@ -301,7 +304,7 @@ PRESETS = (
         "math",
         "Word problems: an independently written program must agree.",
         _math,
-        options=(HUMAN,),
+        options=(HUMAN, EVIDENCE_PROMPT, PROGRAM_PROMPTS),
         critic_names=("program",),
         no_verifiers="its solutions are judged by --critic program, self or a model",
         conversation="system",
@@ -310,12 +313,12 @@ PRESETS = (
         "code",
         "Python functions, judged by the examples and asserts in the task.",
         _code,
-        options=(HUMAN,),
+        options=(HUMAN, EVIDENCE_PROMPT),
         no_critics="its tests decide, and where a task has none the writer itself",
         no_verifiers="write the tests into the task, as `>>> f(1)` examples or as asserts",
         conversation="system",
     ),
-    Preset("writing", "Texts; the model judges itself.", _writing, options=(HUMAN,)),
+    Preset("writing", "Texts; the model judges itself.", _writing, options=(HUMAN, CLAUSE_PROMPT)),
     Preset(
         "agent",
         "An agent that can calculate, whose answer is judged and refined.",

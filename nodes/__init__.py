@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .verify.text_verifiers import has_length, matches, reading_level, uses_words
     from .verify.verifiers import verifier
     from .writing.adaptive import AdaptiveWriter
+    from .writing.prompt_files import builder_prompts
     from .writing.writers import from_runnable
 else:
     __getattr__, __dir__ = lazy_names(
@@ -87,6 +88,7 @@ else:
             "redraft.nodes.verify.text_verifiers": ["has_length", "matches", "reading_level", "uses_words"],
             "redraft.nodes.verify.verifiers": ["verifier"],
             "redraft.nodes.writing.adaptive": ["AdaptiveWriter"],
+            "redraft.nodes.writing.prompt_files": ["builder_prompts"],
             "redraft.nodes.writing.writers": ["from_runnable"],
             "redraft.state.choices": ["Arm"],
         },
@@ -119,6 +121,7 @@ __all__ = [
     "UseSelfCritique",
     "as_retriever",
     "assessment_of",
+    "builder_prompts",
     "calculator_tool",
     "code_task",
     "ends_with_answer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,6 +35,7 @@ from ...nodes.verify.text_verifiers import uses_words
 from ...nodes.writing.adaptive import AdaptiveWriter
 from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter, joined
 from ...nodes.writing.evidence_writer import EvidenceWriter
+from ...nodes.writing.prompt_files import check_prompt
 from ...nodes.writing.prompt_injection import fenced_messages
 from ...nodes.writing.prompts import PromptedModel, chat_prompt
 from ...nodes.writing.sampling import MajorityWriter, sampled
@@ -120,6 +121,23 @@ class Family:
     adaptive_rounds: int = 0
     """How often `adaptive` revises at most."""
 
+    def with_prompts(self, own: Mapping[str, str]) -> Family:
+        """Return it with other prompts, by the names in `Method.prompts`."""
+        after = {name: own.get(name, text) for name, text in self.after_programs.items()}
+        written = {name: own.get(name, text) for name, text in self.program_prompts.items()}
+        # A reviser calls its further prompt by another name.
+        further = {("clause_prompt" if name == "clause" else "evidence_prompts"): text for name, text in after.items()}
+        return replace(
+            self,
+            generate=own.get("generate", self.generate),
+            refine=own.get("refine", self.refine),
+            critic=own.get("critic", self.critic),
+            reviser=self.reviser and partial(self.reviser, **further),
+            after_programs=after,
+            programs=partial(_agreeing_program, prompts=[*written.values()]) if written else self.programs,
+            program_prompts=written,
+        )
+
 
 def check_methods(names: Sequence[str], kind: Kind) -> None:
     """Raise ValueError unless each method is known and makes sense for problems of this kind.
@@ -151,6 +169,7 @@ def build_method(
     *,
     critic: BaseChatModel | None = None,
     oracle: Callable[[str, str], bool] | None = None,
+    prompts: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Method:
     """Return a method for problems of one kind. One graph serves all of them.
@@ -161,18 +180,25 @@ def build_method(
         model: Writes.
         critic: Judges in `self-refine-N`; default: the model itself.
         oracle: `(task, draft) -> whether the gold answer is met`, for `oracle-refine-N`.
+        prompts: Stand in for the method's own, by the names in `Method.prompts`; those that it has not are left out.
         options: Everything else that `build_refine_graph` takes (`prices`, `checkpointer`).
 
     Raises:
-        ValueError: As `check_methods`, or `oracle-refine-N` without an oracle.
+        ValueError: As `check_methods`, `oracle-refine-N` without an oracle, or a prompt of `prompts` lacks a variable
+            of the one that it stands in for, or uses another.
     """
     check_methods([name], kind)
     base, count = _parsed(name)
-    family = FAMILIES[kind]
-    prompts, given = _wiring(base, count, family, model, judge=critic or model, oracle=oracle)
+    wired = partial(_wiring, base, count, model=model, judge=critic or model, oracle=oracle)
+    asked, given = wired(FAMILIES[kind], {})
+    if prompts:
+        own = {one: text for one, text in prompts.items() if one in asked}
+        for one, text in own.items():
+            check_prompt(one, text, asked[one])
+        asked, given = wired(FAMILIES[kind].with_prompts(own), own)
     limits = {"max_rounds": given.pop("rounds")}
     graph = build_refine_graph(model, name=name, limits=limits, **{**given, **options})
-    return Method(name, graph, limits["max_rounds"], base == "oracle-refine", prompts)
+    return Method(name, graph, limits["max_rounds"], base == "oracle-refine", asked)
 
 
 def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
@@ -192,18 +218,23 @@ def _wiring(
     base: str,
     count: int,
     family: Family,
-    model: BaseChatModel,
+    own: Mapping[str, str],
     *,
+    model: BaseChatModel,
     judge: BaseChatModel,
     oracle: Callable[[str, str], bool] | None,
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the prompts of a method by name, and the arguments that wire it."""
+    """Return the prompts of a method by name, and the arguments that wire it.
+
+    `own` are prompts that the caller gave: also in place of those that the family has no part in.
+    """
     ask = family.generate
     once: dict[str, Any] = {"generate_prompt": ask, "critics": [], "check": _at_once, "rounds": 0}
     if base == "zero-shot":
         return {"generate": ask}, once
     if base == "few-shot":
-        return {"generate": FEW_SHOT_PROMPT}, {**once, "generate_prompt": FEW_SHOT_PROMPT}
+        examples = own.get("generate", FEW_SHOT_PROMPT)
+        return {"generate": examples}, {**once, "generate_prompt": examples}
     if base == "majority":
         assert family.answer is not None  # noqa: S101  # checked before
         return {"generate": ask}, {**once, "generate": MajorityWriter(model, ask, samples=count, answer=family.answer)}
@@ -215,13 +246,15 @@ def _wiring(
         return {"generate": ask, **family.program_prompts}, {**wiring, "rounds": count - 1}
     if base == "blind":
         # Nobody judges here, so the last answer counts.
-        again = PromptedModel(sampled(model), BLIND_PROMPT, what="refine_prompt", keep="last")
+        blind = own.get("refine", BLIND_PROMPT)
+        again = PromptedModel(sampled(model), blind, what="refine_prompt", keep="last")
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
-        return {"generate": ask, "refine": BLIND_PROMPT}, {**wiring, "rounds": count}
+        return {"generate": ask, "refine": blind}, {**wiring, "rounds": count}
     if base == "clauses":
-        clauses = ClausesInTurn(sampled(model))
+        clause = own.get("clause", CLAUSE_PROMPT)
+        clauses = ClausesInTurn(sampled(model), clause)
         wiring = {"generate_prompt": ask, "refine": clauses, "critics": [], "keep": "last", "check": _until_accepted}
-        return {"generate": ask, "clause": CLAUSE_PROMPT}, {**wiring, "rounds": count}
+        return {"generate": ask, "clause": clause}, {**wiring, "rounds": count}
     # Sampled, since a model that is sure of itself writes the same again.
     refine: Any = PromptedModel(sampled(model), family.refine, what="refine_prompt")
     if base in {"program", "adaptive"} and family.reviser is not None:
@@ -292,11 +325,11 @@ def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
     return gold
 
 
-def _agreeing_program(model: BaseChatModel) -> list[Any]:
+def _agreeing_program(model: BaseChatModel, prompts: Sequence[str] | None = None) -> list[Any]:
     from ...nodes.critics.program_critic import program_critic
     from ...nodes.sandbox import Sandbox
 
-    return [program_critic(model, Sandbox())]
+    return [program_critic(model, Sandbox(), prompts=prompts)]
 
 
 def _visible_tests(model: BaseChatModel) -> list[VerifierCritic]:
@@ -333,10 +366,10 @@ def _last_line(solution: str) -> str | None:
 class ClausesInTurn(DualCallable[["Mapping[str, Any]"], Any]):
     """Adds clauses with the words of the task in turn: what decomposition does without feedback."""
 
-    def __init__(self, model: Runnable[Any, Any], *, at_once: int = 5) -> None:
+    def __init__(self, model: Runnable[Any, Any], prompt: str = CLAUSE_PROMPT, *, at_once: int = 5) -> None:
         self.model = model
         self.at_once = at_once
-        self.clause = chat_prompt(CLAUSE_PROMPT, what="clause_prompt", known=("words", "draft"))[0]
+        self.clause = chat_prompt(prompt, what="clause_prompt", known=("words", "draft"))[0]
 
     def logic(self, state: Mapping[str, Any], /) -> Generator[Do, Any, Any]:
         events = state["events"]

@@ -51,6 +51,7 @@ class RayJob:
         critic: Spec of the model that judges; `None` or `self`: the writer.
         model_options: `temperature`, `max_output_tokens` and `seed` of the writer.
         limits: Budgets for each problem.
+        prompts: In place of the method's own, by name.
         prices: Dollars by model name, as a price file holds them.
         rpm: Requests a minute of all workers together; each takes an equal share.
         tpm: Tokens a minute, likewise.
@@ -69,6 +70,7 @@ class RayJob:
     critic: str | None = None
     model_options: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, Any] | None = None
     rpm: float | None = None
     tpm: float | None = None
@@ -162,7 +164,13 @@ class Worker:
                     rpm, tpm = (None if rate is None else rate / self._workers for rate in (job.rpm, job.tpm))
                     self._rates = RateLimits(rpm=rpm, tpm=tpm)
                 self._method = build_method(
-                    job.method, job.kind, writer, critic=judge, prices=prices, checkpointer=saver
+                    job.method,
+                    job.kind,
+                    writer,
+                    critic=judge,
+                    prompts=job.prompts,
+                    prices=prices,
+                    checkpointer=saver,
                 )
                 self._open.enter_context(few_collections())
             return self._method

@@ -159,6 +159,19 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "tune",
+        "commands_tune:tune",
+        "Improve the prompts that write, judge and refine, by reflection on critiques, within a token budget.",
+        (
+            "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json",
+            "redraft tune dev.jsonl --model http://localhost:8080/v1#small --reflection-model openai:gpt-5-mini "
+            "--budget-tokens 500000 --out prompts.json",
+            "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json --resume",
+            'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math --prompts prompts.json',
+            "redraft eval test.jsonl --methods zero-shot,adaptive --prompts prompts.json --out tuned",
+        ),
+    ),
+    LazyCommand(
         "resume",
         "commands_run:resume",
         "Go on with a thread that was interrupted, killed, failed or forked, or that waits for "

@@ -21,6 +21,7 @@ from .options import (
     Model,
     Patience,
     Prices,
+    PromptFile,
     Temperature,
     ThreadId,
     TimeBudget,
@@ -66,6 +67,7 @@ def run(
         int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
     ] = None,
     prices: Prices = None,
+    prompts: PromptFile = None,
     max_rounds: MaxRounds = None,
     token_budget: TokenBudget = None,
     time_budget: TimeBudget = None,
@@ -80,6 +82,7 @@ def run(
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
     from ...nodes.verify.verifiers import RETIRED, verifier
+    from ...nodes.writing.prompt_files import builder_prompts
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
     from ..views.console import Screen, say
@@ -98,6 +101,9 @@ def run(
         patience=patience,
     )
     spec, note = model_or_default(model)
+    with bad_input():
+        # The texts and not the path go into the recipe: a thread goes on with what it began with.
+        texts = builder_prompts(prompts) if prompts else {}
     recipe = RunConfig.given(
         preset=graph,
         model=spec,
@@ -108,6 +114,7 @@ def run(
         seed=seed,
         prices=prices,
         **options,
+        **texts,
     )
     screen = Screen(as_json=as_json)
     if options.get("human") and db == "memory" and not can_ask(screen):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input
-from .options import Db, Model
+from .options import Db, Model, PromptFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,7 @@ def serve(
     documents: Annotated[
         str | None, typer.Option("--dir", metavar="FOLDER", help="Whose text and Markdown files retrieval searches.")
     ] = None,
+    prompts: PromptFile = None,
     max_rounds: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Revisions of a run.", rich_help_panel=BOUNDS)
     ] = None,
@@ -93,6 +94,7 @@ def serve(
             model=spec,
             models=tuple(allow_model or ()),
             documents=None if documents is None else str(Path(documents).expanduser().absolute()),
+            prompts=None if prompts is None else str(prompts.expanduser().absolute()),
             tokens=_tokens(token_file),
             max_rounds=max_rounds,
             max_seconds_a_run=max_seconds,

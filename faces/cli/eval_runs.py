@@ -51,6 +51,8 @@ class EvalPlan:
     offset: int = 0
     model_options: Mapping[str, Any] = field(default_factory=dict)
     prices: str | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """In place of the methods' own, by name."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     db: str | None = None
     resume: bool = False
@@ -78,6 +80,7 @@ class EvalPlan:
         max_output_tokens: int | None = None,
         seed: int | None = None,
         prices: str | None = None,
+        prompts: Path | None = None,
         **rest: Any,
     ) -> EvalPlan:
         """Return the plan, with every method built: what makes no sense is refused before anything is paid.
@@ -85,6 +88,7 @@ class EvalPlan:
         Args:
             dataset: As `load_dataset` takes it, and `fields` its further arguments.
             methods: Names, parted by commas.
+            prompts: A file of prompts; each method takes those that it has.
             rest: The other fields of the plan, as they are.
 
         Raises:
@@ -107,10 +111,15 @@ class EvalPlan:
             writer = chat_model(spec, temperature=temperature, max_output_tokens=max_output_tokens, seed=seed)
             judge = None if critic is None or critic == "self" else chat_model(kept_spec(critic))
             table = PriceTable.from_file(prices) if prices else None
+            texts = _prompts_for(data.kind, prompts) if prompts else {}
             built = tuple(
-                build_method(name, data.kind, writer, critic=judge, oracle=knows_gold(data), prices=table)
+                build_method(
+                    name, data.kind, writer, critic=judge, oracle=knows_gold(data), prompts=texts, prices=table
+                )
                 for name in names
             )
+            if unused := sorted(set(texts) - {name for method in built for name in method.prompts}):
+                raise ValueError(f"none of these methods asks with {', '.join(unused)} of {str(prompts)!r}")
         if note:
             say(note)
         for line in data.skipped:
@@ -122,6 +131,7 @@ class EvalPlan:
             fields=named,
             model_options=options,
             prices=prices,
+            prompts=texts,
             offset=offset,
             **rest,
         )
@@ -168,6 +178,7 @@ class EvalPlan:
             model_options=self.model_options,
             limits={**self.limits, "max_rounds": method.rounds},
             # As data and not as a path: a worker on another machine has no such file.
+            prompts=self.prompts,
             prices=json.loads(Path(self.prices).read_text(encoding="utf-8")) if self.prices else None,
             rpm=self.rpm,
             tpm=self.tpm,
@@ -226,6 +237,21 @@ def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
         hint = f"what is done is in {plan.out}; the same command with --resume goes on"
         raise RunStoppedError(f"interrupted; {hint}", exit_code=Stopping.exit_code()) from None
     return folders
+
+
+def _prompts_for(kind: str, path: Path) -> dict[str, str]:
+    """Return the prompts of a file that were measured on problems of this kind, or that say nothing of it.
+
+    Raises:
+        ValueError: They are for problems of another kind, or can't be read.
+    """
+    from ...nodes.writing.prompt_files import read_tuned
+
+    found = read_tuned(path)
+    if found.get("kind", kind) != kind:
+        raise ValueError(f"the prompts of {str(path)!r} are for problems of kind {found['kind']}; these are {kind}")
+    prompts: dict[str, str] = found["prompts"]
+    return prompts
 
 
 @contextmanager

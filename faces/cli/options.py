@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
@@ -24,6 +25,7 @@ __all__ = [
     "Model",
     "Patience",
     "Prices",
+    "PromptFile",
     "Temperature",
     "ThreadId",
     "TimeBudget",
@@ -80,6 +82,15 @@ MaxOutputTokens = Annotated[
 ]
 Prices = Annotated[
     str | None, typer.Option(metavar="FILE", help="A table of prices of your own.", rich_help_panel=MODELS)
+]
+PromptFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help="Prompts in place of its own, as `redraft tune` writes them.",
+        rich_help_panel=MODELS,
+    ),
 ]
 MaxRounds = Annotated[
     int | None,

@@ -35,6 +35,8 @@ class Settings(BaseModel):
     """Specs of further models that a caller may name instead."""
     documents: str | None = None
     """Folder whose files the preset `retrieval` searches; without it that preset is not served."""
+    prompts: str | None = None
+    """File of prompts, as `redraft tune` writes it, for the preset of its kind of problems; read once."""
     tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
 

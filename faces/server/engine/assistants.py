@@ -38,15 +38,38 @@ class Assistant:
 
 
 def assistants_of(settings: Settings) -> dict[str, Assistant]:
-    """Return the assistants of a server. A search over files is one only where a folder is named."""
+    """Return the assistants of a server. A search over files is one only where a folder is named.
+
+    Raises:
+        ValueError: The file of prompts can't be used.
+    """
     found = {}
+    tuned, texts = _tuned(settings.prompts)
     for name, (preset, served) in served_presets().items():
-        options = {"preset": preset.name, **served.recipe}
+        options = {"preset": preset.name, **served.recipe, **(texts if preset.name == tuned else {})}
         if served.documents:
             options[served.documents] = settings.documents
         if not served.documents or settings.documents is not None:
             found[name] = Assistant(name, preset, served, options)
     return found
+
+
+def _tuned(path: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the preset that a file of prompts is for, and its options."""
+    if path is None:
+        return "", {}
+    from ....nodes.writing.prompt_files import builder_prompts, read_tuned
+
+    kind = read_tuned(path).get("kind")
+    if kind not in PRESET_OF:
+        raise ValueError(
+            f"the prompts of {path!r} do not say for which kind of problems they are: {', '.join(PRESET_OF)}"
+        )
+    return PRESET_OF[kind], builder_prompts(path)
+
+
+PRESET_OF = {"numeric": "math", "code": "code", "words": "writing", "exact": "refine"}
+"""By the kind of problems."""
 
 
 class Assistants:

@@ -1,0 +1,1 @@
+"""Prompts improved by reflection on what was said of their drafts, with gepa. Internal."""

@@ -1,0 +1,366 @@
+"""Adapter between gepa and our methods: runs a set of prompts on problems, and tells what was said. Internal.
+
+The reflection model sees, of rows of the training part: the prompt that it is to improve, what a call with that prompt
+was asked, the reply, whether the reply was right, and what critics said of it. It never sees a gold answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from ...nodes.writing.prompt_files import check_prompt
+from ...state.events import CRITIQUE_KINDS
+from ...state.summary import attempts, current_run
+from ..run.runner import run_problem
+from .call_ledger import TuningBudgetSpentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from ...state.events import Event
+    from ..datasets.dataset import Dataset, Problem
+    from ..run.methods import Method
+    from .call_ledger import Call, CallLedger
+
+__all__ = ["PromptAdapter", "Trial", "prompts_key"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A problem that was run with some prompts."""
+
+    problem: Problem
+    thread: str
+    right: bool
+    tokens: int
+    events: Sequence[Event] = field(repr=False)
+    error: bool = False
+
+
+def prompts_key(prompts: Mapping[str, str]) -> str:
+    """Return what names a set of prompts in thread ids."""
+    told = "\0".join(f"{name}\0{prompts[name]}" for name in sorted(prompts))
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+class PromptAdapter:
+    """What gepa asks: to evaluate a candidate, to tell what happened, and to propose a new text for one prompt.
+
+    A problem is run once with the same prompts, however often gepa asks: its thread keeps the answer, also over a kill.
+
+    Args:
+        data: Judges the answers.
+        build: From prompts to the method; its graph gets the saver below.
+        untuned: The prompts that the method has of itself.
+        saver: Keeps the threads.
+        runner: The event loop of all calls.
+        ledger: Counts them.
+        reflection_model: Proposes.
+        limits: Budgets of a problem.
+        concurrency: Problems at once.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        build: Callable[[Mapping[str, str]], Method],
+        untuned: Mapping[str, str],
+        *,
+        saver: Any,
+        runner: asyncio.Runner,
+        ledger: CallLedger,
+        reflection_model: BaseChatModel,
+        limits: Mapping[str, Any],
+        concurrency: int,
+    ) -> None:
+        self.data = data
+        self.build = build
+        self.untuned = dict(untuned)
+        self.ledger = ledger
+        self.iteration = 0
+        self.idle = 0
+        """Iterations in a row for which nothing was paid."""
+        self.refused: list[dict[str, Any]] = []
+        self.failure: Exception | None = None
+        """Why the reflection model could not answer; gepa goes on without a proposal, and we must not."""
+        self._saver = saver
+        self._runner = runner
+        self._model = reflection_model
+        self._limits = dict(limits)
+        self._concurrency = concurrency
+        self._known: dict[tuple[str, str], Trial] = {}
+
+    # gepa's protocol
+
+    def evaluate(self, batch: list[Problem], candidate: dict[str, str], capture_traces: bool = False) -> Any:
+        """Run the problems with the candidate's prompts; right is 1, wrong 0.
+
+        Raises:
+            TuningBudgetSpentError: The budget was spent on the way; what is finished is kept.
+            RuntimeError: All of several problems failed: the model is not there, say.
+        """
+        from gepa.core.adapter import EvaluationBatch
+
+        found = self.trials(candidate, batch)
+        return EvaluationBatch(
+            outputs=[{"right": one.right, "tokens": one.tokens} for one in found],
+            scores=[float(one.right) for one in found],
+            trajectories=found if capture_traces else None,
+        )
+
+    def make_reflective_dataset(
+        self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return, for each prompt, what it was asked with, what came, and what was said of that."""
+        return {
+            name: [record for trial in eval_batch.trajectories for record in self._records(candidate, name, trial)]
+            for name in components_to_update
+        }
+
+    def propose_new_texts(
+        self,
+        candidate: dict[str, str],
+        reflective_dataset: Mapping[str, Sequence[Mapping[str, Any]]],
+        components_to_update: list[str],
+    ) -> dict[str, str]:
+        """Return the reflection model's new texts; one that breaks a template is told why, and never run."""
+        found = {}
+        for name in components_to_update:
+            records = reflective_dataset.get(name)
+            if records and (text := self._proposed(name, candidate[name], records)):
+                found[name] = text
+        return found
+
+    def get_adapter_state(self) -> dict[str, Any]:
+        """Return what gepa keeps with its own state."""
+        return {"refused": list(self.refused), "idle": self.idle}
+
+    def set_adapter_state(self, state: dict[str, Any]) -> None:
+        """Go on from what gepa kept."""
+        self.refused = list(state.get("refused", ()))
+        self.idle = state.get("idle", 0)
+
+    # Running
+
+    def trials(self, prompts: Mapping[str, str], problems: Sequence[Problem]) -> list[Trial]:
+        """Return what became of problems with these prompts; what is known is not run again.
+
+        Raises:
+            TuningBudgetSpentError: The budget was spent on the way.
+            RuntimeError: All of several problems failed.
+        """
+        self._runner.run(self._run(prompts, problems))
+        found = [one for problem in problems if (one := self.known(prompts, problem))]
+        if self.ledger.uncounted:
+            raise ValueError("the model's server reports no tokens, so a token budget can't hold")
+        if len(found) < len(problems):
+            raise TuningBudgetSpentError
+        if len(found) > 1 and all(one.error for one in found):
+            raise RuntimeError(f"all of {len(found)} problems failed; the last one: {self._last_error}")
+        return found
+
+    def known(self, prompts: Mapping[str, str], problem: Problem) -> Trial | None:
+        """Return the trial where it has been run in this process."""
+        return self._known.get((prompts_key(prompts), problem.id))
+
+    async def _run(self, prompts: Mapping[str, str], problems: Sequence[Problem]) -> None:
+        key = prompts_key(prompts)
+        waiting = [problem for problem in problems if (key, problem.id) not in self._known]
+        if not waiting:
+            return
+        method = self.build(prompts)
+        graph = method.graph.copy({"checkpointer": self._saver}).with_config(callbacks=[self.ledger])
+        bound = Bound(method.name, graph)
+        limits = {**self._limits, "max_rounds": method.rounds}
+        free = asyncio.Semaphore(self._concurrency)
+
+        async def solve(problem: Problem) -> None:
+            thread = f"{key}/{problem.id}"
+            async with free:
+                if self.ledger.spent >= self.ledger.limit and await self._saver.aget_tuple(_config(thread)) is None:
+                    return
+                outcome = await run_problem(bound, problem.task, limits=limits, thread_id=thread)  # type: ignore[arg-type]
+            if thread in self.ledger.refused:
+                # What it came to without the refused call says nothing; a resumed run goes on there.
+                self.ledger.refused.discard(thread)
+                return
+            output = outcome["output"]
+            failed = output is None or output["stop_reason"] == "failed"
+            if failed:
+                said = [one["text"] for one in (output or {}).get("events", ()) if one["kind"] == "failure"]
+                self._last_error = outcome["error"] or (said[-1] if said else "unknown")
+            answer = "" if output is None else output["answer"]
+            # Hidden tests run in the sandbox, which would hold up all other problems.
+            right = bool(answer) and await asyncio.to_thread(self.data.is_correct, problem, answer)
+            events = [] if output is None else current_run(output["events"])
+            tokens = outcome["usage"]["total_tokens"]
+            self._known[key, problem.id] = Trial(problem, thread, right, tokens, events, error=failed)
+
+        async with asyncio.TaskGroup() as group:
+            for problem in waiting:
+                group.create_task(solve(problem))
+
+    _last_error = ""
+
+    # Telling
+
+    def asked_names(self, candidate: Mapping[str, str], trials: Sequence[Trial]) -> list[str]:
+        """Return the prompts that these trials asked with, in the order of the candidate."""
+        shapes = _shapes(candidate)
+        found = {_name_of(call, shapes)[0] for trial in trials for call in self.ledger.of(trial.thread)}
+        return [name for name in candidate if name in found]
+
+    def _records(self, candidate: Mapping[str, str], name: str, trial: Trial) -> list[dict[str, Any]]:
+        shapes = _shapes(candidate)
+        found = []
+        for call in self.ledger.of(trial.thread):
+            by, inputs = _name_of(call, shapes)
+            if by == name:
+                shown = {variable: _cut(text) for variable, text in inputs.items()}
+                told = self._feedback(name, inputs, call.reply, trial)
+                found.append({"Inputs": shown, "Generated Outputs": _cut(call.reply), "Feedback": told})
+        return found[:MOST_CALLS]
+
+    def _feedback(self, name: str, inputs: Mapping[str, str], reply: str, trial: Trial) -> str:
+        """Return right or wrong, and the critics' words; nothing else of the gold answer."""
+        lines = []
+        drafts = {one.text.strip(): one for one in attempts(trial.events)}
+        judged = drafts.get(reply.strip())
+        if name == "critic":
+            about = self.data.is_correct(trial.problem, inputs.get("draft", ""))
+            lines.append(f"The draft that it judged is {_word(about)}.")
+        elif judged is not None:
+            lines.append(f"The answer in this reply is {_word(self.data.is_correct(trial.problem, reply))}.")
+        said = judged.critiques if judged else [one for one in trial.events if one["kind"] in CRITIQUE_KINDS]
+        if name != "critic":
+            told = [(one.get("critic", one["by"]), one["text"]) for one in said if one.get("text")]
+            lines += [f"{by} said of it: {_cut(text)}" for by, text in told]
+        lines.append(f"The answer that the whole run came to is {_word(trial.right)}.")
+        return "\n".join(lines)
+
+    # Proposing
+
+    def _proposed(self, name: str, current: str, records: Sequence[Mapping[str, Any]]) -> str | None:
+        from gepa.strategies.instruction_proposal import InstructionProposalSignature as Signature
+
+        variables = " ".join("{" + one + "}" for one in _variables(self.untuned[name]))
+        template = REFLECTION_PROMPT.replace("VARIABLES", variables).replace("NAME", name)
+        asked = Signature.prompt_renderer(
+            {"current_instruction_doc": current, "dataset_with_feedback": records, "prompt_template": template}
+        )
+        told = ""
+        for number in range(TRIES):
+            try:
+                reply = self._reflect(f"{asked}{told}", f"reflection/{self.iteration}/{name}/{number}")
+            except TuningBudgetSpentError:
+                return None
+            except Exception as error:
+                self.failure = error
+                raise
+            text: str = Signature.output_extractor(reply.strip())["new_instruction"]
+            fault = self._fault(name, text, current)
+            if fault is None:
+                return text
+            self.refused.append({"iteration": self.iteration, "prompt": name, "why": fault, "text": _cut(text)})
+            told = f"\n\nYou proposed this:\n```\n{_cut(text)}\n```\nIt was refused, and not tried: {fault}."
+        return None
+
+    def _fault(self, name: str, text: str, current: str) -> str | None:
+        """Return why a text can't be the prompt."""
+        if not text or text == current.strip():
+            return "it is the prompt as it was"
+        if len(text) > MOST_CHARACTERS:
+            return f"it has {len(text)} characters, and {MOST_CHARACTERS} is the most"
+        try:
+            check_prompt(name, text, self.untuned[name])
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _reflect(self, asked: str, thread: str) -> str:
+        """Return the reflection model's reply; one that was paid before a kill is not asked for again."""
+        for call in self.ledger.of(thread):
+            if call.asked == asked:
+                return call.reply
+        config: Any = {"callbacks": [self.ledger], "metadata": {"thread_id": thread}}
+        self._runner.run(self._model.ainvoke(asked, config))
+        return self.ledger.of(thread)[-1].reply
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A method's graph with its saver, as `run_problem` takes it."""
+
+    name: str
+    graph: Any
+
+
+def _config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def _variables(prompt: str) -> list[str]:
+    return list(dict.fromkeys(name for _, name, _, _ in Formatter().parse(prompt) if name))
+
+
+def _shapes(prompts: Mapping[str, str]) -> list[tuple[str, re.Pattern[str]]]:
+    """Return a pattern for each prompt, the one that says most itself first: `{task}` alone would match any call."""
+    found = []
+    for name, prompt in prompts.items():
+        pattern, said, seen = "", 0, set[str]()
+        for literal, variable, _, _ in Formatter().parse(prompt):
+            pattern += re.escape(literal)
+            said += len(literal)
+            if variable:
+                pattern += f"(?P={variable})" if variable in seen else f"(?P<{variable}>.*?)"
+                seen.add(variable)
+        found.append((said, name, re.compile(pattern, re.DOTALL)))
+    return [(name, pattern) for _, name, pattern in sorted(found, key=lambda one: -one[0])]
+
+
+def _name_of(call: Call, shapes: Sequence[tuple[str, re.Pattern[str]]]) -> tuple[str, dict[str, str]]:
+    """Return the name of the prompt that a call asked with, and what its variables stood for."""
+    for name, pattern in shapes:
+        if found := pattern.fullmatch(call.asked):
+            return name, found.groupdict()
+    return "", {}
+
+
+def _word(right: bool) -> str:
+    return "right" if right else "wrong"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+
+
+TRIES = 3
+MOST_CALLS = 3
+LONGEST = 2_000
+MOST_CHARACTERS = 6_000
+
+REFLECTION_PROMPT = """\
+A language model is given this prompt, named NAME, where each word in braces is filled in:
+```
+<curr_param>
+```
+
+Here is what it was asked with, what it replied, and what was found:
+
+<side_info>
+
+Write a better prompt. From the replies and what was found, see which instructions would have prevented the mistakes, \
+and keep what works. It must serve for other tasks of this sort too, so put no task and no answer from above into it. \
+Keep the form that the replies must have. Keep it short.
+
+It must hold each of these once, as they stand, in single braces: VARIABLES
+Other braces are not allowed.
+
+Reply with the whole new prompt between two lines of ``` and nothing else."""
