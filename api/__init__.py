@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         build_writing_graph,
     )
     from .models import chat_model
-    from .nodes import Sandbox, human_critic, model_critic, uses_words, verifier_critic
+    from .nodes import Sandbox, calibrated, human_critic, model_critic, uses_words, verifier_critic
     from .state import Critique, Event, Limits, Thread, open_checkpointer
 else:
     __getattr__, __dir__ = lazy_names(
@@ -49,7 +49,7 @@ else:
                 "build_writing_graph",
             ],
             "redraft.models": ["chat_model"],
-            "redraft.nodes": ["Sandbox", "human_critic", "model_critic", "uses_words", "verifier_critic"],
+            "redraft.nodes": ["Sandbox", "calibrated", "human_critic", "model_critic", "uses_words", "verifier_critic"],
             "redraft.state": ["Critique", "Event", "Limits", "Thread", "open_checkpointer"],
         },
     )
@@ -73,6 +73,7 @@ __all__ = [
     "build_rubric_graph",
     "build_travel_graph",
     "build_writing_graph",
+    "calibrated",
     "chat_model",
     "human_critic",
     "model_critic",

@@ -7,6 +7,8 @@ START → prepare → generate → feedback → check ──┬─ stop_reason s
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from langgraph.graph import END, START, StateGraph
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
 __all__ = ["build_refine_graph", "default_prices"]
+
+LOG = logging.getLogger("redraft")
 
 
 def route(state: RefineState) -> Literal["refine", "__end__"]:
@@ -79,7 +83,8 @@ def build_refine_graph(
     Args:
         model: Writes drafts and revisions, and judges them where no critic is given. Needed unless `generate`,
             `refine` and `critics` (or `feedback`) are all given.
-        critics: Asked about each draft, cheapest first. Default: the model itself.
+        critics: Asked about each draft, cheapest first. Default: the model itself, whose own opinion nobody has
+            measured: that is logged once a process (logger `redraft`), and `accepted_by` says `self (uncalibrated)`.
         generate: Writes the first draft: a callable over the state, a Runnable, an agent, or a compiled graph.
         feedback: Takes the state and returns a Critique, or several; stands in for the critics.
         check: Takes the state and returns a stop reason or `None`; stands in for the stop logic. Which draft is the
@@ -118,6 +123,7 @@ def build_refine_graph(
         raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
     if critics is None and feedback is None and model is not None:
         critics = [model_critic(model, prompt=critic_prompt)]
+        say_uncalibrated()
     elif critic_prompt is not None:
         raise ValueError(
             "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
@@ -160,7 +166,7 @@ def build_refine_graph(
     graph.add_edge("prepare", "generate")
     graph.add_edge("generate", "feedback")
     if people:  # in a node of their own, so that a pause saves what the other critics have answered
-        graph.add_node("human", feedback_step(people, name="human", judge_last=judge_last))
+        graph.add_node("human", feedback_step(people, name="human", critics_after=critics_after, judge_last=judge_last))
         graph.add_edge("feedback", "human")
     graph.add_edge("human" if people else "feedback", "check")
     graph.add_conditional_edges("check", Router(route), ["refine", END])
@@ -170,6 +176,15 @@ def build_refine_graph(
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))
+
+
+@cache
+def say_uncalibrated() -> None:
+    """Log, once a process, that nothing but the model's own opinion accepts its drafts."""
+    LOG.warning(
+        "no critics are given, so nothing but the model's own opinion accepts its drafts: verifier_critic(…) checks by "
+        "program, and calibrated(…) bounds how often an acceptance is wrong"
+    )
 
 
 def default_prices() -> Prices:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..state.choices import Arm
     from .agents.react import react_agent
     from .agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic
+    from .critics.calibrated import calibrated
     from .critics.critics import human_critic, model_critic, verifier_critic
     from .critics.program_critic import program_critic
     from .reasoning.arrows import ArrowError
@@ -53,6 +54,7 @@ else:
         {
             "redraft.nodes.agents.react": ["react_agent"],
             "redraft.nodes.agents.tool_critics": ["calculator_tool", "python_tool", "search_tool", "tool_critic"],
+            "redraft.nodes.critics.calibrated": ["calibrated"],
             "redraft.nodes.critics.critics": ["human_critic", "model_critic", "verifier_critic"],
             "redraft.nodes.critics.program_critic": ["program_critic"],
             "redraft.nodes.reasoning.arrows": ["ArrowError"],
@@ -123,6 +125,7 @@ __all__ = [
     "assessment_of",
     "builder_prompts",
     "calculator_tool",
+    "calibrated",
     "code_task",
     "ends_with_answer",
     "extract_number",

@@ -35,6 +35,7 @@ EXPLANATIONS: Mapping[StopReason | None, str] = {
     "token_budget": "The token budget is spent.",
     "cost_budget": "The cost budget is spent, or a model's price is not known.",
     "time_budget": "The time budget is spent.",
+    "undecided": "The calibrated judge may not accept the draft, and nobody else decided.",
     "no_progress": "The last revisions brought nothing better.",
     "max_rounds": "No rounds are left.",
     None: "Not accepted yet; another round.",

@@ -40,7 +40,8 @@ def feedback(
     """Return the node that collects critiques of the newest draft, or of each that was written side by side.
 
     Verifiers decide where there are any: all run, all must pass, and no other critic is asked; one that can't tell
-    returns `None`, and is as if it were not there. A critic that has already answered for this draft is not asked
+    returns `None`, and is as if it were not there. A calibrated judge that accepts decides too; one that may not say
+    leaves it to the next critic, then to a person. A critic that has already answered for this draft is not asked
     again, so neither a resumed run nor a rejected revision pays twice. Once a budget is spent no further critic is
     asked, verifiers excepted. A draft that a person edits is the next revision: verifiers check it, that person accepts
     it, and who is asked after them is asked about it.
@@ -78,9 +79,12 @@ def feedback(
                 continue
             # A critic may sign its critique by another name than its own.
             asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
-            decided = attempt.verified and not again
+            decided = (attempt.verified or attempt.calibrated) and not again
             for critic in ranked:
                 if critic.name in asked or (critic.yields and decided and critics_after != "always"):
+                    continue
+                # A person is asked what a calibrated judge may not say, and nothing else.
+                if critic.human and attempt.calibrated and critics_after != "always" and not again:
                     continue
                 if not critic.verifier and spent_budget(events, state["limits"]):
                     break
@@ -104,8 +108,8 @@ def feedback(
                 if failed or (critic is ranked[-1] and number == numbers[-1]):
                     return {"events": fresh, "head": head}
                 events = append_events(events, [update["events"]])
-                decided = decided or critic.verifier
                 attempt = _written(events, rounds(events) if edit else attempt.round)
+                decided = decided or critic.verifier or attempt.calibrated
             if attempt.accepted:  # the run ends with it, so the others need no judge
                 break
         return {"events": fresh, "head": head} if fresh else {}
@@ -181,8 +185,11 @@ def _event(critique: Critique, critic: NamedCritic, number: int, usage: Any) -> 
         "verifier": critic.verifier,
         "oracle": critique.oracle or critic.oracle,
         "stop": critique.stop and critic.human,
+        "uncalibrated": critic.uncalibrated,
     }
     if critique.evidence:
         event["evidence"] = dict(critique.evidence)
+    if critique.calibration:
+        event["calibration"] = dict(critique.calibration)
     signature = {"critic": critic.name} if event["by"] != critic.name else {}
     return event | signature | {name: True for name, value in flags.items() if value}

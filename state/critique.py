@@ -31,10 +31,12 @@ class Critique:
         stop: A person asks to end the run here.
         evidence: What the opinion rests on, as plain data: a program and its result, say. Kept with the event, whole
             numbers of more than 64 bits as text.
+        calibration: Of a calibrated judge, as plain data: the bound that it keeps, and how many revisions it may judge.
+            With `accepted=None` it says neither yes nor no, and others may decide.
 
     Raises:
         ValueError: `text` or `by` is not a text, `accepted` is not a bool or `None`, `score` is not in 0–1, or
-            `evidence` or `usage` is not plain data.
+            `evidence`, `usage` or `calibration` is not plain data.
     """
 
     text: str
@@ -45,6 +47,7 @@ class Critique:
     oracle: bool = False
     stop: bool = False
     evidence: Mapping[str, Any] | None = None
+    calibration: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.accepted is not None and not isinstance(self.accepted, bool):
@@ -54,7 +57,7 @@ class Critique:
                 raise ValueError(f"{name} must be a text, not {getattr(self, name)!r}")  # noqa: TRY004  as the others
         if self.score is not None:
             object.__setattr__(self, "score", _score(self.score))
-        for name in ("evidence", "usage"):
+        for name in ("evidence", "usage", "calibration"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _plain(value, name))
         if self.usage is not None:

@@ -137,6 +137,11 @@ class _Critique(TypedDict):
     """Made by a program that checks, not by an opinion."""
     evidence: NotRequired[dict[str, Any]]
     """What it rests on."""
+    calibration: NotRequired[dict[str, Any]]
+    """Of a calibrated judge: `judge`, the hash of its file, `threshold`, `alpha`, `delta`, and the `rounds` that it was
+    calibrated on. With `accepted` of `None` it leaves the decision to others."""
+    uncalibrated: NotRequired[bool]
+    """The model judged its own draft, and nobody measured how often it is wrong."""
 
 
 class _Verdict(TypedDict):

@@ -26,7 +26,15 @@ __all__ = [
 ]
 
 StopReason = Literal[
-    "failed", "accepted", "human", "token_budget", "cost_budget", "time_budget", "no_progress", "max_rounds"
+    "failed",
+    "accepted",
+    "human",
+    "token_budget",
+    "cost_budget",
+    "time_budget",
+    "undecided",
+    "no_progress",
+    "max_rounds",
 ]
 """Why a run ended; where several hold, the first one counts."""
 
@@ -55,16 +63,20 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     adaptive = bool(arms_of(events))
     # An adaptive run has other ways to try; it ends when none is left.
     repeated = not adaptive and any(event.get("rejected") == "repeat" for event in fresh)
-    if (
+    stuck = (
         (adaptive and choose(events) is None)
         or repeated
         or could_not_be_judged(events)
         or _patience_lost(events, limits.get("patience"))
-    ):
-        return "no_progress"
-    if out_of_steps or rounds(events) >= rounds_allowed(limits):
-        return "max_rounds"
-    return None
+    )
+    spent = out_of_steps or rounds(events) >= rounds_allowed(limits)
+    # After the limits, so that a run with room left goes on while a revision could still be decided on.
+    drafts = open_drafts(events)
+    if drafts and all(draft.undecided for draft in drafts):
+        if stuck or spent or not any(draft.decidable_later for draft in drafts):
+            return "undecided"
+        return None
+    return "no_progress" if stuck else "max_rounds" if spent else None
 
 
 def could_not_be_judged(events: Sequence[Event]) -> bool:

@@ -67,13 +67,33 @@ class Attempt:
     @cached_property
     def accepted(self) -> bool:
         """True if everyone who judged it accepts it, or a person does. An unreadable opinion accepts nothing."""
-        return self.judged and all(critique.get("accepted") is True for critique in self.deciding)
+        deciding = self.deciding
+        return bool(deciding) and all(critique.get("accepted") is True for critique in deciding)
 
     @property
     def deciding(self) -> tuple[Event, ...]:
-        """The opinions that count: a person has seen the others, so the last word of one stands alone."""
+        """The opinions that count: a person has seen the others, so the last word of one stands alone.
+
+        A calibrated judge that may not say has none.
+        """
         people = tuple(critique for critique in self.critiques if critique["kind"] == "human")
-        return people[-1:] or self.critiques
+        return people[-1:] or tuple(critique for critique in self.critiques if not _abstains(critique))
+
+    @property
+    def calibrated(self) -> bool:
+        """True if a calibrated judge accepted it."""
+        return any("calibration" in critique and critique.get("accepted") is True for critique in self.critiques)
+
+    @property
+    def undecided(self) -> bool:
+        """True if a calibrated judge may not say, and nobody else said yes or no."""
+        return any(map(_abstains, self.critiques)) and all(one.get("accepted") is None for one in self.critiques)
+
+    @property
+    def decidable_later(self) -> bool:
+        """True if a revision of it could still be decided on: a judge covers it, and said what to revise it by."""
+        abstained = [critique for critique in self.critiques if _abstains(critique)]
+        return bool(self.feedback) and any(one["calibration"].get("rounds", 0) > self.round for one in abstained)
 
     @cached_property
     def score(self) -> float | None:
@@ -109,6 +129,11 @@ class Attempt:
     def condensed(self) -> bytes:
         """The same for two drafts that are the same but for whitespace."""
         return condensed(self.text)
+
+
+def _abstains(critique: Event) -> bool:
+    """Return whether a calibrated judge left the decision to others."""
+    return "calibration" in critique and critique.get("accepted") is None
 
 
 def draft_rank(*, accepted: bool, refuted: bool, score: float | None) -> tuple[int, float]:
@@ -362,9 +387,17 @@ def oracle_touched(events: Sequence[Event]) -> bool:
 
 
 def accepted_by(attempt: Attempt | None) -> str | None:
-    """Return who accepted this draft, joined by commas, or `None`. A critic that knows the gold answer is marked."""
+    """Return who accepted this draft, joined by commas, or `None`.
+
+    A critic that knows the gold answer is marked, so is a calibrated one, and the model that judged its own draft.
+    """
     if attempt is None or not attempt.accepted:
         return None
-    return ", ".join(
-        f"{critique['by']} (oracle)" if critique.get("oracle") else critique["by"] for critique in attempt.deciding
-    )
+    return ", ".join(map(_marked, attempt.deciding))
+
+
+def _marked(critique: Event) -> str:
+    marks = {"oracle": critique.get("oracle"), "calibrated": critique.get("calibration")}
+    marks["uncalibrated"] = critique.get("uncalibrated")
+    said = ", ".join(mark for mark, holds in marks.items() if holds)
+    return f"{critique['by']} ({said})" if said else critique["by"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row"]
 
 BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind|clauses)-\d+")
-EARLY = ("accepted", "no_progress", "human")
+EARLY = ("accepted", "undecided", "no_progress", "human")
 
 
 class RoundRow(Row):

@@ -142,6 +142,10 @@ def _critique(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     more = [f"score {score_of(score)}"] if score is not None else []
     if event.get("oracle"):
         more.append("knows the gold answer")
+    if event.get("uncalibrated"):
+        more.append("uncalibrated")
+    if event.get("calibration") and event.get("accepted") is None:
+        more.append("may not say")
     screen.line((f"{sign} ", style), _details(event, *more), indent=indent)
     screen.block(event["text"] if event["text"].strip() else said_nothing(event), indent=indent + INDENT)
 

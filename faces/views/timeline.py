@@ -82,12 +82,14 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
     kind = event.get("kind")
     if kind in ("critique", "human"):
         sign, colour = mark(event.get("accepted"))
-        words = {True: "accepts", False: "rejects", None: "unreadable"}[event.get("accepted")]
+        unsaid = "may not say" if event.get("calibration") else "unreadable"
+        words = {True: "accepts", False: "rejects", None: unsaid}[event.get("accepted")]
         if event.get("stop"):
             words = "stops"
         score = event.get("score")
         told = f"{sign} {words}" + (f" · {score_of(score)}" if score is not None else "")
-        return told + (" · oracle" if event.get("oracle") else ""), STYLES[colour]
+        marks = [mark for mark in ("oracle", "uncalibrated") if event.get(mark)]
+        return " · ".join([told, *marks]), STYLES[colour]
     if kind == "verdict":
         reason = event.get("stop_reason")
         style = "" if reason is None else {"accepted": "good", "failed": "bad"}.get(str(reason), "open")

@@ -26,6 +26,7 @@ __all__ = [
 STOP_WORDS: Mapping[str | None, str] = {
     "accepted": "accepted",
     "max_rounds": "no rounds are left",
+    "undecided": "the calibrated judge may not say, and nobody else decided",
     "no_progress": "the last revisions brought nothing better",
     "token_budget": "the token budget is spent",
     "cost_budget": "the cost budget is spent, or a price is not known",

@@ -33,7 +33,7 @@ __all__ = [
     "verifier_critic",
 ]
 
-VERIFIER, CALLABLE, OTHER_MODEL, SELF, HUMAN = range(5)
+VERIFIER, CALIBRATED, CALLABLE, OTHER_MODEL, SELF, HUMAN = range(6)
 """Ranks, cheapest first."""
 
 
@@ -100,8 +100,13 @@ class NamedCritic:
 
     @property
     def yields(self) -> bool:
-        """True where it is asked only if no verifier decided."""
-        return self.rank in {CALLABLE, OTHER_MODEL, SELF}
+        """True where it is asked only if no verifier and no calibrated judge decided."""
+        return self.rank in {CALIBRATED, CALLABLE, OTHER_MODEL, SELF}
+
+    @property
+    def uncalibrated(self) -> bool:
+        """True for the model that judges its own drafts."""
+        return self.rank == SELF
 
     @property
     def oracle(self) -> bool:
@@ -153,7 +158,7 @@ def read_critiques(result: Any, *, by: str) -> list[Critique]:
 
 
 def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
-    """Return the critics cheapest first: verifiers, functions and tools, other models, the model itself, people."""
+    """Return the critics cheapest first: verifiers, calibrated judges, functions, models, the writer itself, people."""
     return sorted(critics, key=lambda critic: critic.rank)
 
 
@@ -172,6 +177,8 @@ def _rank(critic: Any, model: BaseChatModel | None) -> int:
         return VERIFIER
     if isinstance(critic, HumanCritic):
         return HUMAN
+    if getattr(critic, "calibrated", False) is True:
+        return CALIBRATED
     if isinstance(critic, ModelCritic):
         return SELF if critic.model is model else OTHER_MODEL
     return CALLABLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -75,6 +76,13 @@ class ModelCritic(DualCritic):
         self._judge = structured_model(model, Verdict, structured)
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
         self.templates = chat_prompt(default if prompt is None else prompt, what="prompt")
+
+    def on(self, model: BaseChatModel) -> ModelCritic:
+        """Return the same critic on another model, or on the same one with other settings."""
+        other = copy.copy(self)
+        other.model = model
+        other._judge = None if self._judge is None else structured_model(model, Verdict, "auto")
+        return other
 
     def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
         """Judge the draft."""

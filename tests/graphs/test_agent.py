@@ -100,7 +100,11 @@ def test_the_agent_works_with_tools_once_and_is_then_refined_as_text(run: Any) -
     model = CallingModel([MULTIPLY, ADD, "55", "Say what it is the sum of.", "51 + 4 = 55", "No issues."])
     output = run(build_agent_graph(model=model, tools=[multiply, add]), {"task": TASK})
 
-    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == ("51 + 4 = 55", "accepted", "self")
+    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == (
+        "51 + 4 = 55",
+        "accepted",
+        "self (uncalibrated)",
+    )
     assert model.offered == [["multiply", "add"]] * 3 + [[]] * 3
     assert model.calls[0] == [HumanMessage(TASK, id=model.calls[0][0].id)]
     assert "Request:\nWhat is 17 times 3, plus 4?\n\nAnswer:\n55" in model.calls[3][0].text

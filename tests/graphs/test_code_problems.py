@@ -102,7 +102,7 @@ def test_with_a_prompt_for_it_the_model_judges_its_own_code(run: Any, sandbox: S
     assert len(model.calls) == 10
     assert "It fails for text." in model.calls[8][0].text
     assert "return 2 * x" in model.calls[8][0].text  # an opinion is about the code
-    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
+    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self (uncalibrated)")
 
 
 def test_code_that_does_not_run_is_not_shown_to_a_judge(run: Any, sandbox: Sandbox) -> None:

@@ -71,7 +71,7 @@ def test_judging_the_last_revision_costs_one_call_more(run: Any) -> None:
     output = run(build_refine_graph(model), {"task": TASK, "limits": {"max_rounds": 1}})
 
     assert len(model.calls) == 4
-    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
+    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self (uncalibrated)")
 
 
 def test_no_rounds_judges_the_draft_once(run: Any) -> None:

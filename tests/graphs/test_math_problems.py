@@ -74,7 +74,11 @@ def test_self_is_the_published_method() -> None:
     """With `critic="self"` the same model replies SOLUTION_IS_CORRECT or names the errors, up to a limit."""
     model = ScriptedModel([WRONG, "One nut was eaten.", RIGHT, "**solution_is_correct**."])
     output = build_math_graph(model, critic="self").invoke({"task": TASK})
-    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == (RIGHT, "accepted", "self")
+    assert (output["answer"], output["stop_reason"], output["accepted_by"]) == (
+        RIGHT,
+        "accepted",
+        "self (uncalibrated)",
+    )
     assert model.calls[1][0].text == MATH_CRITIC_PROMPT.format(task=TASK, draft=WRONG)
     assert "One nut was eaten." in model.calls[2][0].text
 

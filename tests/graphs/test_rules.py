@@ -168,7 +168,7 @@ def test_a_reply_that_contains_the_stop_phrase_accepts_nothing(reply: str) -> No
 def test_the_stop_phrase_alone_accepts_in_any_dress(reply: str) -> None:
     """Case, Markdown and final punctuation make no difference."""
     output = build_refine_graph(ScriptedModel(["a draft", reply])).invoke({"task": TASK})
-    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
+    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self (uncalibrated)")
 
 
 def test_a_draft_or_task_that_holds_the_stop_phrase_accepts_nothing() -> None:
@@ -269,5 +269,5 @@ def test_a_verifier_that_can_not_tell_leaves_the_verdict_to_the_critics() -> Non
     model = ScriptedModel(["A draft.", "no issues"])
     graph = build_refine_graph(model, critics=[verifier_critic(lambda task, draft: None), model_critic(model)])
     output = graph.invoke({"task": "Write."})
-    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self")
+    assert (output["stop_reason"], output["accepted_by"]) == ("accepted", "self (uncalibrated)")
     assert len(model.calls) == 2

@@ -216,7 +216,7 @@ def test_critics_are_asked_cheapest_first() -> None:
 
     output = build_refine_graph(model, critics=[model_critic(model), model_critic(other), tool]).invoke({"task": TASK})
     assert order == ["tool", "other", "self"]
-    assert output["accepted_by"] == "tool, other, self"
+    assert output["accepted_by"] == "tool, other, self (uncalibrated)"
 
 
 def test_critics_after_always_asks_the_model_too() -> None:

@@ -101,7 +101,7 @@ def test_without_constraints_the_model_judges_itself(run: Any) -> None:
     model = ScriptedModel(["A river.", "Too short.", "A wide river.", "No issues."])
     output = run(build_writing_graph(model), {"task": TASK})
 
-    assert (output["accepted_by"], len(model.calls)) == ("self", 4)
+    assert (output["accepted_by"], len(model.calls)) == ("self (uncalibrated)", 4)
     assert "must meet" not in model.calls[0][0].text
 
 

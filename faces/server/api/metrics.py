@@ -118,7 +118,7 @@ class RunMetrics:
         if rounds:
             self._refined.labels(name).inc()
         limits: Mapping[str, Any] = next((event["limits"] for event in reversed(events) if event.get("limits")), {})
-        if output["stop_reason"] in ("accepted", "no_progress") and rounds < rounds_allowed(limits):
+        if output["stop_reason"] in ("accepted", "undecided", "no_progress") and rounds < rounds_allowed(limits):
             self._early.labels(name).inc()
         drafts = attempts(events)
         best = best_draft(events, keep=run_options(events).get("keep", "best"))

@@ -318,7 +318,7 @@ def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
     assert (shown.json["answer"], shown.json["accepted_by"]) == ("2 * 3 = 6\n#### 6", "program")
     judged = scripted("2 * 3 = 6\n#### 6", "SOLUTION_IS_CORRECT")
     shown = shell("run", problem, "--graph", "math", "--critic", "self", "--model", judged, "--json")
-    assert shown.json["accepted_by"] == "self"
+    assert shown.json["accepted_by"] == "self (uncalibrated)"
     for name in ("zero-shot", "few-shot", "majority-3"):
         shown = shell("run", problem, "--graph", name, "--model", scripted(*["#### 6"] * 3), "--json")
         assert (shown.json["answer"], shown.json["accepted_by"]) == ("#### 6", None)

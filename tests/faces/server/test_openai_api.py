@@ -44,7 +44,7 @@ def check_answer(done: Any) -> None:
     assert {name: done.metadata[name] for name in ("stop_reason", "rounds", "accepted_by")} == {
         "stop_reason": "accepted",
         "rounds": "1",
-        "accepted_by": "self",
+        "accepted_by": "self (uncalibrated)",
     }
     assert done.metadata["thread_id"]
 
