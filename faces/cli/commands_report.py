@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from ...evals.analysis.paired import Proportion
     from ..views.console import Screen
 
+LOGS = "A log of another tool, or JSONL or CSV with an id and a verdict in each row."
+IdField = Annotated[
+    str | None,
+    typer.Option("--id-field", "--id", metavar="FIELD", help="Names the problem; default: the only one possible."),
+]
+RightField = Annotated[
+    str | None,
+    typer.Option(
+        "--right-field", "--correct", metavar="FIELD", help="Says right or wrong; default: the only one possible."
+    ),
+]
+RightFrom = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Of verdicts that are numbers: from which one on an answer is right."),
+]
+
 __all__ = ["compare", "diagnose", "report", "show_comparison", "show_diagnosis", "show_ledger"]
 
 
@@ -48,20 +64,39 @@ def report(
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE.jsonl", help="An object a line, with an id and a boolean.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER.jsonl", help="The same problems, later.")],
-    id_field: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="Where a line has its id.")] = None,
-    correct_field: Annotated[
-        str | None, typer.Option("--correct", metavar="FIELD", help="Where a line has its boolean.")
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help=LOGS)],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same problems, later.")],
+    id_field: IdField = None,
+    right_field: RightField = None,
+    right_from: RightFrom = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="NAME", help="Of several prompts or models in a file; twice: before and after."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what changed between anyone's two files of results, problem by problem, and whether that could be chance."""
+    """Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.
+
+    Formats are known by what is in a file: logs of Inspect, lm-evaluation-harness, OpenAI evals, promptfoo, DeepEval,
+    Langfuse, LangSmith and Phoenix, JSONL and CSV. It says which fields it took, and takes none that is not clear.
+    """
     from ...evals.analysis.comparison import compare as compared
     from ..views.console import Screen
 
+    named = methods or []
     with bad_input():
-        found = compared(before, after, id_field=id_field, correct_field=correct_field)
+        if len(named) > 2:
+            raise ValueError(f"--method is given once for both files or twice, not {len(named)} times")
+        found = compared(
+            before,
+            after,
+            id_field=id_field,
+            correct_field=right_field,
+            right_from=right_from,
+            methods=(named[0], named[-1]) if named else (None, None),
+        )
     Screen(as_json=as_json).result(found.model_dump(mode="json"), lambda screen: show_comparison(screen, found))
 
 
@@ -178,6 +213,8 @@ def show_comparison(screen: Screen, found: Comparison) -> None:
     table.add_row("right before", str(found.kept_right), str(found.broken))
     table.add_row("wrong before", str(found.fixed), str(found.kept_wrong))
     screen.put(table)
+    for sentence in found.read:
+        screen.line((sentence, "dim"))
     screen.line("")
     screen.line(found.verdict)
     for warning in found.warnings:
