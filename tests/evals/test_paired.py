@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.analysis.paired import could_be_chance, fisher_p, mcnemar_p, paired, proportion
+from redraft.evals.analysis.paired import could_be_chance, fisher_p, holm, mcnemar_p, paired, proportion
+from redraft.evals.analysis.power import power_of
 
 Z2 = 1.959963984540054**2
 
@@ -47,8 +48,17 @@ def test_what_changed_is_counted_and_tested() -> None:
     assert found.diff == pytest.approx(0.05)
     assert found.mcnemar_p == pytest.approx(2 * (1 + 14 + 91) / 2**14)
     assert not could_be_chance(found)
-    spread = 1.96 * math.sqrt((14 - 100 / 200) / 200**2)
-    assert found.diff_ci95 == pytest.approx((0.05 - spread, 0.05 + spread), abs=0.006)
+    from scipy.optimize import minimize_scalar
+
+    # At either end the score test gives exactly 5%: its variance is that of the likeliest shares with that difference.
+    for diff in found.diff_ci95:
+        likely = minimize_scalar(
+            lambda q, d=diff: -(12 * math.log(q + d) + 2 * math.log(q) + 186 * math.log(1 - 2 * q - d)),
+            bounds=(1e-9, (1 - diff) / 2 - 1e-9),
+            method="bounded",
+            options={"xatol": 1e-12},
+        ).x
+        assert (10 - 200 * diff) ** 2 / (200 * (2 * likely + diff - diff**2)) == pytest.approx(Z2, rel=1e-4)
 
 
 def test_the_exact_test_is_that_of_statsmodels() -> None:
@@ -65,10 +75,10 @@ def test_the_exact_test_is_that_of_statsmodels() -> None:
     ("counts", "interval"),
     [
         ((0, 0, 0, 0), (-1, 1)),
-        ((0, 0, 40, 20), (-(1 - 0.025 ** (1 / 60)), 1 - 0.025 ** (1 / 60))),
-        ((60, 0, 0, 0), (2 * 0.025 ** (1 / 60) - 1, 1)),
-        ((0, 60, 0, 0), (-1, 1 - 2 * 0.025 ** (1 / 60))),
-        ((1, 0, 0, 0), (-0.95, 1)),
+        ((0, 0, 40, 20), (-Z2 / (60 + Z2), Z2 / (60 + Z2))),
+        ((60, 0, 0, 0), ((60 - Z2) / (60 + Z2), 1)),
+        ((0, 60, 0, 0), (-1, (Z2 - 60) / (60 + Z2))),
+        ((1, 0, 0, 0), ((1 - Z2) / (1 + Z2), 1)),
     ],
 )
 def test_where_all_changed_alike_the_interval_claims_no_certainty(
@@ -76,8 +86,52 @@ def test_where_all_changed_alike_the_interval_claims_no_certainty(
 ) -> None:
     """No problem, no change, or the same change everywhere: there is still an interval, and no NaN reaches the JSON."""
     found = paired(*verdicts(*counts))
-    assert found.diff_ci95 == pytest.approx(interval)
+    assert found.diff_ci95 == pytest.approx(interval, abs=1e-6)
     json.dumps(found.model_dump(mode="json"), allow_nan=False)
+
+
+def test_the_interval_never_contradicts_the_test() -> None:
+    """Someone who reads p >= 0.05 finds 0 in the interval, and below it does not; 4 fixed and none broken are chance."""
+    for fixed in range(61):
+        for broken in range(fixed + 1, 61 - fixed):
+            for n in {fixed + broken, 60}:
+                found = paired(*verdicts(fixed, broken, n - fixed - broken, 0))
+                low, high = found.diff_ci95
+                assert (low <= 0 <= high) == (found.mcnemar_p >= 0.05), (fixed, broken, n)
+    four = paired(*verdicts(4, 0, 8, 8))
+    assert (four.mcnemar_p, four.diff_ci95[0]) == (0.125, 0)
+
+
+@pytest.mark.parametrize(("n", "fixed", "broken"), [(60, 6, 0), (200, 12, 2), (494, 120, 80), (20, 4, 0)])
+def test_the_power_that_is_told_is_that_of_the_exact_test(n: int, fixed: int, broken: int) -> None:
+    """Of samples drawn at the difference that is named, and of the size that is named, four in five give p <= 0.05."""
+    import numpy as np
+
+    told = power_of(paired(*verdicts(fixed, broken, n - fixed - broken, 0)), wanted=0.05)
+    assert told.detectable is not None
+    assert told.needed is not None
+    for size, diff in ((n, told.detectable), (told.needed, 0.05)):
+        share = max(told.changed, diff)
+        drawn = np.random.default_rng(1).multinomial(
+            size, [(share + diff) / 2, (share - diff) / 2, 1 - share], size=2000
+        )
+        found = [mcnemar_p(int(one), int(two)) <= 0.05 for one, two, _ in drawn]
+        assert 0.77 < sum(found) / len(found) < 0.84
+
+
+def test_a_sample_that_shows_nothing_of_any_size_says_so() -> None:
+    """Five problems can't give p <= 0.05 whatever happens; a wanted difference of 0 or of 5 for 5 points is refused."""
+    assert power_of(paired(*verdicts(5, 0, 0, 0))).detectable is None
+    assert power_of(paired(*verdicts(6, 0, 0, 0))).detectable is not None
+    for wanted in (0, 5):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            power_of(paired([True], [True]), wanted=wanted)
+
+
+def test_several_tests_are_corrected_in_their_order() -> None:
+    """Of three p-values the smallest counts threefold, the next twofold, and none falls below one before it."""
+    assert holm([0.03, 0.01, 0.04]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([]) == []
 
 
 def test_counts_and_intervals_hold_for_any_verdicts() -> None:
