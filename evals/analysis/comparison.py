@@ -9,7 +9,8 @@ from pydantic import Field
 from ..logs.fields import POSITIONS
 from ..logs.registry import Naming, read_log
 from .paired import Paired, paired
-from .sentences import change_in_words, percent
+from .power import WANTED, Power, power_of
+from .sentences import change_in_words, percent, power_in_words, undecided
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,8 @@ class Comparison(Paired):
     correct_fields: tuple[str, str] = Field(description="The fields that were read as verdict, before and after.")
     formats: tuple[str, str] = Field(description="The formats that the files were read as, before and after.")
     read: list[str] = Field(description="What was read from each file, in a plain sentence.")
-    verdict: str = Field(description="The comparison in one plain sentence.")
+    power: Power = Field(description="The difference that these problems would have shown, and how many one takes.")
+    verdict: str = Field(description="The comparison in plain sentences.")
     warnings: list[str] = Field(description="What was left out.")
 
 
@@ -40,6 +42,7 @@ def compare(
     correct_field: str | None = None,
     right_from: float | None = None,
     methods: tuple[str | None, str | None] = (None, None),
+    wanted: float = WANTED,
 ) -> Comparison:
     """Return what changed from one file of results to the other, problem by problem.
 
@@ -53,6 +56,7 @@ def compare(
         correct_field: The field of the verdict, likewise: true or false, 0 or 1.
         right_from: For verdicts that are numbers: from which one on an answer is right.
         methods: Which one of several prompts or models in a file, before and after.
+        wanted: The difference worth finding, a share between 0 and 1; the verdict says how many problems it takes.
 
     Raises:
         ValueError: A row lacks a field, repeats an id or has no verdict; a file is empty; it is not clear which field
@@ -74,6 +78,11 @@ def compare(
             "name a field that stays the same (--id-field, id_field=)"
         )
     counts = paired([old.verdicts[name] for name in common], [new.verdicts[name] for name in common])
+    power = power_of(counts, wanted=wanted)
+    changed = change_in_words(counts, None, power).rstrip(",")
+    told = f"{changed}: from {percent(counts.before)} to {percent(counts.after)}."
+    if undecided(counts, None, power):
+        told += f" Can't tell whether it helped: {power_in_words(power, counts.n)}"
     left_out = [(path, len(one.verdicts) - len(common)) for path, one in ((before, old), (after, new))]
     warnings = [f"only {path} has {count} of the ids: they are not compared" for path, count in left_out if count]
     if differing:
@@ -86,7 +95,8 @@ def compare(
         correct_fields=(logs[0].right_field, logs[1].right_field),
         formats=(logs[0].format, logs[1].format),
         read=[log.sentence for log in logs],
-        verdict=f"{change_in_words(counts).rstrip(',')}: from {percent(counts.before)} to {percent(counts.after)}.",
+        power=power,
+        verdict=told,
         warnings=warnings,
     )
 

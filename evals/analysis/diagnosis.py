@@ -1,194 +1,232 @@
-"""Diagnosis of a small labelled sample: whether refining is worth its tokens, and how many rounds. Internal."""
+"""Diagnosis of labelled results: whether refining is worth its tokens, and how many rounds. Internal."""
 
 from __future__ import annotations
 
+import re
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from .equal_cost import mean_tokens
 from .method_row import is_baseline
-from .paired import Proportion, Row, proportion
-from .round_rates import drafts_right, predicted_accuracy, predicted_revisions, round_rates
+from .paired import CHANCE, Interval, Paired, Proportion, Row, holm, paired, proportion
+from .power import WANTED, Power, power_of
+from .prediction import predict_rounds
+from .round_rates import answers_right, drafts_right, round_limit, tokens_by_round
+from .sentences import p_in_words, percent, power_in_words, prices_in_words
+from .token_matching import SLACK, match_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from ..run.result_record import ResultRecord
     from ..run.run_folder import Run
 
 __all__ = ["Diagnosis", "Option", "diagnose"]
 
-CONFIDENCE = 0.95
-RESAMPLES = 2000
-
 
 class Option(Row):
-    """One way to go on: a baseline as it was measured, or a method with so many rounds as the rates predict it."""
+    """One way to go on: a baseline, or a method with so many rounds."""
 
     method: str
-    rounds: int | None = Field(description="Rounds looked ahead; null for a baseline, which is measured.")
+    rounds: int | None = Field(description="Rounds; null for a baseline.")
+    observed: bool = Field(description="Measured on these problems; else predicted, beyond the last observed round.")
     accuracy: float = Field(ge=0, le=1, description="Share of right answers.")
-    ci95: tuple[float, float] = Field(description="95% bootstrap interval over the problems of the sample.")
+    ci95: Interval = Field(description="95% interval: Wilson's where observed, else of the prediction.")
     tokens: float = Field(ge=0, description="Tokens a problem.")
     gain: float = Field(description="Against the cheapest baseline, on the same problems.")
-    gain_ci95: tuple[float, float]
+    gain_ci95: Interval = Field(description="95% interval: Tango's where observed, else of the prediction.")
+    p: float = Field(
+        ge=0, le=1, description="Could the gain be chance? McNemar's exact test; of a prediction its two-sided tail."
+    )
+    p_corrected: float = Field(ge=0, le=1, description="p by Holm's method among all refining options; or p itself.")
+    tokens_per_point: float | None = Field(
+        description="Tokens a problem above the cheapest baseline's for each point gained; null without a gain."
+    )
+    tokens_per_fix: float | None = Field(
+        description="Tokens above the cheapest baseline's for each problem more that is right; null without a gain."
+    )
 
 
 class Diagnosis(Row):
-    """The findings of a labelled sample, and the recommendation."""
+    """The findings of labelled results, and the recommendation."""
 
     n: int = Field(ge=1, description="Problems of the sample.")
     first_draft: Proportion
     options: list[Option] = Field(description="Baselines first, then each method by its rounds.")
     recommended: str | None = Field(description="A method's name with its rounds; null: no refining.")
-    recommendation: str = Field(description="In one plain sentence.")
+    recommendation: str = Field(description="In plain sentences.")
+    power: Power = Field(description="Of the refining option that is weighed against the cheapest baseline.")
 
 
-def diagnose(runs: Sequence[Run], *, rounds: int = 3) -> Diagnosis:
-    """Return what the runs of one sample predict for 1 to N rounds, and whether to refine at all.
+def diagnose(runs: Sequence[Run], *, rounds: int = 3, wanted: float = WANTED) -> Diagnosis:
+    """Return what each number of rounds brought or is predicted to bring, and whether to refine at all.
 
-    Refining is recommended only where its predicted gain over the cheapest baseline is positive beyond chance, and no
-    baseline that costs as much or less does as well.
+    Rounds that were played are reported: what the run would have answered, had it ended there. Only those beyond are
+    predicted, as if they were like the latest ones. Refining is recommended only where its gain over the cheapest
+    baseline is beyond chance, Holm's correction for all options included, and no baseline does as well for as much or
+    less. It is advised against where a gain of `wanted` is ruled out; between the two nothing can be told.
 
     Args:
         runs: Of at least one baseline and one refining method, on the same problems.
-        rounds: N.
+        rounds: How many rounds are looked at; those that were played always are.
+        wanted: The gain that refining must bring to be worth it, a share between 0 and 1.
 
     Raises:
-        ValueError: There is no baseline or no refining method, they share no problem, or `rounds` is less than 1.
+        ValueError: There is no baseline or no refining method, they share no problem, they are not of one dataset and
+            model, two are of one method, or `rounds` is less than 1.
         ImportError: The extra `evals` is not installed.
     """
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, not {rounds!r}")
-    baselines = [run for run in runs if is_baseline(run.info.method)]
+    _check_alike(runs)
+    baselines = [run for run in runs if is_baseline(run.info.method) and not run.oracle]
     # What knows the gold answers can't be had in earnest, so it is never recommended.
     refining = [run for run in runs if not is_baseline(run.info.method) and not run.oracle]
     if not baselines or not refining:
         raise ValueError("a diagnosis needs a run of at least one baseline and of one refining method")
-    shared = sorted(set.intersection(*(set(run.verdicts) for run in [*baselines, *refining])))
-    if not shared:
+    ids = sorted(set.intersection(*(set(run.verdicts) for run in [*baselines, *refining])))
+    if not ids:
         raise ValueError("the runs have no problem in common")
-    by_id = {run.info.method: {record.question_id: record for record in run.records} for run in [*baselines, *refining]}
-    zero = min(baselines, key=lambda run: _tokens([by_id[run.info.method][name] for name in shared]))
-    options = [_baseline(run, zero, by_id, shared) for run in baselines]
+    zero = min(baselines, key=lambda run: mean_tokens(run, ids))
+    reference = [zero.verdicts[name] for name in ids]
+    cost = mean_tokens(zero, ids)
+    measured: list[tuple[Option, Paired]] = []
+    for run in baselines:
+        change = paired(reference, [run.verdicts[name] for name in ids])
+        measured.append((_observed(run, None, change, mean_tokens(run, ids), cost), change))
+    looked_at: list[tuple[Option, Paired]] = []
     for run in refining:
-        options += [_ahead(run, zero, by_id, shared, number) for number in range(1, rounds + 1)]
-    first = [drafts_right(by_id[refining[0].info.method][name])[:1] == [True] for name in shared]
-    best, recommendation = _recommended(options)
+        looked_at += _by_rounds(run, ids, reference, rounds=rounds, cost=cost)
+    corrected = holm([option.p for option, _ in looked_at])
+    looked_at = [
+        (option.model_copy(update={"p_corrected": p}), change)
+        for (option, change), p in zip(looked_at, corrected, strict=True)
+    ]
+    firsts = {one.question_id: drafts_right(one)[:1] == [True] for one in refining[0].records}
+    weighed, recommended, sentence = _recommended(
+        [one for one, _ in measured], [one for one, _ in looked_at], baselines, ids, wanted
+    )
+    power = power_of(next(change for option, change in looked_at if option is weighed), wanted=wanted)
     return Diagnosis(
-        n=len(shared),
-        first_draft=proportion(sum(first), len(first)),
-        options=options,
-        recommended=best,
-        recommendation=recommendation,
+        n=len(ids),
+        first_draft=proportion(sum(firsts[name] for name in ids), len(ids)),
+        options=[option for option, _ in [*measured, *looked_at]],
+        recommended=recommended,
+        recommendation=sentence if recommended else f"{sentence} {power_in_words(power, len(ids))}",
+        power=power,
     )
 
 
-Records = dict[str, dict[str, "ResultRecord"]]
+def _check_alike(runs: Sequence[Run]) -> None:
+    kinds = dict.fromkeys((run.info.dataset_sha256, run.info.model) for run in runs)
+    if len(kinds) > 1:
+        several = ", ".join(sorted({f"{run.folder.parent} ({run.info.dataset}, {run.info.model})" for run in runs}))
+        raise ValueError(f"a diagnosis is of one dataset and model; name one of: {several}")
+    names = [run.info.method for run in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        folders = ", ".join(str(run.folder) for run in runs if run.info.method == twice[0])
+        raise ValueError(f"there are several runs of {twice[0]}; name one of: {folders}")
 
 
-def _baseline(run: Run, zero: Run, by_id: Records, shared: Sequence[str]) -> Option:
-    right = [bool(by_id[run.info.method][name].is_correct) for name in shared]
-    reference = [bool(by_id[zero.info.method][name].is_correct) for name in shared]
-
-    def both(index: Sequence[int]) -> tuple[float, float]:
-        accuracy = fmean(right[at] for at in index)
-        return accuracy, accuracy - fmean(reference[at] for at in index)
-
-    tokens = _tokens([by_id[run.info.method][name] for name in shared])
-    return _option(run.info.method, None, both, len(shared), tokens)
-
-
-def _ahead(run: Run, zero: Run, by_id: Records, shared: Sequence[str], rounds: int) -> Option:
-    records = [by_id[run.info.method][name] for name in shared]
-    reference = [bool(by_id[zero.info.method][name].is_correct) for name in shared]
-    limit = int(run.info.limits.get("max_rounds") or 0)
-
-    def both(index: Sequence[int]) -> tuple[float, float]:
-        chosen = [records[at] for at in index]
-        firsts = [drafts_right(record)[:1] for record in chosen]
-        first, drafted = fmean(one == [True] for one in firsts), fmean(bool(one) for one in firsts)
-        rates = round_rates(chosen, max_rounds=limit)
-        accuracy = predicted_accuracy(rates, first=first, rounds=rounds, drafted=drafted)[-1]
-        return accuracy, accuracy - fmean(reference[at] for at in index)
-
-    return _option(run.info.method, rounds, both, len(shared), _tokens_after(records, rounds, limit=limit))
-
-
-def _option(
-    method: str, rounds: int | None, both: Callable[[Sequence[int]], tuple[float, float]], n: int, tokens: float
-) -> Option:
-    """Return an option with bootstrap intervals; `both` gives accuracy and gain on the problems at some places."""
-    try:
-        import numpy as np
-        from scipy.stats import bootstrap
-    except ImportError as error:
-        raise ImportError(f'a diagnosis needs an extra: pip install "redraft[evals]" ({error})') from None
-    accuracy, gain = both(range(n))
-    intervals = []
-    for part in (0, 1):
-        found = bootstrap(
-            # Problems are drawn by their places, so that a method and the baseline stay paired.
-            (np.arange(n),),
-            lambda index, part=part: both([int(at) for at in index])[part],
-            vectorized=False,
-            n_resamples=RESAMPLES,
-            confidence_level=CONFIDENCE,
-            method="percentile",
-            # Seeded: the same sample gives the same advice.
-            rng=np.random.default_rng(0),
-        ).confidence_interval
-        intervals.append((float(found.low), float(found.high)))
+def _observed(run: Run, rounds: int | None, change: Paired, tokens: float, cost: float) -> Option:
+    after, gain = change.after or 0.0, change.diff or 0.0
     return Option(
-        method=method,
+        method=run.info.method,
         rounds=rounds,
-        accuracy=accuracy,
-        ci95=intervals[0],
+        observed=True,
+        accuracy=after,
+        ci95=change.after_ci95,
         tokens=tokens,
         gain=gain,
-        gain_ci95=intervals[1],
+        gain_ci95=change.diff_ci95,
+        p=change.mcnemar_p,
+        p_corrected=change.mcnemar_p,
+        **_prices(tokens - cost, gain),
     )
 
 
-def _tokens(records: Sequence[ResultRecord]) -> float:
-    return fmean(record.total_tokens for record in records)
+def _prices(extra: float, gain: float) -> dict[str, Any]:
+    worth = gain > 0
+    return {
+        "tokens_per_point": extra / gain / 100 if worth else None,
+        "tokens_per_fix": extra / gain if worth else None,
+    }
 
 
-def _tokens_after(records: Sequence[ResultRecord], rounds: int, *, limit: int) -> float:
-    """Return the tokens a problem that so many rounds are predicted to take, at what a played round took on average."""
-    first = fmean(sum(step.tokens_used for step in one.iterations_log if step.iteration == 0) for one in records)
-    later = sum(step.tokens_used for one in records for step in one.iterations_log if step.iteration > 0)
-    played = sum(one.num_iterations for one in records)
-    begun = [drafts_right(one)[:1] for one in records]
-    right, drafted = fmean(one == [True] for one in begun), fmean(bool(one) for one in begun)
-    rates = round_rates(records, max_rounds=limit)
-    revised = predicted_revisions(rates, first=right, rounds=rounds, drafted=drafted)
-    return first + (sum(revised) * later / played if played else 0.0)
-
-
-def _recommended(options: Sequence[Option]) -> tuple[str | None, str]:
-    baselines = [one for one in options if one.rounds is None]
-    cheapest = min(baselines, key=lambda one: one.tokens)
-    helps = [one for one in options if one.rounds is not None and one.gain_ci95[0] > 0]
-    if not helps:
-        better = max(baselines, key=lambda one: (one.accuracy, -one.tokens))
-        instead = f"; {better.method} got {better.accuracy:.1%}" if better is not cheapest and better.gain > 0 else ""
-        return None, (f"Don't refine here: no method's predicted gain over {cheapest.method} is above chance{instead}.")
-    # The cheapest that is within a point of the best: further rounds must earn their tokens.
-    top = max(one.accuracy for one in helps)
-    best = min((one for one in helps if one.accuracy >= top - 0.01), key=lambda one: one.tokens)
-    # A quarter more passes for the same cost, as in the ledger.
-    rivals = [one for one in baselines if one.tokens <= best.tokens * 1.25 and one.accuracy >= best.accuracy]
-    if rivals:
-        rival = max(rivals, key=lambda one: one.accuracy)
-        return None, (
-            f"Don't refine here: {rival.method} reaches {rival.accuracy:.1%} at {rival.tokens:,.0f} tokens a problem, "
-            f"{best.method} with {best.rounds} rounds {best.accuracy:.1%} at {best.tokens:,.0f}."
+def _by_rounds(
+    run: Run, ids: Sequence[str], reference: Sequence[bool], *, rounds: int, cost: float
+) -> list[tuple[Option, Paired]]:
+    """Return an option for each number of rounds, with its change against the baseline, or the last observed one's."""
+    by_id = {one.question_id: one for one in run.records}
+    records = [by_id[name] for name in ids]
+    limit = round_limit(run)
+    answers = [answers_right(one) or [False] for one in records]
+    spent = [tokens_by_round(one) or [one.total_tokens] for one in records]
+    found: list[tuple[Option, Paired]] = []
+    for number in range(1, limit + 1):
+        change = paired(reference, [rights[: number + 1][-1] for rights in answers])
+        tokens = fmean(costs[: number + 1][-1] for costs in spent)
+        found.append((_observed(run, number, change, tokens, cost), change))
+    if rounds <= limit:
+        return found
+    change = found[-1][1] if found else paired(reference, [rights[-1] for rights in answers])
+    going_on = [
+        len(rights) == limit + 1 and one.stop_reason in ("max_rounds", None)
+        for rights, one in zip(answers, records, strict=True)
+    ]
+    played = [costs[limit] - costs[limit - 1] for costs in spent if len(costs) > limit > 0]
+    tokens, each = fmean(costs[-1] for costs in spent), fmean(played or [costs[0] for costs in spent])
+    ahead = predict_rounds(answers, going_on, reference, observed=limit, further=rounds - limit)
+    for number, one in enumerate(ahead, limit + 1):
+        tokens += one.revised * each
+        option = Option(
+            method=run.info.method,
+            rounds=number,
+            observed=False,
+            accuracy=one.accuracy,
+            ci95=one.accuracy_ci95,
+            tokens=tokens,
+            gain=one.gain,
+            gain_ci95=one.gain_ci95,
+            p=one.p,
+            p_corrected=1.0,
+            **_prices(tokens - cost, one.gain),
         )
-    name = best.method.rpartition("-")[0] + f"-{best.rounds}"
+        found.append((option, change))
+    return found
+
+
+def _recommended(
+    baselines: Sequence[Option], refining: Sequence[Option], runs: Sequence[Run], ids: Sequence[str], wanted: float
+) -> tuple[Option, str | None, str]:
+    """Return the option that was weighed, the name to use if any, and why."""
+    cheapest = min(baselines, key=lambda one: one.tokens)
+    helps = [one for one in refining if one.gain > 0 and one.p_corrected < CHANCE]
+    # The cheapest that is within a point of the best: further rounds must earn their tokens.
+    top = max(one.accuracy for one in helps or refining)
+    best = min((one for one in helps or refining if one.accuracy >= top - 0.01), key=lambda one: one.tokens)
+    name = re.sub(r"-\d+$", "", best.method) + f"-{best.rounds}"
     low, high = best.gain_ci95
-    return name, (
-        f"Use {name}: predicted {best.accuracy:.1%}, {best.gain:+.1%} against {cheapest.method} "
-        f"(95% {low:+.1%} to {high:+.1%}), at {best.tokens:,.0f} tokens a problem."
+    shown = "got" if best.observed else "is predicted to get"
+    got = f"{shown} {percent(best.accuracy)} at {best.tokens:,.0f} tokens a problem"
+    against = (
+        f"{100 * best.gain:+.1f} points against {cheapest.method} "
+        f"(95% {100 * low:+.1f} to {100 * high:+.1f}; {p_in_words(best.p, best.p_corrected)})"
     )
+    rivals = [(one.method, one.accuracy, one.tokens) for one in baselines if one.tokens <= SLACK * best.tokens]
+    for run in runs:
+        dear = mean_tokens(run, ids) > SLACK * best.tokens
+        if dear and (cut := match_tokens(run, ids, best.tokens)) and cut.tokens <= SLACK * best.tokens:
+            label = f"{run.info.method}, cut to {cut.samples:.1f} samples,"
+            rivals.append((label, fmean(cut.verdicts.values()), cut.tokens))
+    rival, reached, price = max(rivals, key=lambda one: (one[1], -one[2]), default=(cheapest.method, 0.0, 0.0))
+    instead = f"{rival} got {percent(reached)} at {price:,.0f}"
+    if helps and reached < best.accuracy:
+        worth = prices_in_words(best.tokens_per_point, best.tokens_per_fix)
+        return best, name, f"Use {name}: it {got}, {against}. {worth}"
+    if helps:
+        return best, None, f"Don't refine here: {name} {got}, {against}, but {instead}."
+    if high < wanted:
+        return best, None, f"Don't refine here: {name} {got}, {against}: no {100 * wanted:g} points; {instead}."
+    return best, None, f"Can't tell whether refining helps here: {name} {got}, {against}; {instead}."

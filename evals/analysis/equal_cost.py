@@ -36,6 +36,9 @@ class EqualCostRow(Row):
     token_ratio: float | None = Field(description="Tokens of the baseline as a multiple of the method's.")
     near: bool = Field(description="Whether the two are within 5% of each other: else cost is not equal.")
     paired: Paired = Field(description="The baseline's answers (before) against the method's (after).")
+    p_corrected: float = Field(
+        default=1.0, description="Its p by Holm's method among the group's refining methods; an oracle's as it is."
+    )
 
 
 def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow, Run]]) -> EqualCostRow | None:

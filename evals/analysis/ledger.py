@@ -11,12 +11,13 @@ from ..run.run_folder import Run, RunInfo, find_runs, read_run
 from .critic_rates import CriticRow, critic_rows
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
 from .method_row import MethodRow, RoundRow, method_row
-from .paired import Interval, Paired, Proportion, Row, paired
+from .paired import Interval, Paired, Proportion, Row, holm, paired
+from .power import WANTED, Power
 from .round_rates import RoundRates
 from .sentences import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "CriticRow",
@@ -26,6 +27,7 @@ __all__ = [
     "Ledger",
     "MethodRow",
     "Paired",
+    "Power",
     "Proportion",
     "RoundRates",
     "RoundRow",
@@ -62,44 +64,61 @@ class Ledger(Row):
     warnings: list[str] = Field(description="What to know before comparing rows.")
 
 
-def build_ledger(runs: Sequence[Run]) -> Ledger:
+def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     """Return the ledger of some runs. Only runs on one dataset and model are held against each other.
 
     Args:
         runs: As `find_runs` gives them.
+        wanted: The difference worth finding, a share between 0 and 1; verdicts say how many problems it takes.
 
     Raises:
-        ValueError: There are none, or a run has no verdicts by gold answers.
+        ValueError: There are none, `wanted` is no such share, or a run has no verdicts by gold answers.
         ImportError: The extra `evals` is not installed.
     """
     if not runs:
         raise ValueError("a ledger needs at least one run")
-    rows = [method_row(run, label=label) for run, label in zip(runs, _labels(runs), strict=True)]
+    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, _labels(runs), strict=True)]
     pairs = list(zip(rows, runs, strict=True))
     together: dict[tuple[str, str], list[tuple[MethodRow, Run]]] = {}
     for row, run in pairs:
         # By what a dataset holds and not by its name, which two files may share.
         together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
     groups = [_group(members) for members in together.values()]
-    finished: list[MethodRow] = []
-    beside: list[EqualCostRow] = []
+    best = [label for group in groups for label in group.frontier]
+    held: list[MethodRow] = []
+    beside: dict[str, EqualCostRow] = {}
     for row, run in pairs:
         members = together[row.dataset_sha256, row.model]
-        best = [label for group in groups for label in group.frontier]
-        held = row.model_copy(update=_against_zero_shot(row, run, members) | {"on_frontier": row.label in best})
-        equal = None if row.baseline else nearest_baseline(row, run, members)
-        finished.append(held.model_copy(update={"verdict": verdict(held, equal)}))
-        if equal:
-            beside.append(equal)
+        held.append(row.model_copy(update=_against_zero_shot(row, run, members) | {"on_frontier": row.label in best}))
+        if not row.baseline and (equal := nearest_baseline(row, run, members)):
+            beside[row.label] = equal
+    finished: dict[str, MethodRow] = {}
+    for group in groups:
+        own = [row for row in held if row.label in group.methods]
+        tests = {row.label: change for row in own if (change := row.vs_zero_shot if row.baseline else row.overall)}
+        equal_tests = {label: one.paired for label, one in beside.items() if label in group.methods}
+        for kind in ([row for row in own if row.baseline], [row for row in own if not row.baseline]):
+            corrected, equals = _corrected(kind, tests), _corrected(kind, equal_tests)
+            beside |= {label: beside[label].model_copy(update={"p_corrected": p}) for label, p in equals.items()}
+            for row in kind:
+                told = row.model_copy(update={"p_corrected": corrected.get(row.label)})
+                finished[row.label] = told.model_copy(update={"verdict": verdict(told, beside.get(row.label))})
     return Ledger(
         groups=groups,
-        methods=finished,
-        equal_cost=beside,
+        methods=[finished[row.label] for row in rows],
+        equal_cost=list(beside.values()),
         critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
         warnings=[
             text for group, members in zip(groups, together.values(), strict=True) for text in _said(group, members)
         ],
     )
+
+
+def _corrected(rows: Sequence[MethodRow], tests: Mapping[str, Paired]) -> dict[str, float]:
+    """Return the p-values of some rows by Holm's method. An oracle is nothing to choose, so it counts as no test."""
+    ps = {row.label: tests[row.label].mcnemar_p for row in rows if row.label in tests}
+    family = [row.label for row in rows if row.label in ps and not row.oracle and tests[row.label].n]
+    return ps | dict(zip(family, holm([ps[label] for label in family]), strict=True))
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:

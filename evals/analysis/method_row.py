@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from .paired import Paired, Proportion, Row, paired, proportion
-from .round_rates import RoundRates, drafts_right, predicted_accuracy, rejected_revisions, round_rates
+from .power import WANTED, Power, power_of
+from .round_rates import (
+    RoundRates,
+    answers_right,
+    drafts_right,
+    predicted_accuracy,
+    rejected_revisions,
+    round_limit,
+    round_rates,
+    tokens_by_round,
+)
 
 if TYPE_CHECKING:
+    from ..run.result_record import ResultRecord
     from ..run.run_folder import Run
 
 __all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row"]
@@ -28,6 +39,10 @@ class RoundRow(Row):
     revised: Paired = Field(description="The problems revised in this round: the draft before against the one after.")
     rejected: int = Field(ge=0, description="Of these, revisions that are no draft; the one before stays in force.")
     measured: Proportion = Field(description="Of all problems, those whose draft is right after this round.")
+    delivered: Proportion = Field(
+        description="Of all problems, those whose answer would be right, had the run ended after this round."
+    )
+    tokens: float = Field(ge=0, description="Tokens a problem until the end of this round.")
     predicted: float = Field(ge=0, le=1, description="The same share as `rates` predict it; see `predicting`.")
 
 
@@ -59,6 +74,19 @@ class MethodRow(Row):
     )
     accepted: Proportion = Field(description="Answers that the critics accepted.")
     overall: Paired = Field(description="First draft against answer.")
+    p_corrected: float | None = Field(
+        description="The p of `overall` (of a baseline, of `vs_zero_shot`) by Holm's method among the refining "
+        "methods (the baselines) of its group; an oracle's as it is; null where there is none."
+    )
+    power: Power = Field(description="Of `overall`: the difference it would have shown, and the problems one takes.")
+    best_round: int = Field(ge=0, description="The first round after which most answers are right; 0: the first draft.")
+    after_best: Paired | None = Field(
+        description="The answers after the best round against those at the end; null where no round was played."
+    )
+    tokens_per_point: float | None = Field(
+        description="Tokens a problem after the first draft, for each point gained over it; null where none was."
+    )
+    tokens_per_fix: float | None = Field(description="Tokens after the first drafts, for each problem fixed.")
     rounds: list[RoundRow] = Field(description="The rounds that were played, 1 first.")
     rates: RoundRates
     tokens: float = Field(ge=0, description="Tokens a problem, input and output of all calls.")
@@ -74,7 +102,7 @@ class MethodRow(Row):
     token_ratio: float | None = Field(description="Its tokens as a multiple of zero-shot's, on the same problems.")
     vs_zero_shot: Paired | None = Field(description="Zero-shot's answers against its own, on the same problems.")
     warnings: list[str] = Field(description="What to know before trusting the row.")
-    verdict: str = Field(description="The row in one plain sentence.")
+    verdict: str = Field(description="The row in plain sentences.")
 
 
 def is_baseline(method: str) -> bool:
@@ -82,12 +110,13 @@ def is_baseline(method: str) -> bool:
     return BASELINE.fullmatch(method) is not None
 
 
-def method_row(run: Run, *, label: str) -> MethodRow:
+def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
     """Return the row of one run by itself: what holds it against other runs, and the verdict, are still empty.
 
     Args:
         run: The run.
         label: Names the row.
+        wanted: The difference worth finding, a share between 0 and 1.
 
     Raises:
         ValueError: No answer and no draft has a verdict by the gold answers.
@@ -101,10 +130,13 @@ def method_row(run: Run, *, label: str) -> MethodRow:
     failed = sum(one.error is not None and not rights for one, rights in zip(records, drafts, strict=True))
     tokens = sum(one.total_tokens for one in records)
     costs = [one.cost_usd for one in records]
-    limit = info.limits.get("max_rounds")
     played = max((len(rights) - 1 for rights in drafts if rights), default=0)
-    # A run.json that names no limit leaves the rounds that were played.
-    max_rounds = limit if isinstance(limit, int) else played
+    max_rounds = round_limit(run)
+    overall = paired(firsts, answers)
+    delivered = [answers_right(one) or [False] for one in records]
+    by_round = [sum(rights[: number + 1][-1] for rights in delivered) for number in range(played + 1)]
+    best = by_round.index(max(by_round))
+    later = tokens - sum(_first_draft_tokens(one) for one in records)
     early = [one.stop_reason in EARLY and one.num_iterations < max_rounds for one in records]
     rates = round_rates(records, max_rounds=max_rounds)
     return MethodRow(
@@ -128,8 +160,14 @@ def method_row(run: Run, *, label: str) -> MethodRow:
         first_draft=proportion(sum(firsts), n),
         ever_right=proportion(sum(map(any, drafts)), n),
         accepted=proportion(sum(one.is_correct_per_feedback for one in records), n),
-        overall=paired(firsts, answers),
-        rounds=_rounds(run, drafts, rates, played),
+        overall=overall,
+        p_corrected=None,
+        power=power_of(overall, wanted=wanted),
+        best_round=best,
+        after_best=paired([rights[: best + 1][-1] for rights in delivered], answers) if played else None,
+        tokens_per_point=later / n / (100 * overall.diff) if overall.diff and overall.diff > 0 else None,
+        tokens_per_fix=later / overall.fixed if overall.fixed else None,
+        rounds=_rounds(run, drafts, by_round, rates),
         rates=rates,
         tokens=tokens / n if n else 0.0,
         # A mean over some would pass for one over all: one unknown price makes it unknown.
@@ -147,10 +185,15 @@ def method_row(run: Run, *, label: str) -> MethodRow:
     )
 
 
-def _rounds(run: Run, drafts: list[list[bool]], rates: RoundRates, played: int) -> list[RoundRow]:
-    n = len(drafts)
+def _first_draft_tokens(record: ResultRecord) -> int:
+    return sum(step.tokens_used for step in record.iterations_log if step.type == "initial_generation")
+
+
+def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: RoundRates) -> list[RoundRow]:
+    n, played = len(drafts), len(by_round) - 1
     if not played:
         return []
+    spent = [tokens_by_round(one) or [one.total_tokens] for one in run.records]
     first = sum(rights[0] for rights in drafts if rights) / n
     predicted = predicted_accuracy(rates, first=first, rounds=played, drafted=sum(map(bool, drafts)) / n)
     rejected = Counter(number for one in run.records for number in rejected_revisions(one))
@@ -164,6 +207,8 @@ def _rounds(run: Run, drafts: list[list[bool]], rates: RoundRates, played: int) 
                 rejected=rejected[number],
                 # A run that ended before this round keeps its last draft.
                 measured=proportion(sum(rights[: number + 1][-1] for rights in drafts if rights), n),
+                delivered=proportion(by_round[number], n),
+                tokens=fmean(costs[: number + 1][-1] for costs in spent),
                 predicted=predicted[number],
             )
         )

@@ -16,7 +16,6 @@ __all__ = [
     "Interval",
     "Paired",
     "Proportion",
-    "could_be_chance",
     "fisher_p",
     "holm",
     "mcnemar_p",
@@ -63,7 +62,9 @@ class Paired(Row):
     kept_wrong: int = Field(ge=0, description="Wrong before and after.")
     mcnemar_p: float = Field(ge=0, le=1, description="McNemar's exact two-sided test of fixed against broken.")
     diff: float | None = Field(description="after - before, -1 to 1; null where n is 0.")
-    diff_ci95: Interval = Field(description="95% interval of diff: Tango's score interval, widened to hold 0 where p >= 0.05.")
+    diff_ci95: Interval = Field(
+        description="95% interval of diff: Tango's score interval, widened to hold 0 where p >= 0.05."
+    )
 
 
 def proportion(k: int, n: int) -> Proportion:
@@ -129,11 +130,6 @@ def holm(ps: Sequence[float]) -> list[float]:
     except ImportError as error:
         raise _missing(error) from None
     return [float(p) for p in multipletests(ps, method="holm")[1]] if ps else []
-
-
-def could_be_chance(one: Paired) -> bool:
-    """Return whether the change is not distinguishable from none."""
-    return one.mcnemar_p > CHANCE
 
 
 @lru_cache(maxsize=4096)

@@ -16,21 +16,26 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from ...state.summary import Attempt
 from .paired import Proportion, Row, proportion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from typing import Any
 
     from ..run.result_record import ResultRecord
+    from ..run.run_folder import Run
 
 
 __all__ = [
     "RoundRates",
+    "answers_right",
     "drafts_right",
     "predicted_accuracy",
-    "predicted_revisions",
     "rejected_revisions",
+    "round_limit",
     "round_rates",
+    "tokens_by_round",
 ]
 
 
@@ -47,6 +52,50 @@ def drafts_right(record: ResultRecord) -> list[bool]:
         elif step.type == "refinement" and found:
             found.append(found[-1] if step.rejected else step.is_correct is True)
     return found
+
+
+def answers_right(record: ResultRecord) -> list[bool]:
+    """Return for every round whether the answer is right that the run would have given, had it ended there.
+
+    That is the best draft so far by `redraft.state.summary.draft_rank`, of equal ones the earlier, or the latest where
+    nobody judged any. After the last round it is the answer that was given, whatever order was in force then.
+    """
+    attempts: list[tuple[Attempt, bool]] = []
+    found: list[bool] = []
+    for step in record.iterations_log:
+        if step.type == "feedback":
+            continue
+        if step.type == "initial_generation":
+            attempts, found = [], []
+        elif not attempts:
+            continue
+        if not step.rejected:
+            said: list[dict[str, Any]] = [
+                {"kind": "critique", "accepted": one.accepted, "score": one.score, "verifier": one.verifier}
+                for one in record.iterations_log
+                if one.type == "feedback" and one.iteration == step.iteration
+            ]
+            attempt = Attempt(step.iteration, step.solution, step.by, None, tuple(said))  # type: ignore[arg-type]
+            attempts.append((attempt, step.is_correct is True))
+        judged = any(attempt.judged for attempt, _ in attempts)
+        best = max(attempts, key=lambda one: one[0].rank) if judged else attempts[-1]
+        found.append(best[1])
+    return [*found[:-1], record.is_correct is True] if found else []
+
+
+def tokens_by_round(record: ResultRecord) -> list[int]:
+    """Return for every round the tokens spent until its end, the judgement of its draft included."""
+    rounds = len(drafts_right(record))
+    spent = [sum(step.tokens_used for step in record.iterations_log if step.iteration <= at) for at in range(rounds)]
+    # What no step names, as calls that failed, belongs to the whole.
+    return [*spent[:-1], record.total_tokens]
+
+
+def round_limit(run: Run) -> int:
+    """Return how many rounds a run allowed; where it does not say, how many were played."""
+    limit = run.info.limits.get("max_rounds")
+    played = max((len(drafts_right(record)) - 1 for record in run.records), default=0)
+    return limit if isinstance(limit, int) else max(played, 0)
 
 
 def rejected_revisions(record: ResultRecord) -> set[int]:
@@ -110,19 +159,6 @@ def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted:
     Raises:
         ValueError: `rounds` is negative, or not `0 <= first <= drafted <= 1`.
     """
-    return [right for right, _ in _played(rates, first=first, rounds=rounds, drafted=drafted)]
-
-
-def predicted_revisions(rates: RoundRates, *, first: float, rounds: int, drafted: float = 1.0) -> list[float]:
-    """Return the share of problems whose draft is revised in round 1, 2 … 0–1: what a round costs is paid for these.
-
-    Args and errors: as in `predicted_accuracy`.
-    """
-    return [revised for _, revised in _played(rates, first=first, rounds=rounds, drafted=drafted)][1:]
-
-
-def _played(rates: RoundRates, *, first: float, rounds: int, drafted: float) -> Iterator[tuple[float, float]]:
-    """Yield for each round, 0 first, the share that is right after it and the share that was revised in it."""
     if rounds < 0:
         raise ValueError(f"rounds must be 0 or more, not {rounds!r}")
     if not 0 <= first <= drafted <= 1:
@@ -130,7 +166,7 @@ def _played(rates: RoundRates, *, first: float, rounds: int, drafted: float) -> 
     goes_on = 1 - (rates.give_up.rate or 0.0)
     fixed, broken = rates.fixed.rate or 0.0, rates.broken.rate or 0.0
     done, right, wrong = 0.0, first, drafted - first
-    yield first, 0.0
+    found = [first]
     for _ in range(rounds):
         revised_right = right * (1 - (rates.accept_right.rate or 0.0)) * goes_on
         revised_wrong = wrong * (1 - (rates.accept_wrong.rate or 0.0)) * goes_on
@@ -138,4 +174,5 @@ def _played(rates: RoundRates, *, first: float, rounds: int, drafted: float) -> 
         right = revised_right * (1 - broken) + revised_wrong * fixed
         wrong = revised_wrong * (1 - fixed) + revised_right * broken
         # Rounding can put it a hair above 1, which a row refuses.
-        yield min(done + right, 1.0), revised_right + revised_wrong
+        found.append(min(done + right, 1.0))
+    return found

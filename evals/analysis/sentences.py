@@ -1,16 +1,18 @@
-"""Plain sentences about rows of the ledger, honest when nothing was gained. Internal."""
+"""Plain sentences about rows of the ledger, honest when nothing was gained or nothing can be told. Internal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .paired import Paired, could_be_chance
+from .paired import CHANCE
 
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
     from .method_row import MethodRow
+    from .paired import Paired
+    from .power import Power
 
-__all__ = ["change_in_words", "percent", "verdict"]
+__all__ = ["change_in_words", "p_in_words", "percent", "power_in_words", "prices_in_words", "undecided", "verdict"]
 
 
 def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
@@ -26,26 +28,85 @@ def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
     if row.baseline:
         return f"{_baseline(row, name)}."
     cost = f"at {row.token_ratio:.1f}× the tokens of zero-shot" if row.token_ratio else _tokens(row)
-    sentence = f"{name} {change_in_words(row.overall)} {cost}"
-    return f"{sentence}; {_beside(equal_cost)}." if equal_cost else f"{sentence}."
+    sentence = f"{name} {change_in_words(row.overall, row.p_corrected, row.power)} {cost}"
+    said = [f"{sentence}; {_beside(equal_cost)}." if equal_cost else f"{sentence}."]
+    if undecided(row.overall, row.p_corrected, row.power):
+        said.append(f"Can't tell whether it helped: {power_in_words(row.power, row.n)}")
+    elif row.tokens_per_point is not None:
+        said.append(prices_in_words(row.tokens_per_point, row.tokens_per_fix))
+    return " ".join([*said, *_best_round(row)])
 
 
-def change_in_words(change: Paired) -> str:
-    """Return what was fixed and broken, and whether that means anything: `fixed 12 and broke 2 of 200 (p = 0.013)`."""
-    counts = f"fixed {change.fixed} and broke {change.broken} of {change.n}"
-    if not change.fixed and not change.broken:
-        return f"{counts}, so it did not help,"
-    counted = f"{counts} ({_p(change)})"
-    if change.fixed > change.broken:
-        return f"{counted}, which could be chance," if could_be_chance(change) else counted
-    if change.fixed == change.broken or could_be_chance(change):
+def change_in_words(change: Paired, corrected: float | None, power: Power) -> str:
+    """Return what was fixed and broken, and whether that means anything: `fixed 12 and broke 2 of 200 (p = 0.013)`.
+
+    Args:
+        change: The counts.
+        corrected: Its p among other tests; `None`: it is the only one.
+        power: The difference that was wanted.
+    """
+    counted = f"fixed {change.fixed} and broke {change.broken} of {change.n}"
+    if change.fixed or change.broken:
+        counted += f" ({p_in_words(change.mcnemar_p, corrected)})"
+    if _p(change, corrected) <= CHANCE:
+        return counted if change.fixed > change.broken else f"{counted}, so it did harm,"
+    if change.diff_ci95[1] < power.wanted:
         return f"{counted}, so it did not help,"
-    return f"{counted}, so it did harm,"
+    return f"{counted}, which could be chance," if change.fixed or change.broken else counted
+
+
+def undecided(change: Paired, corrected: float | None, power: Power) -> bool:
+    """Return whether a change is within chance, and so is the wanted one."""
+    return _p(change, corrected) > CHANCE and change.diff_ci95[1] >= power.wanted
+
+
+def power_in_words(power: Power, n: int) -> str:
+    """Return which difference so many problems would have shown, and how many the wanted one takes."""
+    problems = "1 problem" if n == 1 else f"{n:,} problems"
+    shown = "no difference" if power.detectable is None else f"{100 * power.detectable:.1f} points or more"
+    points = f"{100 * power.wanted:g} point{'' if power.wanted == ONE else 's'}"
+    takes = "more than ten million" if power.needed is None else f"about {power.needed:,}"
+    return f"{problems} would have shown {shown} (80% power); {points} take {takes}."
+
+
+ONE = 0.01
+
+
+def prices_in_words(point: float | None, fix: float | None) -> str:
+    """Return the tokens that a gain took, for each point and for each problem."""
+    told = [f"{one:,.0f}" if one >= TEN else f"{one:.2g}" for one in (point or 0.0, fix or 0.0)]
+    return f"Each point gained took {told[0]} tokens a problem, each problem fixed {told[1]}."
+
+
+TEN = 10
+
+
+def p_in_words(p: float, corrected: float | None = None) -> str:
+    """Return a p-value as `p = 0.031`, and beside it the corrected one where that reads otherwise."""
+    raw, also = (_rounded(one) for one in (p, p if corrected is None else corrected))
+    return f"p {raw}" if raw == also else f"p {raw}, corrected {also.removeprefix('= ')}"
 
 
 def percent(share: float | None) -> str:
     """Return a share as a percentage with one decimal."""
     return "none" if share is None else f"{100 * share:.1f}%"
+
+
+def _best_round(row: MethodRow) -> list[str]:
+    """Return the round after which most answers are right, and what came after it."""
+    best, last = row.best_round, len(row.rounds)
+    if row.after_best is None or best == last == 1:
+        return []
+    right = [row.first_draft.k, *(one.delivered.k for one in row.rounds)]
+    if best == last:
+        return [f"Most are right after round {best}: {right[0]} → {right[best]} of {row.n}."]
+    after = (
+        f"round {best}: {right[0]} → {right[best]} of {row.n}" if best else f"the first draft: {right[0]} of {row.n}"
+    )
+    if right[last] == right[best]:
+        return [f"Stop after {after}, and no more later."]
+    chance = row.after_best.mcnemar_p > CHANCE
+    return [f"Stop after {after}, then it falls to {right[last]}{', which could be chance' if chance else ''}."]
 
 
 def _baseline(row: MethodRow, name: str) -> str:
@@ -59,8 +120,8 @@ def _baseline(row: MethodRow, name: str) -> str:
     if not change.diff:
         return f"{got}, as many as zero-shot {same}, {cost}"
     points = f"{abs(100 * change.diff):.1f} points {'above' if change.diff > 0 else 'below'} zero-shot"
-    chance = ", which could be chance," if could_be_chance(change) else ""
-    return f"{got}, {points} {same} ({_p(change)}){chance} {cost}"
+    chance = ", which could be chance," if _p(change, row.p_corrected) > CHANCE else ""
+    return f"{got}, {points} {same} ({p_in_words(change.mcnemar_p, row.p_corrected)}){chance} {cost}"
 
 
 def _beside(row: EqualCostRow) -> str:
@@ -70,15 +131,20 @@ def _beside(row: EqualCostRow) -> str:
     reached = f"{name} {where} reached {percent(both.before)} against its {percent(both.after)}"
     if not both.diff:
         return reached
-    return f"{reached} ({_p(both)}{', which could be chance' if could_be_chance(both) else ''})"
+    chance = ", which could be chance" if _p(both, row.p_corrected) > CHANCE else ""
+    return f"{reached} ({p_in_words(both.mcnemar_p, row.p_corrected)}{chance})"
 
 
 def _tokens(row: MethodRow) -> str:
     return f"at {row.tokens:,.0f} tokens a problem"
 
 
-def _p(change: Paired) -> str:
-    return "p < 0.001" if change.mcnemar_p < SMALL else f"p = {change.mcnemar_p:.2g}"
+def _p(change: Paired, corrected: float | None) -> float:
+    return change.mcnemar_p if corrected is None else corrected
+
+
+def _rounded(p: float) -> str:
+    return "< 0.001" if p < SMALL else f"= {p:.2g}"
 
 
 SMALL = 0.001

@@ -152,10 +152,11 @@ COMMANDS = (
     LazyCommand(
         "diagnose",
         "commands_report:diagnose",
-        "Run a small labelled sample, before you spend on the rest: is refining worth it here, and how many rounds?",
+        "Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results.",
         (
             "redraft diagnose gsm8k.jsonl --model openai:gpt-5-mini --limit 30 --out sample",
             "redraft diagnose bundled --limit 10 --methods zero-shot,self-refine-2 --out sample",
+            "redraft diagnose results/gsm8k --wanted 3    reads results that are there, and runs nothing",
         ),
     ),
     LazyCommand(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..problems import bad_input
+from ..problems import BadInputError, bad_input
 from ..views.console import plain_table, safe
 from ..views.wording import amount, money, percent, seconds
 from .options import MODELS, AsJson, MaxOutputTokens, Model, Prices, Temperature
@@ -37,10 +37,15 @@ RightFrom = Annotated[
 
 __all__ = ["compare", "diagnose", "report", "show_comparison", "show_diagnosis", "show_ledger"]
 
+Wanted = Annotated[
+    float, typer.Option(metavar="POINTS", min=0.01, max=99, help="The difference worth finding, in percentage points.")
+]
+
 
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders of `redraft eval`, or above them.")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where report.html goes; else the first DIR.")] = None,
+    wanted: Wanted = 5,
     as_json: AsJson = False,
 ) -> None:
     """Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.
@@ -53,7 +58,7 @@ def report(
 
     with bad_input():
         runs = find_runs(folders)
-        ledger = build_ledger(runs)
+        ledger = build_ledger(runs, wanted=wanted / 100)
         page = write_report(ledger, runs, out or folders[0])
 
     def show(screen: Screen) -> None:
@@ -75,6 +80,7 @@ def compare(
             "--method", metavar="NAME", help="Of several prompts or models in a file; twice: before and after."
         ),
     ] = None,
+    wanted: Wanted = 5,
     as_json: AsJson = False,
 ) -> None:
     """Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.
@@ -96,17 +102,30 @@ def compare(
             correct_field=right_field,
             right_from=right_from,
             methods=(named[0], named[-1]) if named else (None, None),
+            wanted=wanted / 100,
         )
     Screen(as_json=as_json).result(found.model_dump(mode="json"), lambda screen: show_comparison(screen, found))
 
 
 def diagnose(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="As in `redraft eval`; its gold answers are used.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Results of the sample; a second start goes on with them.")],
+    sample: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET|DIR",
+            help="As in `redraft eval`, whose gold answers are used; or a folder of results, and nothing is run.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Results of the sample of a DATASET; a second start goes on with them."),
+    ] = None,
     methods: Annotated[
         str, typer.Option(metavar="A,B,…", help="At least one baseline and one that refines.")
     ] = "zero-shot,majority-3,self-refine-2,program-2",
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds looked ahead.")] = 3,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rounds looked at; those that were played always are.")
+    ] = 3,
+    wanted: Wanted = 5,
     model: Model = None,
     critic: Annotated[
         str | None, typer.Option(metavar="SPEC", help="Judges in self-refine.", rich_help_panel=MODELS)
@@ -119,30 +138,37 @@ def diagnose(
     prices: Prices = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a small labelled sample, before you spend on the rest: is refining worth it here, and how many rounds?"""
+    """Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results."""
     from ...evals.analysis.diagnosis import diagnose as diagnosed
     from ...evals.analysis.ledger import find_runs
     from ..views.console import Screen
-    from .eval_runs import EvalPlan, run_plan
 
-    plan = EvalPlan.given(
-        dataset=dataset,
-        methods=methods,
-        limit=limit,
-        seed=seed,
-        model=model,
-        critic=critic,
-        temperature=temperature,
-        max_output_tokens=max_output_tokens,
-        prices=prices,
-        out=out,
-        resume=True,
-        concurrency=concurrency,
-    )
     screen = Screen(as_json=as_json)
-    folders = run_plan(plan, screen)
+    folders = [Path(sample)]
+    if not folders[0].is_dir():
+        if out is None:
+            raise BadInputError(f"{sample!r} is no folder of results; for a dataset name --out, where its results go")
+        from .eval_runs import EvalPlan, run_plan
+
+        plan = EvalPlan.given(
+            dataset=sample,
+            methods=methods,
+            limit=limit,
+            seed=seed,
+            model=model,
+            critic=critic,
+            temperature=temperature,
+            max_output_tokens=max_output_tokens,
+            prices=prices,
+            out=out,
+            resume=True,
+            concurrency=concurrency,
+        )
+        folders = run_plan(plan, screen)
+    elif out or model or critic:
+        raise BadInputError(f"{sample} is a folder of results: --out, --model and --critic are for a dataset")
     with bad_input():
-        found = diagnosed(find_runs(folders), rounds=rounds)
+        found = diagnosed(find_runs(folders), rounds=rounds, wanted=wanted / 100)
     screen.result(found.model_dump(mode="json"), lambda screen: show_diagnosis(screen, found))
 
 
@@ -225,7 +251,8 @@ def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
     """Print what a sample says about refining, and what is recommended."""
     screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {_with_interval(found.first_draft)}")
     screen.line("")
-    table = plain_table("method", "rounds", "right", "95%", "tokens", right=("rounds", "right", "95%", "tokens"))
+    columns = ("method", "rounds", "right", "95%", "gain", "95%", "p", "corrected", "tokens", "")
+    table = plain_table(*columns, right=columns[1:-1])
     for option in found.options:
         low, high = option.ci95
         table.add_row(
@@ -233,10 +260,15 @@ def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
             "" if option.rounds is None else str(option.rounds),
             percent(option.accuracy),
             f"{percent(low)}–{percent(high)}",
+            f"{100 * option.gain:+.1f}",
+            f"{100 * option.gain_ci95[0]:+.1f} to {100 * option.gain_ci95[1]:+.1f}",
+            f"{option.p:.2g}",
+            "" if option.rounds is None else f"{option.p_corrected:.2g}",
             f"{option.tokens:,.0f}",
+            "" if option.observed else "predicted",
         )
     screen.put(table)
-    screen.line(("rounds are predicted from the rates measured on the sample; methods without are measured", "dim"))
+    screen.line(("gain is in points above the cheapest baseline; p is corrected for all rounds and methods", "dim"))
     screen.line("")
     screen.line((found.recommendation, "bold"))
 

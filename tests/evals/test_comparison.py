@@ -45,7 +45,10 @@ def test_what_changed_is_printed_as_plain_data(write: Any) -> None:
     assert (told["before"], told["after"], told["diff"]) == pytest.approx((3 / 7, 5 / 7, 2 / 7))
     assert told["diff_ci95"][0] < 2 / 7 < told["diff_ci95"][1]
     assert (told["only_before"], told["only_after"], told["warnings"]) == (0, 0, [])
-    assert found.verdict == "fixed 3 and broke 1 of 7 (p = 0.62), which could be chance: from 42.9% to 71.4%."
+    assert found.verdict == (
+        "fixed 3 and broke 1 of 7 (p = 0.62), which could be chance: from 42.9% to 71.4%. Can't tell whether it "
+        "helped: 7 problems would have shown 88.0 points or more (80% power); 5 points take about 1,802."
+    )
 
 
 @pytest.mark.parametrize("name", ["question_id", "task_id", "index"])
@@ -70,7 +73,7 @@ def test_only_common_ids_are_compared_and_it_says_so(write: Any) -> None:
     """Problems that one side lacks are counted and told, never taken as wrong."""
     found = compare(write("a.jsonl", results("rrrww")), write("b.jsonl", [*results("rrr"), {"id": 9, "correct": True}]))
     assert (found.n, found.only_before, found.only_after, found.diff) == (3, 2, 1, 0)
-    assert found.verdict == "fixed 0 and broke 0 of 3, so it did not help: from 100.0% to 100.0%."
+    assert found.verdict.startswith("fixed 0 and broke 0 of 3: from 100.0% to 100.0%. Can't tell whether it helped: ")
     assert [text.split(" has ")[1] for text in found.warnings] == [
         "2 of the ids: they are not compared",
         "1 of the ids: they are not compared",

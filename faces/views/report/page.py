@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ....evals.analysis.paired import could_be_chance
+from ....evals.analysis.paired import CHANCE
 from ....evals.analysis.round_rates import drafts_right
 from ....state.threads.diffs import diff_words
 from ..console import safe
@@ -114,7 +114,8 @@ def _p(value: float) -> str:
 
 def _shift(row: MethodRow) -> str:
     """Return `helped` or `harmed` where that is unlikely to be chance, else nothing."""
-    if row.oracle or could_be_chance(row.overall) or not row.overall.diff:
+    p = row.overall.mcnemar_p if row.baseline or row.p_corrected is None else row.p_corrected
+    if row.oracle or p > CHANCE or not row.overall.diff:
         return ""
     return "helped" if row.overall.diff > 0 else "harmed"
 

@@ -158,13 +158,18 @@ def test_two_files_of_anyones_are_compared(shell: Any, tmp_path: Path) -> None:
 
 
 def test_a_sample_is_diagnosed(shell: Any, scripted: Any, problems: str) -> None:
-    """`diagnose` runs a sample and recommends refining or not, in one sentence."""
+    """`diagnose` runs a sample and says that 4 problems can't tell; then it reads the same results without a model."""
     replies = ["#### 2", "#### 9", "#### 4", "#### 5"] + ["#### 2", "SOLUTION_IS_CORRECT"] * 4
     words = ("--methods", "zero-shot,self-refine-1", "--limit", "4", "--concurrency", "1", "--out", "sample")
     shown = shell("diagnose", problems, "--model", scripted(*replies), *words)
     assert shown.code == 0, shown.err
     assert "4 problems; the first draft is right in" in shown.out
-    assert "Don't refine here" in shown.out
+    assert "Can't tell whether refining helps here" in shown.out
+    again = shell("diagnose", "sample", "--wanted", "50", "--json")
+    assert (again.code, again.json["n"], again.json["power"]["wanted"]) == (0, 4, 0.5)
+    for words, says in [(("sample", "--model", "x"), "is a folder of results"), ((problems,), "name --out")]:
+        refused = shell("diagnose", *words)
+        assert (refused.code, says in refused.err) == (2, True), refused.err
 
 
 def test_a_report_is_one_page(shell: Any, scripted: Any, problems: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import sys
 import xml.etree.ElementTree as ET
@@ -113,7 +114,7 @@ def page(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_report_opens_with_the_verdicts(runs: Path, page: Path) -> None:
     """Whoever reads only the first lines knows what refining fixed and broke, at what cost."""
     assert page.name == "report.html"
-    text = page.read_text(encoding="utf-8")
+    text = html.unescape(page.read_text(encoding="utf-8"))
     places = [text.index(row.verdict) for row in build_ledger(find_runs([runs])).methods]
     assert places == sorted(places)
     assert places[-1] < text.index("<table>")
