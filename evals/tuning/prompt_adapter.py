@@ -65,6 +65,7 @@ class PromptAdapter:
         reflection_model: Proposes.
         limits: Budgets of a problem.
         concurrency: Problems at once.
+        shown_characters: Of calls and what was said of them, for one proposal: a small context holds few.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class PromptAdapter:
         reflection_model: BaseChatModel,
         limits: Mapping[str, Any],
         concurrency: int,
+        shown_characters: int,
     ) -> None:
         self.data = data
         self.build = build
@@ -95,6 +97,8 @@ class PromptAdapter:
         self._model = reflection_model
         self._limits = dict(limits)
         self._concurrency = concurrency
+        self._shown = shown_characters
+        self._longest = max(200, shown_characters // 6)
         self._known: dict[tuple[str, str], Trial] = {}
 
     # gepa's protocol
@@ -118,11 +122,20 @@ class PromptAdapter:
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> dict[str, list[dict[str, Any]]]:
-        """Return, for each prompt, what it was asked with, what came, and what was said of that."""
-        return {
-            name: [record for trial in eval_batch.trajectories for record in self._records(candidate, name, trial)]
-            for name in components_to_update
-        }
+        """Return, for each prompt, what it was asked with, what came, and what was said of that; failures first."""
+        found = {}
+        for name in components_to_update:
+            trials = sorted(eval_batch.trajectories, key=lambda trial: trial.right)
+            records = [record for trial in trials for record in self._records(candidate, name, trial)]
+            size = 0
+            fitting: list[dict[str, Any]] = []
+            for record in records:
+                size += len(str(record))
+                if fitting and size > self._shown:
+                    break
+                fitting.append(record)
+            found[name] = fitting
+        return found
 
     def propose_new_texts(
         self,
@@ -223,9 +236,9 @@ class PromptAdapter:
         for call in self.ledger.of(trial.thread):
             by, inputs = _name_of(call, shapes)
             if by == name:
-                shown = {variable: _cut(text) for variable, text in inputs.items()}
+                shown = {variable: self._cut(text) for variable, text in inputs.items()}
                 told = self._feedback(name, inputs, call.reply, trial)
-                found.append({"Inputs": shown, "Generated Outputs": _cut(call.reply), "Feedback": told})
+                found.append({"Inputs": shown, "Generated Outputs": self._cut(call.reply), "Feedback": told})
         return found[:MOST_CALLS]
 
     def _feedback(self, name: str, inputs: Mapping[str, str], reply: str, trial: Trial) -> str:
@@ -241,9 +254,12 @@ class PromptAdapter:
         said = judged.critiques if judged else [one for one in trial.events if one["kind"] in CRITIQUE_KINDS]
         if name != "critic":
             told = [(one.get("critic", one["by"]), one["text"]) for one in said if one.get("text")]
-            lines += [f"{by} said of it: {_cut(text)}" for by, text in told]
+            lines += [f"{by} said of it: {self._cut(text)}" for by, text in told]
         lines.append(f"The answer that the whole run came to is {_word(trial.right)}.")
         return "\n".join(lines)
+
+    def _cut(self, text: str) -> str:
+        return text if len(text) <= self._longest else f"{text[: self._longest]} …"
 
     # Proposing
 
@@ -268,8 +284,8 @@ class PromptAdapter:
             fault = self._fault(name, text, current)
             if fault is None:
                 return text
-            self.refused.append({"iteration": self.iteration, "prompt": name, "why": fault, "text": _cut(text)})
-            told = f"\n\nYou proposed this:\n```\n{_cut(text)}\n```\nIt was refused, and not tried: {fault}."
+            self.refused.append({"iteration": self.iteration, "prompt": name, "why": fault, "text": self._cut(text)})
+            told = f"\n\nYou proposed this:\n```\n{self._cut(text)}\n```\nIt was refused, and not tried: {fault}."
         return None
 
     def _fault(self, name: str, text: str, current: str) -> str | None:
@@ -337,13 +353,8 @@ def _word(right: bool) -> str:
     return "right" if right else "wrong"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
-
-
 TRIES = 3
 MOST_CALLS = 3
-LONGEST = 2_000
 MOST_CHARACTERS = 6_000
 
 REFLECTION_PROMPT = """\

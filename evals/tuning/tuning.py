@@ -107,6 +107,7 @@ def tune_prompts(
     cost_up_to: float = SLACK,
     limits: Mapping[str, Any] | None = None,
     concurrency: int = 4,
+    shown_characters: int = 8_000,
     encryption_key: str | None = None,
     named: Mapping[str, Any] | None = None,
     on_progress: Callable[[TuningProgress], None] = lambda _: None,
@@ -132,6 +133,8 @@ def tune_prompts(
         cost_up_to: The chosen prompts take at most this many times the untuned ones' tokens a validation row.
         limits: Budgets of one problem.
         concurrency: Problems at once.
+        shown_characters: What the reflection model is shown for one proposal, beside the prompt: 8,000 characters are
+            about 2,500 tokens.
         encryption_key: Of the threads.
         named: What else the result says: the models' names. A run goes on only with the same.
         on_progress: Told as it goes on.
@@ -150,7 +153,8 @@ def tune_prompts(
         raise ImportError(f'tuning needs an extra: pip install "redraft[tune]" ({error})') from None
     if method.startswith("oracle-refine"):
         raise ValueError(f"{method} knows the gold answers, which no prompt may learn from")
-    for name, number in (("budget_tokens", budget_tokens), ("minibatch", minibatch), ("concurrency", concurrency)):
+    numbers = {"budget_tokens": budget_tokens, "minibatch": minibatch, "concurrency": concurrency}
+    for name, number in {**numbers, "shown_characters": shown_characters}.items():
         if number < 1:
             raise ValueError(f"{name} must be 1 or more, not {number!r}")
 
@@ -167,6 +171,7 @@ def tune_prompts(
         "method": method,
         "seed": seed,
         "minibatch": minibatch,
+        "shown_characters": shown_characters,
         "split": split.ids(),
         "untuned_sha256": prompt_hashes(own),
         "limits": dict(limits or {}),
@@ -183,7 +188,7 @@ def tune_prompts(
         adapter = PromptAdapter(
             data, build, own,
             saver=saver, runner=runner, ledger=ledger, reflection_model=reflection_model or model,
-            limits=limits or {}, concurrency=concurrency,
+            limits=limits or {}, concurrency=concurrency, shown_characters=shown_characters,
         )  # fmt: skip
         try:
             untuned = adapter.trials(own, split.validation)

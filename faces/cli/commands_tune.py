@@ -73,6 +73,15 @@ def tune(
     minibatch: Annotated[
         int, typer.Option(metavar="N", min=1, help="Rows looked at for a proposal.", rich_help_panel=DATA)
     ] = 3,
+    shown_characters: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1000,
+            help="What the reflection model is shown for a proposal; 8000 fit a context of 4,096 tokens.",
+            rich_help_panel=DATA,
+        ),
+    ] = 8_000,
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=4, help="So many rows of the file; else all.", rich_help_panel=DATA)
     ] = None,
@@ -153,6 +162,7 @@ def tune(
                 seed=seed,
                 cost_up_to=cost_up_to,
                 concurrency=concurrency,
+                shown_characters=shown_characters,
                 encryption_key=encryption_key(),
                 named={"model": spec, **others, "model_options": options},
                 on_progress=lambda progress: _show_progress(screen, progress),

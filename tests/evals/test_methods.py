@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -48,6 +49,39 @@ def test_each_method_makes_the_calls_that_its_name_says(
     assert (len(model.calls), output["answer"].strip(), output["stop_reason"]) == (calls, answer.strip(), stopped)
     assert method.oracle == output["oracle"] == name.startswith("oracle")
     assert (method.name, method.graph.get_name()) == (name, name)
+
+
+BROKEN = "```python\ndef f():\n    return 2\n```"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "task", "replies", "asked"),
+    [
+        ("few-shot", "numeric", TASK["task"], [RIGHT], "generate"),
+        ("majority-2", "numeric", TASK["task"], [RIGHT, RIGHT], "generate"),
+        ("blind-1", "numeric", TASK["task"], [WRONG, RIGHT], "generate refine"),
+        ("self-refine-1", "numeric", TASK["task"], [WRONG, "Count.", RIGHT, "Yes."], "generate critic refine"),
+        ("self-refine-1", "exact", TASK["task"], [WRONG, "Count.", RIGHT, "Yes."], "generate critic refine"),
+        ("adaptive", "numeric", TASK["task"], [WRONG, PROGRAM, PROGRAM, RIGHT],
+         "generate program_1 program_2 refine_after_programs"),
+        ("program-1", "code", "Write f().\nassert f() == 1", [BROKEN, BROKEN + "\n"], "generate refine_after_tests"),
+        ("clauses-1", "words", "Use these words: river, lamp", ["A river.", "and a lamp"], "generate clause"),
+    ],
+)  # fmt: skip
+def test_given_prompts_stand_in_for_the_methods_own(
+    name: str, kind: Any, task: str, replies: list[str], asked: str
+) -> None:
+    """Each call asks with the prompt that was given for it; a method given its own prompts is the same run."""
+    own = build_method(name, kind, ScriptedModel([]))
+    assert build_method(name, kind, ScriptedModel([]), prompts=own.prompts).prompts_sha256 == own.prompts_sha256
+    marked = {one: f"{text}\nMARK {one}." for one, text in own.prompts.items()}
+    model = ScriptedModel(replies)
+    method = build_method(name, kind, model, prompts={**marked, "other": "not of this method"})
+    assert method.prompts == marked
+    asyncio.run(method.graph.ainvoke({"task": task, "limits": {"max_rounds": method.rounds}}))
+    found = [re.findall(r"MARK (\w+)\.", call[-1].text) for call in model.calls]
+    assert all(len(names) == 1 for names in found)
+    assert list(dict.fromkeys(name for (name,) in found)) == asked.split()
 
 
 def test_few_shot_shows_worked_examples() -> None:
