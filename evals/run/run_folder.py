@@ -25,6 +25,7 @@ __all__ = [
     "RunInfo",
     "check_same_run",
     "find_runs",
+    "locked_folder",
     "read_results",
     "read_run",
     "read_run_info",
@@ -61,7 +62,7 @@ class ResultFile:
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(self.path.parent)
+        self._lock = locked_folder(self.path.parent)
         try:
             kept = _whole_lines(self.path)
             self.records = read_results(self.path, upto=kept)
@@ -200,7 +201,7 @@ def _whole_lines(path: Path) -> int:
     return data.rfind(b"\n") + 1
 
 
-def _locked(folder: Path) -> int | None:
+def locked_folder(folder: Path) -> int | None:
     """Return a descriptor that holds the lock of a folder until it is closed, or its process ends.
 
     Raises:

@@ -281,19 +281,21 @@ class PromptAdapter:
                 self.failure = error
                 raise
             text: str = Signature.output_extractor(reply.strip())["new_instruction"]
-            fault = self._fault(name, text, current)
+            fault = self._fault(name, text, current, records)
             if fault is None:
                 return text
             self.refused.append({"iteration": self.iteration, "prompt": name, "why": fault, "text": self._cut(text)})
             told = f"\n\nYou proposed this:\n```\n{self._cut(text)}\n```\nIt was refused, and not tried: {fault}."
         return None
 
-    def _fault(self, name: str, text: str, current: str) -> str | None:
+    def _fault(self, name: str, text: str, current: str, records: Sequence[Mapping[str, Any]]) -> str | None:
         """Return why a text can't be the prompt."""
         if not text or text == current.strip():
             return "it is the prompt as it was"
         if len(text) > MOST_CHARACTERS:
             return f"it has {len(text)} characters, and {MOST_CHARACTERS} is the most"
+        if any(task in text for one in records if (task := one["Inputs"].get("task"))):
+            return "it holds a task that it was shown, and must serve for others"
         try:
             check_prompt(name, text, self.untuned[name])
         except ValueError as error:

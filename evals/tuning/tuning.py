@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import random
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from statistics import fmean
@@ -20,6 +22,7 @@ from ..analysis.paired import paired, proportion
 from ..analysis.token_matching import SLACK
 from ..run.methods import build_method
 from ..run.provenance import prompt_hashes
+from ..run.run_folder import locked_folder
 from .call_ledger import CallLedger, TuningBudgetSpentError
 from .prompt_adapter import PromptAdapter, Trial
 
@@ -142,6 +145,7 @@ def tune_prompts(
     Raises:
         ValueError: An argument makes no sense, the folder holds another run, or the budget does not pay for the
             untuned prompts on the validation rows.
+        RuntimeError: Another process works in the folder, or a model does not answer.
         ImportError: The extra `tune` is not installed.
     """
     try:
@@ -151,12 +155,13 @@ def tune_prompts(
         from gepa.strategies.candidate_selector import ParetoCandidateSelector
     except ImportError as error:
         raise ImportError(f'tuning needs an extra: pip install "redraft[tune]" ({error})') from None
-    if method.startswith("oracle-refine"):
-        raise ValueError(f"{method} knows the gold answers, which no prompt may learn from")
-    numbers = {"budget_tokens": budget_tokens, "minibatch": minibatch, "concurrency": concurrency}
-    for name, number in {**numbers, "shown_characters": shown_characters}.items():
-        if number < 1:
-            raise ValueError(f"{name} must be 1 or more, not {number!r}")
+    _check(
+        method,
+        budget_tokens=budget_tokens,
+        minibatch=minibatch,
+        concurrency=concurrency,
+        shown_characters=shown_characters,
+    )
 
     def build(texts: Mapping[str, str]) -> Any:
         return build_method(method, data.kind, model, critic=critic, prompts=texts)
@@ -179,12 +184,15 @@ def tune_prompts(
         **(named or {}),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    _check_same(folder / "tuning.json", identity)
-    ledger = CallLedger(folder / "calls.jsonl", budget_tokens)
     rng = random.Random(seed)  # noqa: S311  # choices of a search, not secrets
     database = open_checkpointer(str(folder / "runs.sqlite"), key=encryption_key)
     # One event loop for all: clients keep their connections to the loop that opened them.
-    with database as saver, asyncio.Runner() as runner:
+    with ExitStack() as stack:
+        if (lock := locked_folder(folder)) is not None:
+            stack.callback(os.close, lock)
+        saver, runner = stack.enter_context(database), stack.enter_context(asyncio.Runner())
+        _check_same(folder / "tuning.json", identity)
+        ledger = CallLedger(folder / "calls.jsonl", budget_tokens)
         adapter = PromptAdapter(
             data, build, own,
             saver=saver, runner=runner, ledger=ledger, reflection_model=reflection_model or model,
@@ -267,6 +275,15 @@ def tune_prompts(
         "candidates": len(result.candidates),
         "refused": adapter.refused,
     }
+
+
+def _check(method: str, **numbers: int) -> None:
+    """Raise ValueError unless the method may be tuned and the numbers are 1 or more."""
+    if method.startswith("oracle-refine"):
+        raise ValueError(f"{method} knows the gold answers, which no prompt may learn from")
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} must be 1 or more, not {number!r}")
 
 
 def _check_same(path: Path, identity: Mapping[str, Any]) -> None:

@@ -139,6 +139,7 @@ def test_a_spent_budget_starts_no_call(share: float, tmp_path: Path) -> None:
         ("```\nCARRY the one.\n```", "lacks {task}"),
         ("```\nCARRY the {digit} of {task}\n```", "unknown variables ['digit']"),
         ("```\nCARRY {task} {task.__class__}\n```", ""),
+        ("```\nCARRY. " + " ".join(one.task for one in ROWS.problems) + " {task}\n```", "a task that it was shown"),
         ("```\n" + "CARRY " * 2_000 + "{task}\n```", "characters"),
     ],
 )
