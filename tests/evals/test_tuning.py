@@ -153,6 +153,20 @@ def test_a_proposal_that_breaks_its_template_is_refused_and_never_run(proposal: 
     assert sum("It was refused" in text for text in texts(reflecting)) >= len(texts(reflecting)) // 2
 
 
+def test_a_reflection_model_that_fails_ends_the_run_and_costs_nothing_twice(tmp_path: Path) -> None:
+    """Its error is told at once, in place of a search without proposals; the same run goes on when it answers again."""
+
+    def broken(_: Any) -> str:
+        raise ConnectionError("the server is gone")
+
+    with pytest.raises(ConnectionError, match="the server is gone"):
+        tuned(tmp_path, reflect=broken)
+    before = paid(tmp_path)
+    found, *_ = tuned(tmp_path)
+    assert found["changed"] == ["generate"]
+    assert paid(tmp_path)[: len(before)] == before
+
+
 def test_rows_of_the_parts_share_no_task_and_another_run_is_refused(tmp_path: Path) -> None:
     """A task that stands twice in a file is in one part only; a folder goes on with the same arguments alone."""
     twice = Dataset(
