@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from .equal_cost import mean_tokens
-from .method_row import is_baseline
+from .method_row import refines_nothing
 from .paired import CHANCE, Interval, Paired, Proportion, Row, holm, paired, proportion
 from .power import WANTED, Power, power_of
 from .prediction import predict_rounds
@@ -56,6 +56,7 @@ class Diagnosis(Row):
     options: list[Option] = Field(description="Baselines first, then each method by its rounds.")
     recommended: str | None = Field(description="A method's name with its rounds; null: no refining.")
     recommendation: str = Field(description="In plain sentences.")
+    read: list[str] = Field(default=[], description="By which fields logs of other tools were read.")
     power: Power = Field(description="Of the refining option that is weighed against the cheapest baseline.")
 
 
@@ -80,9 +81,9 @@ def diagnose(runs: Sequence[Run], *, rounds: int = 3, wanted: float = WANTED) ->
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, not {rounds!r}")
     _check_alike(runs)
-    baselines = [run for run in runs if is_baseline(run.info.method) and not run.oracle]
+    baselines = [run for run in runs if refines_nothing(run) and not run.oracle]
     # What knows the gold answers can't be had in earnest, so it is never recommended.
-    refining = [run for run in runs if not is_baseline(run.info.method) and not run.oracle]
+    refining = [run for run in runs if not refines_nothing(run) and not run.oracle]
     if not baselines or not refining:
         raise ValueError("a diagnosis needs a run of at least one baseline and of one refining method")
     ids = sorted(set.intersection(*(set(run.verdicts) for run in [*baselines, *refining])))

@@ -58,6 +58,8 @@ def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow,
         if not other.baseline or other.oracle or not ids:
             continue
         own, theirs, before = mean_tokens(run, ids), mean_tokens(other_run, ids), other_run.verdicts
+        if run.info.kind == "log" and not (own and theirs):
+            continue  # the log tells no tokens, which is not the same as none
         samples = None
         if theirs > NEAR * own and (cut := match_tokens(other_run, ids, own)):
             samples, theirs, before = cut.samples, cut.tokens, cut.verdicts

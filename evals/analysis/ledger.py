@@ -62,6 +62,7 @@ class Ledger(Row):
     equal_cost: list[EqualCostRow] = Field(description="Refining methods that have a baseline beside them.")
     critics: list[CriticRow] = Field(description="Who judged, run by run.")
     warnings: list[str] = Field(description="What to know before comparing rows.")
+    read: list[str] = Field(default=[], description="By which fields logs of other tools were read.")
 
 
 def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..run.result_record import ResultRecord
     from ..run.run_folder import Run
 
-__all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row"]
+__all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row", "refines_nothing"]
 
 BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind|clauses)-\d+")
 EARLY = ("accepted", "undecided", "no_progress", "human")
@@ -60,7 +60,8 @@ class MethodRow(Row):
     seed: int | None
     oracle: bool = Field(description="A gold answer had a say: nothing that could be had in earnest.")
     baseline: bool = Field(
-        description="Zero-shot, few-shot, majority, best-of, blind or clauses: nothing is refined on feedback."
+        description="Zero-shot, few-shot, majority, best-of, blind or clauses, or a log without rounds: nothing is "
+        "refined on feedback."
     )
     n: int = Field(ge=0, description="Problems with a result.")
     asked: int = Field(ge=0, description="Problems asked for.")
@@ -110,6 +111,12 @@ def is_baseline(method: str) -> bool:
     return BASELINE.fullmatch(method) is not None
 
 
+def refines_nothing(run: Run) -> bool:
+    """Return whether a run is a baseline by its method, or a log of another tool in which no draft was revised."""
+    unrevised = run.info.kind == "log" and not any(one.num_iterations for one in run.records)
+    return unrevised or is_baseline(run.info.method)
+
+
 def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
     """Return the row of one run by itself: what holds it against other runs, and the verdict, are still empty.
 
@@ -150,7 +157,7 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
         critic=info.critic,
         seed=info.seed,
         oracle=run.oracle,
-        baseline=is_baseline(info.method),
+        baseline=refines_nothing(run),
         n=n,
         asked=info.n,
         failed=failed,

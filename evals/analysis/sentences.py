@@ -136,7 +136,8 @@ def _beside(row: EqualCostRow) -> str:
 
 
 def _tokens(row: MethodRow) -> str:
-    return f"at {row.tokens:,.0f} tokens a problem"
+    # A log that tells no tokens is not one of a method without any.
+    return "at an unknown cost" if row.kind == "log" and not row.tokens else f"at {row.tokens:,.0f} tokens a problem"
 
 
 def _p(change: Paired, corrected: float | None) -> float:

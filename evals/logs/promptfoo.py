@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["is_promptfoo", "read_promptfoo"]
 
+ERROR = 2
+"""`failureReason` of a result that has no answer; 1 is an assertion that failed."""
+
 
 def is_promptfoo(source: Source) -> bool:
     """Return whether a file has results as promptfoo writes them."""
@@ -43,7 +46,8 @@ def read_promptfoo(source: Source) -> Log:
             ),
             cost_usd=float(row["cost"]) if is_number(row.get("cost")) and row["cost"] >= 0 else None,
             seconds=(row.get("latencyMs") or 0) / 1000,
-            error=as_text(row.get("error")) or None,
+            # A failed assertion stands there too; it is a verdict and no error.
+            error=(as_text(row.get("error")) or None) if row.get("failureReason") == ERROR else None,
         )
         for (where, row), names in zip(found, parts, strict=True)
     ]

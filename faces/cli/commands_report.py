@@ -35,6 +35,11 @@ RightFrom = Annotated[
     typer.Option(metavar="X", help="Of verdicts that are numbers: from which one on an answer is right."),
 ]
 
+Baseline = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Of logs: the method, or file, that refined nothing; default: first drafts."),
+]
+
 __all__ = ["compare", "diagnose", "report", "show_comparison", "show_diagnosis", "show_ledger"]
 
 Wanted = Annotated[
@@ -43,23 +48,37 @@ Wanted = Annotated[
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders of `redraft eval`, or above them.")],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where report.html goes; else the first DIR.")] = None,
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR|LOG…", help="Folders of `redraft eval`, or above them; logs as `redraft compare` reads them."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where report.html goes; else the first DIR, or beside the LOG.")
+    ] = None,
     wanted: Wanted = 5,
+    baseline: Baseline = None,
+    id_field: IdField = None,
+    right_field: RightField = None,
+    right_from: RightFrom = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.
 
     Writes report.html, one file with the tables, plots and every single problem; it needs no network.
     """
-    from ...evals.analysis.ledger import build_ledger, find_runs
+    from ...evals.analysis.ledger import build_ledger
+    from ...evals.logs.registry import Naming
+    from ...evals.logs.runs import read_runs
     from ..views.console import Screen
     from ..views.report.page import write_report
 
+    first = sources[0]
     with bad_input():
-        runs = find_runs(folders)
-        ledger = build_ledger(runs, wanted=wanted / 100)
-        page = write_report(ledger, runs, out or folders[0])
+        runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
+        ledger = build_ledger(runs, wanted=wanted / 100).model_copy(update={"read": read})
+        page = write_report(ledger, runs, out or (first if first.is_dir() else first.parent))
 
     def show(screen: Screen) -> None:
         show_ledger(screen, ledger)
@@ -109,10 +128,10 @@ def compare(
 
 def diagnose(
     sample: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="DATASET|DIR",
-            help="As in `redraft eval`, whose gold answers are used; or a folder of results, and nothing is run.",
+            metavar="DATASET|DIR|LOG…",
+            help="As in `redraft eval`, with --out; or results or logs with rounds, and nothing is run.",
         ),
     ],
     out: Annotated[
@@ -126,6 +145,10 @@ def diagnose(
         int, typer.Option(metavar="N", min=1, help="Rounds looked at; those that were played always are.")
     ] = 3,
     wanted: Wanted = 5,
+    baseline: Baseline = None,
+    id_field: IdField = None,
+    right_field: RightField = None,
+    right_from: RightFrom = None,
     model: Model = None,
     critic: Annotated[
         str | None, typer.Option(metavar="SPEC", help="Judges in self-refine.", rich_help_panel=MODELS)
@@ -140,18 +163,24 @@ def diagnose(
 ) -> None:
     """Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results."""
     from ...evals.analysis.diagnosis import diagnose as diagnosed
-    from ...evals.analysis.ledger import find_runs
+    from ...evals.logs.registry import Naming
+    from ...evals.logs.runs import read_runs
     from ..views.console import Screen
 
     screen = Screen(as_json=as_json)
-    folders = [Path(sample)]
-    if not folders[0].is_dir():
+    sources = [Path(one) for one in sample]
+    results = all(one.is_dir() or (one.is_file() and out is None) for one in sources)
+    if not results:
         if out is None:
-            raise BadInputError(f"{sample!r} is no folder of results; for a dataset name --out, where its results go")
+            raise BadInputError(
+                f"{sample[0]!r} is no folder of results and no log; for a dataset name --out, where its results go"
+            )
+        if len(sample) > 1:
+            raise BadInputError("one dataset is diagnosed at a time; several folders or logs go without --out")
         from .eval_runs import EvalPlan, run_plan
 
         plan = EvalPlan.given(
-            dataset=sample,
+            dataset=sample[0],
             methods=methods,
             limit=limit,
             seed=seed,
@@ -164,11 +193,16 @@ def diagnose(
             resume=True,
             concurrency=concurrency,
         )
-        folders = run_plan(plan, screen)
+        sources = run_plan(plan, screen)
     elif out or model or critic:
-        raise BadInputError(f"{sample} is a folder of results: --out, --model and --critic are for a dataset")
+        raise BadInputError(f"{sample[0]} is a folder of results: --out, --model and --critic are for a dataset")
     with bad_input():
-        found = diagnosed(find_runs(folders), rounds=rounds, wanted=wanted / 100)
+        try:
+            runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
+        except ValueError as error:
+            asked = "" if out or sources[0].is_dir() else "; for a dataset name --out, where its results go"
+            raise ValueError(f"{error}{asked}") from None
+        found = diagnosed(runs, rounds=rounds, wanted=wanted / 100).model_copy(update={"read": read})
     screen.result(found.model_dump(mode="json"), lambda screen: show_diagnosis(screen, found))
 
 
@@ -209,6 +243,8 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
         screen.line(row.verdict)
     for warning in [*ledger.warnings, *(f"{row.label}: {text}" for row in ledger.methods for text in row.warnings)]:
         screen.line((f"! {warning}", "yellow"))
+    for sentence in ledger.read:
+        screen.line((sentence, "dim"))
     if hint:
         screen.line(("more: ", "dim"), hint)
 
@@ -269,6 +305,8 @@ def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
         )
     screen.put(table)
     screen.line(("gain is in points above the cheapest baseline; p is corrected for all rounds and methods", "dim"))
+    for sentence in found.read:
+        screen.line((sentence, "dim"))
     screen.line("")
     screen.line((found.recommendation, "bold"))
 

@@ -14,9 +14,11 @@ pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 pytest.importorskip("zstandard", reason="the extra evals is not installed")
 
 from redraft.evals.analysis.comparison import compare
+from redraft.evals.analysis.diagnosis import diagnose
 from redraft.evals.analysis.ledger import build_ledger
 from redraft.evals.logs import sources
 from redraft.evals.logs.registry import Naming, read_log
+from redraft.evals.logs.runs import read_runs
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SUMS = ("sum-1", "sum-2", "sum-3", "sum-4")
@@ -129,6 +131,31 @@ def test_rounds_in_a_log_are_rounds_in_the_ledger(file: str, oracle: bool, fixed
     assert [one.measured.k for one in row.rounds] == ([2, 3] if oracle else [3])
     assert row.first_draft.k == (1 if oracle else 2)
     assert row.tokens > 0
+
+
+def test_a_log_is_reported_and_diagnosed_beside_a_baseline(tmp_path: Path) -> None:
+    """First drafts are the baseline of a log with rounds; the others are held against the one that is named."""
+    rounds = FIXTURES / "langfuse_rounds.jsonl"
+    runs, read = read_runs([rounds])
+    assert [run.info.method for run in runs] == ["zero-shot", "langfuse_rounds"]
+    assert read[1] == "langfuse_rounds.jsonl: its first drafts are the baseline, zero-shot"
+    (equal,) = build_ledger(runs).equal_cost
+    assert (equal.paired.fixed, equal.paired.broken, equal.baseline_tokens) == (2, 1, 11)
+    option = next(one for one in diagnose(runs).options if one.rounds == 1)
+    assert (option.accuracy, option.observed, option.gain) == (0.75, True, 0.25)
+
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, verdicts in zip(files, ((1, 0, 0), (1, 1, 0)), strict=True):
+        path.write_text("id,correct\n" + "".join(f"{n},{right}\n" for n, right in enumerate(verdicts)))
+    runs, read = read_runs(files, baseline="a")
+    rows = build_ledger(runs).methods
+    assert [row.baseline for row in rows] == [True, True]
+    assert "b got 2 of 3 right" in rows[1].verdict
+    assert "33.3 points above zero-shot on the same 3" in rows[1].verdict
+    assert "unknown cost" in rows[1].verdict
+    assert "a.csv: it tells no tokens, so nothing can be said of equal cost" in read
+    with pytest.raises(ValueError, match="no method 'c' to be the baseline; there are 'a', 'b'"):
+        read_runs(files, baseline="c")
 
 
 TABLES: list[tuple[str, Naming, Any]] = [

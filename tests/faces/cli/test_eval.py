@@ -157,6 +157,26 @@ def test_two_files_of_anyones_are_compared(shell: Any, tmp_path: Path) -> None:
     assert shell("compare", "a.jsonl", "none.jsonl").code == 2
 
 
+def test_logs_of_other_tools_are_read_by_three_commands(shell: Any, tmp_path: Path) -> None:
+    """`compare`, `report` and `diagnose` take a log, say which fields it took, and list them where they can't tell."""
+    rows = [{"id": n, "round": at, "grade": 0.9 * (n <= at)} for n in range(3) for at in range(2)]
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    took = (
+        "log.jsonl: JSONL with an id and a verdict, id from 'id', right or wrong from 'grade' where it is 0.5 or more"
+    )
+    for words in (("compare", str(log), str(log)), ("report", str(log)), ("diagnose", str(log))):
+        refused = shell(*words)
+        assert (refused.code, "field 'grade' must be true or false" in refused.err) == (2, True), refused.err
+        assert "--right-from 0.5" in refused.err
+        shown = shell(*words, "--right-from", "0.5")
+        assert shown.code == 0, shown.err
+        assert took in " ".join(shown.out.split())
+        assert took in shell(*words, "--right-from", "0.5", "--json").json["read"]
+    assert "log fixed 1 and broke 0 of 3" in shell("report", str(log), "--right-from", "0.5").out
+    assert (tmp_path / "report.html").exists()
+
+
 def test_a_sample_is_diagnosed(shell: Any, scripted: Any, problems: str) -> None:
     """`diagnose` runs a sample and says that 4 problems can't tell; then it reads the same results without a model."""
     replies = ["#### 2", "#### 9", "#### 4", "#### 5"] + ["#### 2", "SOLUTION_IS_CORRECT"] * 4

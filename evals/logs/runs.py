@@ -1,0 +1,93 @@
+"""Runs for the ledger and the diagnosis, from folders of our own results and from logs of other tools. Internal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..run.run_folder import INFO, RESULTS, find_runs
+from .registry import read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..run.run_folder import Run
+    from .fields import Naming
+
+__all__ = ["read_runs"]
+
+PLAIN = "zero-shot"
+"""The method under which a run that refined nothing is held against the others."""
+
+
+def read_runs(
+    paths: Sequence[Path | str], naming: Naming | None = None, *, baseline: str | None = None
+) -> tuple[list[Run], list[str]]:
+    """Return the runs in some folders and logs, and sentences that say by which fields the logs were read.
+
+    A log with rounds and no baseline of its data set and model beside it brings one along: its own first drafts.
+
+    Args:
+        paths: Folders as `find_runs` takes them, and files as `read_log` does.
+        naming: What the user says of the logs' fields.
+        baseline: The method, or the file's name without its ending, that refined nothing; it becomes `zero-shot`.
+
+    Raises:
+        ValueError: As `find_runs` and `read_log`; two logs are the same file, or nothing is called `baseline`.
+        OSError: A file can't be opened.
+    """
+    found: list[Run] = []
+    said: list[str] = []
+    for path in map(Path, paths):
+        if path.is_dir() or (path.name == RESULTS and path.with_name(INFO).is_file()):
+            found += find_runs([path if path.is_dir() else path.parent])
+            continue
+        log = read_log(path, naming)
+        if any(run.folder == log.runs[0].folder for run in found):
+            raise ValueError(f"{path} is given twice")
+        found += log.runs
+        said.append(log.sentence)
+        if not any(one.total_tokens for run in log.runs for one in run.records):
+            said.append(f"{path.name}: it tells no tokens, so nothing can be said of equal cost")
+    if baseline is not None:
+        names = [(run.info.method, run.folder.stem) for run in found]
+        if not any(baseline in name for name in names):
+            there = ", ".join(repr(method) for method, _ in names)
+            raise ValueError(f"there is no method {baseline!r} to be the baseline; there are {there}")
+        found = [_called(run, PLAIN) if baseline in name else run for run, name in zip(found, names, strict=True)]
+        said.append(f"{baseline} is taken as the baseline, {PLAIN}")
+    plain = {(run.info.dataset_sha256, run.info.model) for run in found if run.info.method == PLAIN}
+    for run in list(found):
+        played = run.info.kind == "log" and any(one.num_iterations for one in run.records)
+        if played and (run.info.dataset_sha256, run.info.model) not in plain:
+            plain.add((run.info.dataset_sha256, run.info.model))
+            found.insert(0, _first_drafts(run))
+            said.append(f"{run.folder.name}: its first drafts are the baseline, {PLAIN}")
+    return found, said
+
+
+def _called(run: Run, method: str) -> Run:
+    return replace(run, info=run.info.model_copy(update={"method": method}))
+
+
+def _first_drafts(run: Run) -> Run:
+    """Return the run as it would have been without any revision."""
+    records = [
+        one.model_copy(
+            update={
+                "is_correct": first.is_correct,
+                "final_solution": first.solution,
+                "num_iterations": 0,
+                "total_tokens": first.tokens_used,
+                "cost_usd": None,
+                "seconds": first.seconds,
+                "oracle": False,
+                "iterations_log": [first],
+            }
+        )
+        for one in run.records
+        for first in one.iterations_log[:1]
+    ]
+    info = run.info.model_copy(update={"method": PLAIN, "oracle": False, "limits": {}})
+    return replace(run, folder=Path(f"{run.folder}#first drafts"), info=info, records=tuple(records))
