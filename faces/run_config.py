@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -193,7 +194,10 @@ class RunConfig(BaseModel):
         The address of REDRAFT_MODEL is the user's own.
         """
         found = []
-        for spec in dict.fromkeys((self.model, *self.critics)):
+        judges = [
+            part.get("spec", "").removeprefix("logprob:") for part in self.options.get("judge", {}).get("critics", ())
+        ]
+        for spec in dict.fromkeys((self.model, *self.critics, *judges)):
             if spec.startswith(("http:", "https:")) and _address(spec) != _address(os.environ.get("REDRAFT_MODEL", "")):
                 found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
             elif spec.startswith(FILE_SPECS):
@@ -226,6 +230,12 @@ class RunConfig(BaseModel):
         }
         model = chat_model(self.model, **options) if needed else None
         named = ("self", *critic_names())
+        given = dict(self.options)
+        if judge := given.pop("judge", None):
+            from ..nodes.critics.judge_specs import judge_from_specs
+
+            assert model is not None  # noqa: S101  # a preset that takes a judge needs one
+            given["judge"] = judge_from_specs(judge, model, chat_model)
         critics = [
             # A critic of the writer's spec is the writer itself, not a second model.
             "self" if spec == self.model else spec if spec in named else chat_model(spec)
@@ -238,7 +248,7 @@ class RunConfig(BaseModel):
             verifiers=[stored_verifier(spec) for spec in self.verifiers],
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,
-            **self.options,
+            **given,
         )
         return graph
 
@@ -250,7 +260,8 @@ class RunConfig(BaseModel):
         critics = tuple(spec if spec in ("self", *critic_names()) else model for spec in self.critics)
         # What tunes a model or is read from a file has no part in a drawing, and might be missing here.
         dropped = dict.fromkeys(("temperature", "max_output_tokens", "seed", "prices"))
-        return self.model_copy(update={"model": model, "critics": critics, **dropped})
+        options = {name: value for name, value in self.options.items() if name != "judge"}
+        return self.model_copy(update={"model": model, "critics": critics, "options": options, **dropped})
 
     @staticmethod
     def reader(
@@ -282,9 +293,22 @@ def _options_model() -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for name, option in known_options().items():
         kind = Annotated[str, AfterValidator(_anywhere)] if option.kind is Path else option.kind
+        kind = Annotated[dict[str, Any], BeforeValidator(_judge_content)] if option.kind is dict else kind
         kind = Annotated[kind, Field(ge=option.least, le=option.most)]
         fields[name] = (kind if option.default is not None else kind | None, option.default)
     return create_model("Options", __config__=CHECKED, **fields)
+
+
+def _judge_content(given: Any) -> dict[str, Any]:
+    """Return what stands in a judge's file, checked: a thread goes on with the judge that it began with."""
+    from ..nodes.critics.judge_file import read_judge
+    from ..nodes.critics.judge_specs import model_spec
+
+    content: dict[str, Any] = read_judge(given).model_dump(mode="json")
+    for part in content["critics"]:
+        if named := model_spec(part["spec"]):
+            kept_spec(named)
+    return content
 
 
 def kept_spec(spec: str) -> str:

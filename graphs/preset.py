@@ -25,7 +25,8 @@ class Option(NamedTuple):
     name: str
     kind: Any
     """`int`, `float`, `bool`, `str`, `Path`, a `Literal`, or `tuple[str, ...]` for a flag that may be repeated. A
-    `Path` is stored absolute, so that it is found from any folder."""
+    `Path` is stored absolute, so that it is found from any folder; `dict` is the content of a judge's file, which is
+    stored in place of its name."""
     flag: str = ""
     """Without one it is set in recipes only."""
     help: str = ""

@@ -65,6 +65,14 @@ HUMAN = Option(
     default=False,
     judging=True,
 )
+JUDGE = Option(
+    "judge",
+    dict,
+    "--judge",
+    "A file of `redraft calibrate`: accepts only where that is rarely wrong.",
+    metavar="FILE",
+    judging=True,
+)
 STEPS = Option("steps", str, reaches="show the model files of the folders that its pipeline looks in: {}")
 
 
@@ -73,7 +81,10 @@ def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **opti
     from .loop import build_refine_graph
 
     # Cheapest first: programs, then models, then the person. `None`, and not [], lets the model judge itself.
-    every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options), *_people(options)]
+    every = [
+        *(*_verifier_critics(verifiers), *_judge(options)),
+        *(*_model_critics(model, critics, options), *_people(options)),
+    ]
     return build_refine_graph(model, critics=every or None, **options)
 
 
@@ -111,7 +122,9 @@ def _adaptive(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **op
 def _math(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
     from .math_problems import build_math_graph
 
-    return build_math_graph(model, critic=[*(critics or ["program"]), *_people(options)], **options)
+    judge = _judge(options)
+    every = [*judge, *(critics or ([] if judge else ["program"])), *_people(options)]
+    return build_math_graph(model, critic=every, **options)
 
 
 def _code(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
@@ -254,6 +267,11 @@ def _other_model(critics: Sequence[Any]) -> Any:
     return None if not critics or critics[0] == "self" else critics[0]
 
 
+def _judge(options: dict[str, Any]) -> list[Any]:
+    """Return the calibrated judge, where one is given, as a critic."""
+    return [judge] if (judge := options.pop("judge", None)) is not None else []
+
+
 def _people(options: dict[str, Any]) -> list[Any]:
     """Return the person who is asked after all others, where one is wanted."""
     from ..nodes.critics.critics import human_critic
@@ -274,7 +292,7 @@ PRESETS = (
         "refine",
         "Drafts, judges and revises; the model judges itself.",
         _refine,
-        options=(HUMAN,),
+        options=(HUMAN, JUDGE),
         serves=(
             Served("refine"),
             Served(
@@ -304,7 +322,7 @@ PRESETS = (
         "math",
         "Word problems: an independently written program must agree.",
         _math,
-        options=(HUMAN, EVIDENCE_PROMPT, PROGRAM_PROMPTS),
+        options=(HUMAN, JUDGE, EVIDENCE_PROMPT, PROGRAM_PROMPTS),
         critic_names=("program",),
         no_verifiers="its solutions are judged by --critic program, self or a model",
         conversation="system",

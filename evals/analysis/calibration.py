@@ -189,16 +189,14 @@ def combined(scored: Sequence[Scored]) -> list[tuple[Scored, ...]]:
 
     In one the cheapest is asked first, so that most drafts that fail cost little.
     """
-    most: dict[tuple[str, str], Scored] = {}
+    most: dict[str, Scored] = {}
     for one in scored:
-        key = (one.part.name, one.part.reading)
-        if key not in most or one.part.votes > most[key].part.votes:
-            most[key] = one
+        if one.part.name not in most or one.part.votes > most[one.part.name].part.votes:
+            most[one.part.name] = one
     several = [
         tuple(sorted(group, key=lambda one: one.tokens))
         for size in range(2, MOST_COMBINED + 1)
         for group in combinations(most.values(), size)
-        if len({one.part.name for one in group}) == size
     ]
     return [*((one,) for one in scored), *several]
 

@@ -170,6 +170,7 @@ def build_method(
     critic: BaseChatModel | None = None,
     oracle: Callable[[str, str], bool] | None = None,
     prompts: Mapping[str, str] | None = None,
+    accepts: Any = None,
     **options: Any,
 ) -> Method:
     """Return a method for problems of one kind. One graph serves all of them.
@@ -180,6 +181,7 @@ def build_method(
         model: Writes.
         critic: Judges in `self-refine-N`; default: the model itself.
         oracle: `(task, draft) -> whether the gold answer is met`, for `oracle-refine-N`.
+        accepts: A calibrated judge, in place of the critic of `self-refine-N`.
         prompts: Stand in for the method's own, by the names in `Method.prompts`; those that it has not are left out.
         options: Everything else that `build_refine_graph` takes (`prices`, `checkpointer`).
 
@@ -196,6 +198,9 @@ def build_method(
         for one, text in own.items():
             check_prompt(one, text, asked[one])
         asked, given = wired(FAMILIES[kind].with_prompts(own), own)
+    if accepts is not None and base == "self-refine":
+        asked = {one: text for one, text in asked.items() if one != "critic"}
+        given["critics"] = [accepts]
     limits = {"max_rounds": given.pop("rounds")}
     graph = build_refine_graph(model, name=name, limits=limits, **{**given, **options})
     return Method(name, graph, limits["max_rounds"], base == "oracle-refine", asked)

@@ -34,7 +34,7 @@ __all__ = [
 
 RESULTS, INFO = "results.jsonl", "run.json"
 SAME = (
-    *("dataset", "dataset_sha256", "offset", "method", "model", "critic", "limits", "prompts_sha256"),
+    *("dataset", "dataset_sha256", "offset", "method", "model", "critic", "judge", "limits", "prompts_sha256"),
     *("seed", "temperature", "max_output_tokens"),
 )
 """What a resumed run must share with the one that it goes on with."""

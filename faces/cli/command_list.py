@@ -118,6 +118,18 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "calibrate",
+        "commands_calibrate:calibrate",
+        "Find how sure a judge must be so that at most a share --alpha of what it accepts is wrong.",
+        (
+            "redraft calibrate labelled.jsonl --critic self --votes 5 --alpha 0.1 --delta 0.1 --out judge.json",
+            "redraft calibrate gsm8k.jsonl --critic program --critic logprob:self --limit 200 --out judge.json",
+            "redraft calibrate labelled.jsonl --critic field:agreement --alpha 0.2 --out judge.json",
+            'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math --judge judge.json',
+            "redraft eval test.jsonl --methods zero-shot,self-refine-2 --judge judge.json --out judged",
+        ),
+    ),
+    LazyCommand(
         "report",
         "commands_report:report",
         "Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.",

@@ -94,6 +94,14 @@ def evaluate(
     max_output_tokens: MaxOutputTokens = None,
     prices: Prices = None,
     prompts: PromptFile = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of `redraft calibrate`: accepts in self-refine, only where that is rarely wrong.",
+            rich_help_panel=MODELS,
+        ),
+    ] = None,
     token_budget: TokenBudget = None,
     time_budget: TimeBudget = None,
     cost_budget: CostBudget = None,
@@ -146,6 +154,7 @@ def evaluate(
         max_output_tokens=max_output_tokens,
         prices=prices,
         prompts=prompts,
+        judge=judge,
         limits=limits,
         out=out,
         db=db,

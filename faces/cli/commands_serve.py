@@ -51,6 +51,9 @@ def serve(
         str | None, typer.Option("--dir", metavar="FOLDER", help="Whose text and Markdown files retrieval searches.")
     ] = None,
     prompts: PromptFile = None,
+    judge: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of `redraft calibrate`: accepts where that is rarely wrong.")
+    ] = None,
     max_rounds: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Revisions of a run.", rich_help_panel=BOUNDS)
     ] = None,
@@ -94,6 +97,7 @@ def serve(
             model=spec,
             models=tuple(allow_model or ()),
             documents=None if documents is None else str(Path(documents).expanduser().absolute()),
+            judge=None if judge is None else str(judge.expanduser().absolute()),
             prompts=None if prompts is None else str(prompts.expanduser().absolute()),
             tokens=_tokens(token_file),
             max_rounds=max_rounds,

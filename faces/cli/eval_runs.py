@@ -53,6 +53,8 @@ class EvalPlan:
     prices: str | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     """In place of the methods' own, by name."""
+    judge: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in the file of the calibrated judge."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     db: str | None = None
     resume: bool = False
@@ -81,6 +83,7 @@ class EvalPlan:
         seed: int | None = None,
         prices: str | None = None,
         prompts: Path | None = None,
+        judge: Path | None = None,
         **rest: Any,
     ) -> EvalPlan:
         """Return the plan, with every method built: what makes no sense is refused before anything is paid.
@@ -88,6 +91,7 @@ class EvalPlan:
         Args:
             dataset: As `load_dataset` takes it, and `fields` its further arguments.
             methods: Names, parted by commas.
+            judge: A file of `redraft calibrate`, which accepts in `self-refine-N`.
             prompts: A file of prompts; each method takes those that it has.
             rest: The other fields of the plan, as they are.
 
@@ -97,6 +101,8 @@ class EvalPlan:
         from ...evals.datasets.dataset import load_dataset
         from ...evals.run.methods import build_method, check_methods, knows_gold
         from ...models import PriceTable, chat_model
+        from ...nodes.critics.judge_file import read_judge
+        from ...nodes.critics.judge_specs import judge_from_specs
         from ..views.console import say
 
         names = tuple(name.strip() for name in methods.split(",") if name.strip())
@@ -109,12 +115,25 @@ class EvalPlan:
             spec, note = model_or_default(model)
             spec = kept_spec(spec)
             writer = chat_model(spec, temperature=temperature, max_output_tokens=max_output_tokens, seed=seed)
-            judge = None if critic is None or critic == "self" else chat_model(kept_spec(critic))
+            judging = None if critic is None or critic == "self" else chat_model(kept_spec(critic))
             table = PriceTable.from_file(prices) if prices else None
             texts = _prompts_for(data.kind, prompts) if prompts else {}
+            accepts, accepting = None, {}
+            if judge is not None:
+                if critic is not None or not any(name.startswith("self-refine-") for name in names):
+                    raise ValueError("--judge accepts in self-refine-N, in place of --critic")
+                accepting = read_judge(judge).model_dump(mode="json")
+                accepts = judge_from_specs(accepting, writer, lambda spec: chat_model(kept_spec(spec)))
             built = tuple(
                 build_method(
-                    name, data.kind, writer, critic=judge, oracle=knows_gold(data), prompts=texts, prices=table
+                    name,
+                    data.kind,
+                    writer,
+                    critic=judging,
+                    oracle=knows_gold(data),
+                    prompts=texts,
+                    accepts=accepts,
+                    prices=table,
                 )
                 for name in names
             )
@@ -132,6 +151,7 @@ class EvalPlan:
             model_options=options,
             prices=prices,
             prompts=texts,
+            judge=accepting,
             offset=offset,
             **rest,
         )
@@ -151,6 +171,8 @@ class EvalPlan:
             for method in self.methods:
                 # Made to be checked, and thrown away.
                 self.ray_job(method, run_id="")
+            if self.judge:
+                raise ValueError("--judge is for --engine asyncio")
         elif self.ray_address:
             raise ValueError("--ray-address is for --engine ray")
 
@@ -206,6 +228,8 @@ class EvalPlan:
             "prompts_sha256": method.prompts_sha256,
             "prompts": prompt_hashes(method.prompts),
             "fields": dict(self.fields),
+            # Only where there is one, so that a run without goes on under its old description.
+            **({"judge": dict(self.judge)} if self.judge else {}),
             **code_commit(),
             "versions": {
                 **{name: version(name) for name in ("redraft", "langgraph", "langchain-core")},

@@ -37,6 +37,8 @@ class Settings(BaseModel):
     """Folder whose files the preset `retrieval` searches; without it that preset is not served."""
     prompts: str | None = None
     """File of prompts, as `redraft tune` writes it, for the preset of its kind of problems; read once."""
+    judge: str | None = None
+    """A file of `redraft calibrate`, for the presets that take one; read once."""
     tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
 

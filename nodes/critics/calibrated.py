@@ -135,7 +135,7 @@ def critic_identity(critic: Any) -> str:
     templates = getattr(critic, "templates", None)
     if templates is None:
         return ""
-    model = getattr(critic, "model", None)
+    model = getattr(critic, "model", None) or getattr(critic, "_model", None)
     spec = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     prompts = [str(one.prompt.template) for template in templates for one in template.messages]
     told = [type(critic).__name__, str(spec), str(getattr(critic, "stop_phrase", "")), *prompts]

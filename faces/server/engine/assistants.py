@@ -45,8 +45,15 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     """
     found = {}
     tuned, texts = _tuned(settings.prompts)
+    judge: dict[str, Any] = {}
+    if settings.judge is not None:
+        from ....nodes.critics.judge_file import read_judge
+
+        judge = {"judge": read_judge(settings.judge).model_dump(mode="json")}
     for name, (preset, served) in served_presets().items():
         options = {"preset": preset.name, **served.recipe, **(texts if preset.name == tuned else {})}
+        if "judge" in {option.name for option in preset.options}:
+            options |= judge
         if served.documents:
             options[served.documents] = settings.documents
         if not served.documents or settings.documents is not None:

@@ -1,0 +1,90 @@
+"""A judge calibrated on one half of recorded solutions, held against the other half; asks no model.
+
+    python benchmarks/recorded_judges.py ../shared/data/gsm8k_recorded_solutions.jsonl
+
+Each row has four solutions. One of them is the draft, and its score is the share of the other three that end in the same
+number. Halves are drawn again and again, so that it also says how often the promise is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+from redraft.evals.analysis.calibration import Scored, calibrate
+from redraft.evals.analysis.paired import proportion
+from redraft.nodes import extract_number, same_number
+from redraft.nodes.critics.judge_file import JudgePart
+
+WRITERS = ("175b_verification", "175b_finetuning", "6b_verification", "6b_finetuning")
+PART = JudgePart(spec="field:agreement", name="agreement", reading="score", votes=1)
+
+
+def main() -> None:
+    """Print a table: one line for each draft's writer and alpha."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--delta", type=float, default=0.1)
+    parser.add_argument("--splits", type=int, default=500)
+    parser.add_argument("--out", type=Path, help="write the rows with their scores here, for `redraft calibrate`")
+    given = parser.parse_args()
+    rows = [json.loads(line) for line in given.file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    print("writer              alpha  base  first half: threshold, accepts, wrong | other half: wrong of accepted (95%)"
+          ", right lost | splits: with a judge, broken (of all), mean wrong share, mean right lost")  # fmt: skip
+    for writer in WRITERS:
+        right = np.array([row[writer]["is_correct"] for row in rows])
+        answers = {name: [extract_number(row[name]["solution"]) for row in rows] for name in WRITERS}
+        others = [name for name in WRITERS if name != writer]
+        scores = np.array(
+            [np.mean([same_number(answers[writer][at], answers[other][at]) for other in others]) for at in range(len(rows))]
+        )
+        if given.out and writer == WRITERS[0]:
+            lines = [
+                {"task": row["question"], "draft": row[writer]["solution"], "right": bool(good), "agreement": float(score)}
+                for row, good, score in zip(rows, right, scores, strict=True)
+            ]
+            given.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        for alpha in (0.05, 0.1, 0.2, 0.3):
+            print(line_of(writer, right, scores, alpha, given.delta, given.splits))
+
+
+def line_of(writer: str, right: np.ndarray, scores: np.ndarray, alpha: float, delta: float, splits: int) -> str:
+    """Return one line: even rows against odd ones, then random halves."""
+    first = np.arange(len(right)) % 2 == 0
+    threshold, accepts, wrong, held = halves(right, scores, first, alpha, delta)
+    told = f"{writer:18}  {alpha:5.2f}  {right.mean():.0%}   "
+    if threshold is None:
+        told += "no setting keeps alpha"
+    else:
+        kept, bad, lost, good = held
+        share = proportion(bad, kept)
+        low, high = share.ci95
+        told += f"{threshold:.2f}, {accepts}, {wrong} | {bad} of {kept} = {share.rate or 0:.1%} ({low:.1%}-{high:.1%}), {lost} of {good}"
+    random, shares, losses = np.random.default_rng(0), [], []
+    for _ in range(splits):
+        found, *_, held = halves(right, scores, random.permutation(len(right)) % 2 == 0, alpha, delta)
+        if found is not None:
+            kept, bad, lost, good = held
+            shares.append(bad / kept if kept else 0.0)
+            losses.append(lost / good)
+    if shares:
+        broken = np.sum(np.array(shares) > alpha) / splits
+        told += f" | {len(shares)} of {splits}, {broken:.1%}, {np.mean(shares):.1%}, {np.mean(losses):.1%}"
+    return told
+
+
+def halves(right, scores, first, alpha, delta):  # type: ignore[no-untyped-def]
+    """Return what a calibration on one half chose, and how it did on the other."""
+    found = calibrate([Scored(PART, scores[first, None])], right[first, None], alpha=alpha, delta=delta).chosen
+    if found is None or found.threshold is None:
+        return None, 0, 0, None
+    kept = scores[~first] >= found.threshold
+    good = right[~first]
+    held = (int(kept.sum()), int((kept & ~good).sum()), int((good & ~kept).sum()), int(good.sum()))
+    return found.threshold, found.accepted, found.wrong, held
+
+
+if __name__ == "__main__":
+    main()
