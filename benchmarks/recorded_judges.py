@@ -2,7 +2,7 @@
 
     python benchmarks/recorded_judges.py ../shared/data/gsm8k_recorded_solutions.jsonl
 
-Each row has four solutions. One of them is the draft, and its score is the share of the other three that end in the same
+Each row has four solutions. One of them is the draft; its score is the share of the other three that end in the same
 number. Halves are drawn again and again, so that it also says how often the promise is broken.
 """
 
@@ -38,22 +38,30 @@ def main() -> None:
         answers = {name: [extract_number(row[name]["solution"]) for row in rows] for name in WRITERS}
         others = [name for name in WRITERS if name != writer]
         scores = np.array(
-            [np.mean([same_number(answers[writer][at], answers[other][at]) for other in others]) for at in range(len(rows))]
+            [
+                np.mean([same_number(answers[writer][at], answers[other][at]) for other in others])
+                for at in range(len(rows))
+            ]
         )
         if given.out and writer == WRITERS[0]:
             lines = [
-                {"task": row["question"], "draft": row[writer]["solution"], "right": bool(good), "agreement": float(score)}
+                {
+                    "task": row["question"],
+                    "draft": row[writer]["solution"],
+                    "right": bool(good),
+                    "agreement": float(score),
+                }
                 for row, good, score in zip(rows, right, scores, strict=True)
             ]
             given.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         for alpha in (0.05, 0.1, 0.2, 0.3):
-            print(line_of(writer, right, scores, alpha, given.delta, given.splits))
+            print(line_of(writer, right, scores, alpha, given))
 
 
-def line_of(writer: str, right: np.ndarray, scores: np.ndarray, alpha: float, delta: float, splits: int) -> str:
+def line_of(writer: str, right: np.ndarray, scores: np.ndarray, alpha: float, given: argparse.Namespace) -> str:
     """Return one line: even rows against odd ones, then random halves."""
     first = np.arange(len(right)) % 2 == 0
-    threshold, accepts, wrong, held = halves(right, scores, first, alpha, delta)
+    threshold, accepts, wrong, held = halves(right, scores, first, alpha, given.delta)
     told = f"{writer:18}  {alpha:5.2f}  {right.mean():.0%}   "
     if threshold is None:
         told += "no setting keeps alpha"
@@ -61,17 +69,20 @@ def line_of(writer: str, right: np.ndarray, scores: np.ndarray, alpha: float, de
         kept, bad, lost, good = held
         share = proportion(bad, kept)
         low, high = share.ci95
-        told += f"{threshold:.2f}, {accepts}, {wrong} | {bad} of {kept} = {share.rate or 0:.1%} ({low:.1%}-{high:.1%}), {lost} of {good}"
+        told += (
+            f"{threshold:.2f}, {accepts}, {wrong} | {bad} of {kept} = {share.rate or 0:.1%} ({low:.1%}-{high:.1%}), "
+        )
+        told += f"{lost} of {good}"
     random, shares, losses = np.random.default_rng(0), [], []
-    for _ in range(splits):
-        found, *_, held = halves(right, scores, random.permutation(len(right)) % 2 == 0, alpha, delta)
+    for _ in range(given.splits):
+        found, *_, held = halves(right, scores, random.permutation(len(right)) % 2 == 0, alpha, given.delta)
         if found is not None:
             kept, bad, lost, good = held
             shares.append(bad / kept if kept else 0.0)
             losses.append(lost / good)
     if shares:
-        broken = np.sum(np.array(shares) > alpha) / splits
-        told += f" | {len(shares)} of {splits}, {broken:.1%}, {np.mean(shares):.1%}, {np.mean(losses):.1%}"
+        broken = np.sum(np.array(shares) > alpha) / given.splits
+        told += f" | {len(shares)} of {given.splits}, {broken:.1%}, {np.mean(shares):.1%}, {np.mean(losses):.1%}"
     return told
 
 

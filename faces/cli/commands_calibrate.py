@@ -73,7 +73,7 @@ def calibrate(
     A judge gives each draft a number; from a threshold on it accepts. On drafts that are known to be right or wrong,
     thresholds are tested from strict to lax (Learn-then-Test, with exact binomial tests), so that the bound holds with
     confidence 1 - delta for drafts that come about in the same way. It is used with --judge FILE in `run`, `eval` and
-    `serve`, and in Python as calibrated([critic], "FILE"). Where the judge may not say, the run asks the next critic,
+    `serve`, and in Python as calibrated(critics, "FILE"). Where the judge may not say, the run asks the next critic,
     then a person, or stops as `undecided`.
 
     Where no setting keeps alpha, nothing is written: the command says which alpha could be had, and ends with 1.
