@@ -101,6 +101,14 @@ def read_log(path: Path | str, naming: Naming | None = None) -> ReadLog:
         OSError: It can't be opened.
     """
     path, naming = Path(path), naming or Naming()
+    try:
+        return _read(path, naming)
+    except (AttributeError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
+        # Readers take the shapes that the tools write; what has another one is no log of theirs.
+        raise ValueError(f"{path} has the form of no log that is known: {type(error).__name__}: {error}") from error
+
+
+def _read(path: Path, naming: Naming) -> ReadLog:
     source = open_source(path)
     matching = [one for one in FORMATS.values() if one.matches(source)]
     if not matching and not is_table(source):

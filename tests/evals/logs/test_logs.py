@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
@@ -211,6 +214,32 @@ def test_rows_that_are_only_counted_are_not_paired_with_other_problems(tmp_path:
         paths[-1].write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(ValueError, match="'index' counts rows, and '0' is another problem"):
         compare(*paths)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_log_of_odd_shape_is_refused_by_name(data: Any) -> None:
+    """Whatever stands in the place of a value, a log is read, or refused with its name and never with a traceback."""
+    name = data.draw(st.sampled_from(("inspect_after.json", "promptfoo.json", "deepeval.json", "phoenix.json")))
+    document = json.loads((FIXTURES / name).read_text())
+    at = document
+    for _ in range(data.draw(st.integers(0, 5))):
+        inner = [key for key, value in _items(at) if isinstance(value, dict | list) and value]
+        at = at[data.draw(st.sampled_from(inner))] if inner else at
+    keys = [key for key, _ in _items(at)]
+    odd = st.sampled_from((None, True, -1, 10**400, "x", [], [1], {}, {"a": [None]}, ["a", {}]))
+    at[data.draw(st.sampled_from(keys))] = data.draw(odd)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "odd.json"
+        path.write_text(json.dumps(document))
+        try:
+            read_log(path, Naming(right_from=0.5))
+        except ValueError as error:
+            assert "odd.json" in str(error)  # noqa: PT017  most documents are still read
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items() if isinstance(value, dict) else enumerate(value))
 
 
 def test_hostile_zips_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
