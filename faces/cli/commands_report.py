@@ -227,14 +227,14 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
             _share(row.first_draft),
             "" if row.baseline else str(change.fixed),
             "" if row.baseline else str(change.broken),
-            "" if row.baseline or change.mcnemar_p is None else f"{change.mcnemar_p:.2g}",
+            "" if row.baseline else _both_p(change.mcnemar_p, row.p_corrected),
             f"{row.tokens:,.0f}",
             money(row.cost_usd),
             seconds(row.seconds),
             f"{row.mean_iterations:.1f}",
         )
     screen.put(table)
-    screen.line(("tokens, cost and seconds are a problem's; first is the first draft", "dim"))
+    screen.line(("tokens, cost and seconds are a problem's; first is the first draft; p in brackets is corrected", "dim"))
     if ledger.critics:
         screen.line("")
         _show_critics(screen, ledger)
@@ -309,6 +309,11 @@ def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
         screen.line((sentence, "dim"))
     screen.line("")
     screen.line((found.recommendation, "bold"))
+
+
+def _both_p(raw: float, corrected: float | None) -> str:
+    shown, also = f"{raw:.2g}", f"{raw if corrected is None else corrected:.2g}"
+    return shown if shown == also else f"{shown} ({also})"
 
 
 def _share(one: Proportion) -> str:

@@ -221,6 +221,43 @@ def test_a_method_that_did_not_help_is_told_as_such(write_run: Any, drafts: str,
     assert ("Can't tell whether it helped: 20 problems would have shown" in told) is not settled
 
 
+@pytest.mark.parametrize(
+    ("drafts", "said"),
+    [
+        ("wrw wrw wrr rrr www", "Stop after round 1: 4 → 16 of 20, then it falls to 8."),
+        ("wrr wrw wrr rrr wrr", "Stop after round 1: 4 → 20 of 20, then it falls to 16, which could be chance."),
+        ("wrr rrr", "Stop after round 1: 10 → 20 of 20, and no more later."),
+        ("wwr wrr", "Most are right after round 2: 0 → 20 of 20."),
+        ("rrw", "Stop after the first draft: 20 of 20, then it falls to 0."),
+    ],
+)
+def test_a_verdict_names_the_round_to_stop_after(write_run: Any, drafts: str, said: str) -> None:
+    """Someone who let a loop run on too long reads which round was best, and whether what came after is chance."""
+    kinds = drafts.split()
+    row = only(
+        build_ledger([read_run(write_run("self-refine-2", [solved(kinds[at % len(kinds)]) for at in range(20)]))])
+    )
+    assert row.verdict.endswith(said)
+    right = [row.first_draft.k, *(one.delivered.k for one in row.rounds)]
+    assert right[row.best_round] == max(right)
+
+
+def test_of_several_methods_each_p_is_corrected_and_both_are_shown(write_run: Any, tmp_path: Path) -> None:
+    """The best of three methods looks better than it is: its p of 0.016 is 0.047 by Holm's method, without oracles."""
+    for at, drafts in enumerate(("wr ww rr", "wr ww rr rr", "ww rr")):
+        kinds = drafts.split()
+        write_run(f"self-refine-{at + 1}", [solved(kinds[number % len(kinds)]) for number in range(20)])
+    write_run("oracle-refine-1", [solved("wr", oracle=True)] * 20, oracle=True)
+    ledger = build_ledger(find_runs([tmp_path]))
+    rows = {row.method: row for row in ledger.methods}
+    assert [rows[f"self-refine-{at}"].p_corrected for at in (1, 2, 3)] == pytest.approx([3 / 64, 0.125, 1])
+    assert rows["oracle-refine-1"].p_corrected == rows["oracle-refine-1"].overall.mcnemar_p
+    assert "fixed 7 and broke 0 of 20 (p = 0.016, corrected 0.047) at" in rows["self-refine-1"].verdict
+    assert (
+        "fixed 5 and broke 0 of 20 (p = 0.062, corrected 0.12), which could be chance," in rows["self-refine-2"].verdict
+    )
+
+
 def test_failed_problems_stay_in_the_denominator(write_run: Any) -> None:
     """A problem without an answer is wrong; one cut short keeps its best draft; both are counted and told."""
     records = [
