@@ -17,6 +17,9 @@ DRAWS = 4000
 HALF = 0.5
 """The weight of a round for the rounds to come, as a share of the next one's."""
 
+LEAST = 0.7
+"""A further round moves between this share and all of what the one before it did, where they fade."""
+
 
 @dataclass(frozen=True)
 class Predicted:
@@ -45,9 +48,10 @@ def predict_rounds(
 
     After the last observed round a problem is in one of eight cells: answered right or wrong, open or done, and right
     or wrong by the baseline. In a further round an open one moves as open ones of its kind did before; the latest round
-    counts most, since what is left is harder. The draws are a Bayesian bootstrap over problems (Rubin 1981), each of
-    which brings its cell and its moves together, for a sample that was lucky in its rounds is so in both; a prior that
-    weighs as much as one problem keeps what was never seen possible. The same arguments give the same draws.
+    counts most, since what is left is harder; in half of the draws the rounds to come fade. The draws are a Bayesian
+    bootstrap over problems (Rubin 1981), each of which brings its cell and its moves together, for a sample that was
+    lucky in its rounds is so in both; a prior that weighs as much as one problem keeps what was never seen possible.
+    The same arguments give the same draws.
 
     Args:
         answers: For each problem, for every round that it was in, 0 first, whether its answer was right.
@@ -87,10 +91,16 @@ def predict_rounds(
     by_baseline_right, state = shares[:, 1].sum(axis=(1, 2)), shares.sum(axis=1)
     # Percentiles of a difference are a little narrow in small samples; see Hesterberg 2015, "expanded percentile".
     tail = stats.norm.sf(math.sqrt(n / (n - 1)) * stats.t.isf(0.025, n - 1)) if n > 1 else 0.0
+    # What is left may be harder still. The estimate and every other draw take the rounds to come for like the latest.
+    fading = np.ones(1 + DRAWS)
+    fading[2::2] = rng.uniform(LEAST, 1, DRAWS // 2)
+    stays = np.eye(4).reshape(2, 2, 2, 2)[[0, 1], 1]
     found = []
-    for _ in range(further):
+    for number in range(1, further + 1):
         revised = float(state[0, :, 1].sum())
-        after = state[:, 0, 1, None, None] * turns[0] + state[:, 1, 1, None, None] * turns[1]
+        moved = (fading**number)[:, None, None]
+        wrong, right = (stay + moved * (turn - stay) for stay, turn in zip(stays, turns, strict=True))
+        after = state[:, 0, 1, None, None] * wrong + state[:, 1, 1, None, None] * right
         after[:, :, 0] += state[:, :, 0]
         state = after
         accuracy = np.clip(state[:, 1].sum(axis=1), 0, 1)

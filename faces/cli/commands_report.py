@@ -234,7 +234,7 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
             f"{row.mean_iterations:.1f}",
         )
     screen.put(table)
-    screen.line(("tokens, cost and seconds are a problem's; first is the first draft; p in brackets is corrected", "dim"))
+    screen.line(("tokens, cost and seconds are a problem's; first: the first draft; p in brackets: corrected", "dim"))
     if ledger.critics:
         screen.line("")
         _show_critics(screen, ledger)
