@@ -64,10 +64,9 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
     if not left:
         return None
     arm = left[0]
-    tried = ", ".join(f"{name} {count} ×" for name, count in in_vain.items())
-    why = "It brought the last gain." if arm.name == gained else f"In vain so far: {tried}." if tried else ""
-    said = f"Next: {arm.name}. {why}".rstrip()
-    return Choice(arm=arm.name, drafts=arm.drafts), said
+    spent = ", ".join(f"{name} ({count} in vain)" for name, count in in_vain.items())
+    why = "it brought the last gain" if arm.name == gained else f"after {spent}" if spent else "the first way to try"
+    return Choice(arm=arm.name, drafts=arm.drafts), f"Next: {arm.name}, {why}."
 
 
 def latest_choice(events: Sequence[Event]) -> Choice | None:

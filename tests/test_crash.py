@@ -221,7 +221,7 @@ def test_a_database_that_is_gone_when_a_call_is_looked_up_ends_no_run(tmp_path: 
         return reject(task, draft, history)
 
     with open_checkpointer(database) as saver:
-        graph = build_refine_graph(model, critics=[lose], checkpointer=saver, limits={"max_rounds": 1})
+        graph = build_refine_graph(model, critics=[lose], keep="last", checkpointer=saver, limits={"max_rounds": 1})
         given: Any = ({"task": "Write."}, LAMP)
         run = (lambda: asyncio.run(graph.ainvoke(*given))) if asynchronous else (lambda: graph.invoke(*given))
         with pytest.raises(UnreadJournalError, match="no such table: redraft_journal; resume goes on"):
@@ -254,7 +254,7 @@ def test_of_two_processes_that_resume_a_thread_one_wins(tmp_path: Path, forking:
 
     model = ScriptedModel(["a lamp", TimeoutError("slow"), meanwhile])
     with open_checkpointer(database) as saver:
-        graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 1})
+        graph = build_refine_graph(model, critics=[reject], keep="last", checkpointer=saver, limits={"max_rounds": 1})
         assert graph.invoke({"task": "Write."}, LAMP, durability="sync")["stop_reason"] == "failed"
         assert Thread(graph, "lamp").resume()["answer"] == "a bright lamp"
     assert told[0].returncode == 1

@@ -110,7 +110,7 @@ def tune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Improve the prompts that write, judge and refine, by reflection on critiques, and measure what that is worth.
+    """Improve the prompts that write, judge and refine, by reflection on critiques, within a token budget.
 
     The rows are split in three. On the first part a model reads what the method's calls were asked, what they replied,
     which answers were right or wrong, and what critics said, never a gold answer, and proposes another prompt. Prompts

@@ -46,7 +46,7 @@ def test_a_run_shows_what_it_chose_and_is_read_again(shell: Any, scripted: Any, 
 def test_a_run_without_evidence_is_refused(shell: Any, scripted: Any) -> None:
     """A run that could not choose is refused before anything is paid, and the message says what to give."""
     refused = shell("run", "Write.", "--graph", "adaptive", "--model", scripted("a"))
-    assert (refused.code, "adaptive needs evidence to choose by" in refused.err) == (2, True)
+    assert (refused.code, "adaptive chooses by evidence: give --verify" in refused.err) == (2, True)
 
 
 def test_adaptive_runs_and_clauses_are_evaluated(shell: Any, scripted: Any, tmp_path: Path) -> None:

@@ -343,7 +343,15 @@ WRONG: dict[tuple[str, ...], str] = {
     ("stop", "done"): "is finished (human), so there is nothing to stop",
     ("stop", "nobody"): "there is no thread 'nobody'",
     ("run", TASK, "--human", "--model", "local", "--db", "memory"): "--human needs somebody at a terminal",
-    ("run", TASK, "--human", "--model", "local", "--graph", "reasoning"): "--human is for --graph refine, math,",
+    (
+        "run",
+        TASK,
+        "--human",
+        "--model",
+        "local",
+        "--graph",
+        "reasoning",
+    ): "--human is for --graph refine, adaptive, math,",
 }
 
 

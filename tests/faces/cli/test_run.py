@@ -98,7 +98,7 @@ BAD = {
     ("run", TASK, "--model", "local", "--graph", "poetry"): "there is no graph 'poetry'",
     ("run", TASK, "--model", "http://user:secret@localhost/v1#m"): "carries a credential",
     ("run", TASK, "--thread", "a\x1bb"): "can't be a thread's id",
-    ("run", TASK, "--model", "local", "--critic", "program"): "--critic program is for --graph math",
+    ("run", TASK, "--model", "local", "--critic", "program"): "--critic program is for --graph adaptive, math",
     ("run", TASK, "--model", "local", "--graph", "zero-shot", "--critic", "self"): "nobody judges a baseline",
     ("run", TASK, "--model", "local", "--graph", "majority-0"): "there is no graph 'majority-0'",
     ("run",): "Missing argument 'TASK'",
@@ -365,7 +365,7 @@ def test_an_agent_runs_with_its_tools_shown(shell: Any, scripted: Any) -> None:
         (["--graph", "agent", "--tool", "search"], "--tool search and --dir FOLDER belong together"),
         (["--graph", "math", "--tool", "calculate"], "--tool is for --graph agent"),
         (["--graph", "rubric", "--verify", "uses_words:a"], "--verify has no use in rubric"),
-        (["--graph", "travel", "--critic", "program"], "--critic program is for --graph math"),
+        (["--graph", "travel", "--critic", "program"], "--critic program is for --graph adaptive, math"),
     ],
 )
 def test_options_that_a_preset_has_no_use_for_are_refused(shell: Any, scripted: Any, words: Any, says: str) -> None:

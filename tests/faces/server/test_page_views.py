@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -160,7 +161,9 @@ def test_threads_come_in_pages(http: httpx.Client) -> None:
 
 def test_many_rounds_stay_readable(start_server: Callable[..., Any]) -> None:
     """Of a thread of many rounds the comparison begins with what changed; what was said on the way is folded away."""
-    replies = [text for number in range(9) for text in (f"draft {number}", f"Not yet {number}.")]
+    judged = [json.dumps({"feedback": f"Not yet {n}.", "score": n / 10, "accepted": False}) for n in range(9)]
+    # Each draft is a little better, so that each revises the one before.
+    replies = [text for number in range(9) for text in (f"draft {number}", judged[number])]
     server = start_server(build_model=lambda spec: ScriptedModel(replies))
     with httpx.Client(base_url=server.url, timeout=30) as client:
         ran(client, "many", input={"task": "Write.", "limits": {"max_rounds": 8}})
