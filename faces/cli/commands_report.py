@@ -194,8 +194,8 @@ def diagnose(
             concurrency=concurrency,
         )
         sources = run_plan(plan, screen)
-    elif out or model or critic:
-        raise BadInputError(f"{sample[0]} is a folder of results: --out, --model and --critic are for a dataset")
+    elif out or critic:  # a model may be named for all commands, in the environment
+        raise BadInputError(f"{sample[0]} is a folder of results: --out and --critic are for a dataset")
     with bad_input():
         try:
             runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)

@@ -164,7 +164,7 @@ def test_many_rounds_stay_readable(start_server: Callable[..., Any]) -> None:
     judged = [json.dumps({"feedback": f"Not yet {n}.", "score": n / 10, "accepted": False}) for n in range(9)]
     # Each draft is a little better, so that each revises the one before.
     replies = [text for number in range(9) for text in (f"draft {number}", judged[number])]
-    server = start_server(build_model=lambda spec: ScriptedModel(replies))
+    server = start_server(build_model=lambda spec: ScriptedModel(replies, structured=True))
     with httpx.Client(base_url=server.url, timeout=30) as client:
         ran(client, "many", input={"task": "Write.", "limits": {"max_rounds": 8}})
         many = client.get("/page/threads/many/diff?before=0&after=8").json()["html"]
