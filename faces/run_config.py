@@ -194,9 +194,9 @@ class RunConfig(BaseModel):
         The address of REDRAFT_MODEL is the user's own.
         """
         found = []
-        judges = [
-            part.get("spec", "").removeprefix("logprob:") for part in self.options.get("judge", {}).get("critics", ())
-        ]
+        from ..nodes.critics.judge_specs import model_spec
+
+        judges = [model_spec(part.get("spec", "")) for part in self.options.get("judge", {}).get("critics", ())]
         for spec in dict.fromkeys((self.model, *self.critics, *judges)):
             if spec.startswith(("http:", "https:")) and _address(spec) != _address(os.environ.get("REDRAFT_MODEL", "")):
                 found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")

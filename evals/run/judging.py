@@ -13,7 +13,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 
 from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
 from ...nodes.critics.judge_file import JudgePart
-from ...nodes.critics.judge_specs import FIELD
+from ...nodes.critics.judge_specs import CHECKLIST, FIELD, LOGPROB
 from ...nodes.runtime.dual import adrive
 from ..analysis.calibration import Scored
 
@@ -151,8 +151,8 @@ async def judged(
     part = {"spec": spec, "name": str(getattr(critic, "name", None) or getattr(critic, "__name__", "critic"))}
     counts: dict[int, Reading] = {1: "score" if scored else "verdict"}
     if votes > 1:
-        # The mean of what it scores, where it gives no verdict but a probability.
-        counts[votes] = "score" if scored and spec.startswith("logprob:") else "verdict"
+        # The mean of what it scores, where that is measured and no opinion.
+        counts[votes] = "score" if scored and spec.startswith((LOGPROB, CHECKLIST)) else "verdict"
     return [
         Scored(
             JudgePart(**part, identity=critic_identity(critic), reading=reading, votes=count, temperature=temperature),

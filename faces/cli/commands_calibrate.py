@@ -41,7 +41,8 @@ def calibrate(
         typer.Option(
             metavar="SPEC",
             help="Who judges: self, a model, program (for word problems), logprob:self or logprob:MODEL (the "
-            "probability of yes), or field:NAME (a score in the rows). Several: each, and together.",
+            "probability of yes), checklist:self or checklist:MODEL (four yes/no questions), or field:NAME (a score in "
+            "the rows). Several: each, and together.",
             rich_help_panel=MODELS,
         ),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .calibrated import CalibratedCritic
+from .checklist_critic import ChecklistCritic
 from .judge_file import read_judge
 from .logprob_critic import LogprobCritic
 from .model_critic import ModelCritic
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
     from .judge_file import JudgeFile
 
-__all__ = ["FIELD", "LOGPROB", "judge_critic", "judge_from_specs", "model_spec"]
+__all__ = ["CHECKLIST", "FIELD", "LOGPROB", "judge_critic", "judge_from_specs", "model_spec"]
 
-LOGPROB, FIELD = "logprob:", "field:"
+LOGPROB, CHECKLIST, FIELD = "logprob:", "checklist:", "field:"
 
 
 def model_spec(spec: str) -> str:
     """Return the model that a critic's spec names; empty for one that names none."""
-    bare = spec.removeprefix(LOGPROB)
+    bare = spec.removeprefix(LOGPROB).removeprefix(CHECKLIST)
     return "" if bare in ("", "self") or spec.startswith(FIELD) else bare
 
 
@@ -31,7 +32,7 @@ def judge_critic(spec: str, writer: BaseChatModel, build: Callable[[str], BaseCh
     """Return the critic that a spec names.
 
     Args:
-        spec: `self`, a model, `program`, or `logprob:` before `self` or a model.
+        spec: `self`, a model, `program`, or `logprob:` or `checklist:` before `self` or a model.
         writer: The model that writes the drafts: `self`, and the writer of programs.
         build: Makes a model of a spec.
 
@@ -46,6 +47,8 @@ def judge_critic(spec: str, writer: BaseChatModel, build: Callable[[str], BaseCh
 
         return program_critic(writer, Sandbox())
     model = build(named) if (named := model_spec(spec)) else writer
+    if spec.startswith(CHECKLIST):
+        return ChecklistCritic(model, name=spec)
     return LogprobCritic(model, name=spec) if spec.startswith(LOGPROB) else ModelCritic(model, name=spec)
 
 

@@ -10,6 +10,10 @@ import pytest
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from redraft.faces.run_config import RunConfig
+from redraft.faces.server.engine.assistants import assistants_of
+from redraft.faces.server.settings import Settings
+from redraft.models import ScriptedModel
+from redraft.nodes.critics.checklist_critic import QUESTIONS, ChecklistCritic
 from redraft.nodes.critics.logprob_critic import LogprobCritic
 
 
@@ -96,3 +100,34 @@ def test_the_probability_of_yes_is_the_score() -> None:
     assert (critique.accepted, critique.score) == (True, pytest.approx(1 / (1 + 2.718281828**-1), abs=1e-6))
     with pytest.raises(ValueError, match="gives no log-probabilities"):
         critic("Add.", "1", ())
+
+
+def test_a_checklist_scores_the_share_of_yes() -> None:
+    """Only a reply that is yes and nothing else counts, and the questions that failed are what is to be mended."""
+    model = ScriptedModel(["Yes.", "yes", "Yes, but the sum is wrong.", "no"])
+    critique = ChecklistCritic(model)("Add.", "1", ())
+    assert (critique.accepted, critique.score) == (False, 0.5)
+    assert critique.text == "\n".join(f"The answer is not yes: {question}" for question in QUESTIONS[2:])
+    with pytest.raises(ValueError, match="none blank"):
+        ChecklistCritic(model, questions=[" "])
+
+
+def test_eval_and_server_take_a_judge(shell: Any, scripted: Any, tmp_path: Path) -> None:
+    """`eval --judge` accepts by it in self-refine and notes it in run.json; a server's recipes hold its content."""
+    part = {"spec": "self", "name": "self", "reading": "verdict", "votes": 1}
+    judge = {"critics": [part], "threshold": 1, "alpha": 0.1, "delta": 0.1, "n": 50, "right": 40, "accepted": 30}
+    judge |= {"wrong": 0, "date": "2026-01-01", "scores": {"1.0": 50}}
+    (tmp_path / "judge.json").write_text(json.dumps(judge))
+    (tmp_path / "sums.jsonl").write_text(json.dumps({"question": "What is 1 + 1?", "answer": "#### 2"}) + "\n")
+    model, words = scripted("#### 2", "no issues"), ("--methods", "self-refine-1", "--out", "out")
+    shown = shell(
+        "eval", str(tmp_path / "sums.jsonl"), *words, "--model", model, "--judge", str(tmp_path / "judge.json")
+    )
+    assert shown.code == 0, shown.err
+    record = json.loads(Path("out/self-refine-1/results.jsonl").read_text())
+    assert (record["accepted_by"], record["is_correct"]) == ("judge (calibrated)", True)
+    assert json.loads(Path("out/self-refine-1/run.json").read_text())["judge"]["threshold"] == 1
+    settings = Settings(model="local", judge=str(tmp_path / "judge.json"))
+    served = assistants_of(settings)["refine"].recipe("local")
+    assert served is not None
+    assert served.options["judge"]["n"] == 50
