@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.callbacks import get_usage_metadata_callback
-from redraft.evals.run.judging import SAMPLING, LabelledDraft, read_labelled
+from redraft.evals.analysis.judged_drafts import SAMPLING, LabelledDraft, read_labelled
 from redraft.models import chat_model
 from redraft.nodes.critics.calibrated import ask_votes
 from redraft.nodes.critics.judge_specs import judge_critic

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...evals.analysis.calibration import Calibration, Scored
-    from ...evals.run.judging import LabelledDraft
+    from ...evals.analysis.judged_drafts import LabelledDraft
     from ..views.console import Screen
 
 __all__ = ["calibrate"]
@@ -83,7 +83,7 @@ def calibrate(
     """
     from ...evals.analysis.calibration import calibrate as calibrated
     from ...evals.analysis.calibration import reachable_alpha, rows_needed, smallest_alpha
-    from ...evals.run.judging import labels
+    from ...evals.analysis.judged_drafts import labels
     from ..sessions import model_or_default
     from ..views.console import Screen, say
 
@@ -137,8 +137,8 @@ def calibrate(
 
 def _given(file: str, task: str, draft: str, right: str, limit: int | None) -> tuple[list[LabelledDraft], Any]:
     """Return the labelled drafts of a file, or none and the dataset that it is."""
+    from ...evals.analysis.judged_drafts import read_labelled
     from ...evals.datasets.dataset import load_dataset
-    from ...evals.run.judging import read_labelled
 
     first: Any = None
     if Path(file).is_file():
@@ -162,7 +162,7 @@ async def _scored(
     options: dict[str, Any],
     screen: Screen,
 ) -> tuple[list[LabelledDraft], list[Scored]]:
-    from ...evals.run.judging import drafts_of, field_scores, judged
+    from ...evals.analysis.judged_drafts import drafts_of, field_scores, judged
     from ...models import chat_model
     from ...nodes.critics.judge_specs import judge_critic
     from ..run_config import kept_spec

@@ -15,7 +15,7 @@ from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
 from ...nodes.critics.judge_file import JudgePart
 from ...nodes.critics.judge_specs import CHECKLIST, FIELD, LOGPROB
 from ...nodes.runtime.dual import adrive
-from ..analysis.calibration import Scored
+from .calibration import Scored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +94,7 @@ async def drafts_of(
     data: Dataset, model: BaseChatModel, *, concurrency: int = 4, tell: Callable[[int, int], None] = lambda *_: None
 ) -> list[LabelledDraft]:
     """Return a first draft of each problem, labelled by the dataset's gold answers."""
-    from .methods import build_method
+    from ..run.methods import build_method
 
     graph = build_method("zero-shot", data.kind, model).graph
     gate, done = asyncio.Semaphore(concurrency), 0
