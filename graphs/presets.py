@@ -80,12 +80,12 @@ STEPS = Option("steps", str, reaches="show the model files of the folders that i
 def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
     from .loop import build_refine_graph
 
-    # Cheapest first: programs, then models, then the person. `None`, and not [], lets the model judge itself.
+    # Cheapest first: programs, then models, then the person; where there are none, the model judges itself.
     every = [
         *(*_verifier_critics(verifiers), *_judge(options)),
         *(*_model_critics(model, critics, options), *_people(options)),
     ]
-    return build_refine_graph(model, critics=every or None, **options)
+    return build_refine_graph(model, critics=every or _itself(model, options), **options)
 
 
 def _branching(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
@@ -93,7 +93,7 @@ def _branching(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
 
     every = [*_verifier_critics(verifiers), *_model_critics(model, critics, options)]
     options = _renamed(options, paths="branching_factor", beam="beam_width")
-    return build_branching_graph(model, critics=every or None, **options)
+    return build_branching_graph(model, critics=every or _itself(model, options), **options)
 
 
 def _adaptive(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
@@ -256,6 +256,13 @@ def _model_critics(model: Any, critics: Sequence[Any], options: dict[str, Any]) 
     # Without a critic it stays among the options: the builder's default critic takes it.
     prompt = options.pop("critic_prompt", None) if critics else None
     return [model_critic(one, prompt=prompt) for one in _models(model, critics)]
+
+
+def _itself(model: Any, options: dict[str, Any]) -> list[Any]:
+    """Return the model as its own judge; the builder's default would log what every face shows with the answer."""
+    from ..nodes.critics.critics import model_critic
+
+    return [model_critic(model, prompt=options.pop("critic_prompt", None))]
 
 
 def _models(model: Any, critics: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -194,8 +195,9 @@ def diagnose(
             concurrency=concurrency,
         )
         sources = run_plan(plan, screen)
-    elif out or critic:  # a model may be named for all commands, in the environment
-        raise BadInputError(f"{sample[0]} is a folder of results: --out and --critic are for a dataset")
+    # A model that the environment names is meant for the commands that ask one.
+    elif out or critic or (model and model != os.environ.get("REDRAFT_MODEL")):
+        raise BadInputError(f"{sample[0]} is a folder of results: --out, --model and --critic are for a dataset")
     with bad_input():
         try:
             runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
