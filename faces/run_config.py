@@ -212,6 +212,11 @@ class RunConfig(BaseModel):
                 found.append(said.replace("{}", str(value)))
         return found
 
+    @property
+    def asks_model(self) -> bool:
+        """True if its graph asks a model; a search by rules asks none, so that none is fetched or spoken of."""
+        return find_preset(self.preset).needs_model or bool(self.critics)
+
     def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.
 
@@ -221,14 +226,12 @@ class RunConfig(BaseModel):
         from ..models import PriceTable, chat_model
         from ..nodes.verify.verifiers import stored_verifier
 
-        # A search by rules asks no model, so none is fetched.
-        needed = find_preset(self.preset).needs_model or bool(self.critics)
         options: dict[str, Any] = {
             "temperature": self.temperature,
             "max_output_tokens": self.max_output_tokens,
             "seed": self.seed,
         }
-        model = chat_model(self.model, **options) if needed else None
+        model = chat_model(self.model, **options) if self.asks_model else None
         named = ("self", *critic_names())
         given = dict(self.options)
         if judge := given.pop("judge", None):

@@ -119,7 +119,7 @@ def run(
     screen = Screen(as_json=as_json)
     if options.get("human") and db == "memory" and not can_ask(screen):
         raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
-    if note:
+    if note and recipe.asks_model:
         say(note)
     if critic and verify and recipe.options.get("critics_after") != "always":
         say("with --verify the programs decide; --critic is asked only with --critics-after always")

@@ -170,21 +170,29 @@ class Branch:
     @property
     def topic(self) -> str:
         """The topic of the branch; empty before `with_topic`."""
+        self._check_record()
         run = current_run(self.events)
         return run[0]["text"] if run and run[0]["kind"] == "task" else ""
 
     @property
     def latest(self) -> Attempt | None:
         """The most recent draft or improved text, with what was said about it."""
+        self._check_record()
         return latest_draft(self.events)
 
     @property
     def best(self) -> Attempt | None:
         """The best text by `draft_rank`; of equal ones the latest, since each step works on the most recent text."""
+        self._check_record()
         return max(reversed(attempts(self.events)), key=attrgetter("rank"), default=None)
 
     def reasoning_events(self) -> list[ReasoningState]:
-        """Return the drafts, critiques and improved texts of the topic, in order."""
+        """Return the drafts, critiques and improved texts of the topic, in order.
+
+        Raises:
+            ValueError: An event of the branch was edited since it was added.
+        """
+        self._check_record()
         return reasoning_events(self.events)
 
     def with_topic(self, topic: str, *, limits: Mapping[str, Any] | None = None) -> Branch:
@@ -246,9 +254,8 @@ class Branch:
         Raises:
             ValueError: An event of the branch was edited since it was added.
         """
-        self._check_record()
         return {
-            "task": self.topic,
+            "task": self.topic,  # which checks the record
             "limits": merged_limits(None, limits_in_force(self.events)),
             "events": list(self.events),
             "head": self.head,

@@ -160,8 +160,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 
     Several questions become one query each; a comparison becomes the question and a query for each side; "first X,
     then Y" runs in that order. A query that leans on what was said gets key terms of the last thing said. One question
-    of at most two key terms is simple; three parts, or a comparison, are complex. More than 500 characters are one
-    moderate query.
+    of at most two key terms is simple, unless it compares or offers a choice; three parts, or a comparison whose sides
+    can be told, are complex. More than 500 characters are one moderate query.
 
     Args:
         query: What is asked.
@@ -184,7 +184,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
         queries = [kept for part in parts if key_terms(kept := FIRST.sub("", part).strip(" ,;.!?"))] or [one_line]
         if len(queries) == 1:
             queries = [one_line]
-            complexity = "simple" if len(key_terms(one_line)) <= 2 else "moderate"
+            simple = len(key_terms(one_line)) <= 2 and not COMPARES.search(one_line)
+            complexity = "simple" if simple else "moderate"
         else:
             complexity = "moderate" if len(queries) == 2 else "complex"
     if context:
@@ -252,12 +253,29 @@ def _text_of(said: Any) -> Any:
     return AIMessage(content).text if isinstance(content, list) else content  # content in blocks
 
 
+AND = re.compile(r" and ", re.IGNORECASE)
 COMPARISONS = [
     (re.compile(r"\bcompare ", re.IGNORECASE), re.compile(r" (?:and|with|to) ", re.IGNORECASE)),
-    (re.compile(r"\bdifferences? between ", re.IGNORECASE), re.compile(r" and ", re.IGNORECASE)),
-    (re.compile(r"^"), re.compile(r" (?:vs\.?|versus) ", re.IGNORECASE)),
+    (re.compile(r"\b(?:differences?|choice|choos(?:e|ing)|decid(?:e|ing)) between ", re.IGNORECASE), AND),
+    (re.compile(r"^"), re.compile(r" (?:vs\.?|versus|compared (?:to|with)) ", re.IGNORECASE)),
+    (
+        re.compile(r"\bhow (?:do|does|is|are) ", re.IGNORECASE),
+        re.compile(r" differ(?:ent)? from ", re.IGNORECASE),
+    ),
+    (
+        re.compile(r"^(?:is|are) ", re.IGNORECASE),
+        re.compile(r" (?!(?:rather|other) )(?:worse|(?:more|less) \w+|\w+er) than ", re.IGNORECASE),
+    ),
+    # Only where the choice is all there is, or ends a question for the better one: in "copy a file or folder to a disk"
+    # the sides can't be told.
+    (
+        re.compile(r"^(?:(?:which|what)\b[^,:]*[,:] )?(?=(?:\S+ ){1,2}or \S+(?: \S+)?$)", re.IGNORECASE),
+        re.compile(r" or (?!not\b)", re.IGNORECASE),
+    ),
 ]
 """What opens a comparison, and what parts its sides; single spaces, since a query is one line."""
+COMPARES = re.compile(r" or (?!not\b)| than |\bcompar|\bdiffer|\bbetween ", re.IGNORECASE)
+"""A comparison or a choice, whether or not its sides can be told."""
 SEQUENCE = re.compile(r"[,;.]?\s+(?:and\s+)?(?:then|after that|afterwards)\s+", re.IGNORECASE)
 QUESTIONS = re.compile(
     r"\?\s+|;\s+|,?\s+and\s+(?=(?:how|what|when|where|which|who|why|can|does|do|is|are)\b)", re.IGNORECASE

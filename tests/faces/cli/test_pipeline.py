@@ -187,7 +187,10 @@ def test_a_folder_in_the_home_is_found(shell: Any, scripted: Any, tmp_path: Path
 
 
 def test_a_search_by_rules_builds_no_model(shell: Any, tmp_path: Path) -> None:
-    """`--graph retrieval` without `--critic` runs although its model can't be had; with one it says what is wrong."""
+    """`--graph retrieval` without `--critic` asks no model: one that can't be had is not missed, and none is spoken of.
+
+    With a critic it says what is wrong.
+    """
     pytest.importorskip("bm25s")
     pytest.importorskip("wordllama")
     (tmp_path / "docs").mkdir()
@@ -196,3 +199,5 @@ def test_a_search_by_rules_builds_no_model(shell: Any, tmp_path: Path) -> None:
     shown = shell(*words, "--json")
     assert (shown.code, "falls from clouds" in shown.json["answer"]) == (0, True)
     assert shell(*words, "--critic", "self").code == 2
+    unnamed = shell(*words[:-2])
+    assert (unnamed.code, "model" in unnamed.err) == (0, False)

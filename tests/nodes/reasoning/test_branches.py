@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from redraft.nodes.reasoning.branches import Branch, Draft, Final, ReasoningCritique, SelfCritique, self_critique
 from redraft.state.events import record
@@ -104,8 +106,15 @@ def test_a_branch_can_be_a_key_and_notices_an_edited_event() -> None:
     for index in (0, 2):
         edited = worked(("draft", "a"), ("critique", "b"))
         edited.events[index]["text"] = "forged"
-        with pytest.raises(ValueError, match=rf"events \[{index}\] of the branch 'main' were edited"):
-            edited.state()
+        readers = (
+            edited.state,
+            edited.reasoning_events,
+            partial(edited.extended, []),
+            *(partial(getattr, edited, name) for name in ("topic", "latest", "best")),
+        )
+        for read in readers:
+            with pytest.raises(ValueError, match=rf"events \[{index}\] of the branch 'main' were edited"):
+                read()
 
 
 def test_a_topic_is_a_text_and_drops_the_query_of_the_last() -> None:

@@ -32,6 +32,22 @@ from redraft.nodes.retrieval.search import Query
             ["What is the difference between a fork and a rerun?", "a fork", "a rerun"],
         ),
         ("SQLite vs. PostgreSQL", "complex", "parallel", ["SQLite vs. PostgreSQL", "SQLite", "PostgreSQL"]),
+        ("Flask or Django?", "complex", "parallel", ["Flask or Django?", "Flask", "Django"]),
+        (
+            "Which is faster, Flask or Django?",
+            "complex", "parallel", ["Which is faster, Flask or Django?", "Flask", "Django"],
+        ),
+        ("Is tea better than coffee?", "complex", "parallel", ["Is tea better than coffee?", "tea", "coffee"]),
+        (
+            "How does Flask differ from Django?",
+            "complex", "parallel", ["How does Flask differ from Django?", "Flask", "Django"],
+        ),
+        ("Which of A, B or C is best?", "moderate", "parallel", ["Which of A, B or C is best?"]),
+        (
+            "How do I copy a file or folder to a disk?",
+            "moderate", "parallel", ["How do I copy a file or folder to a disk?"],
+        ),
+        ("Is it raining or not?", "simple", "parallel", ["Is it raining or not?"]),
         (
             "What do slugs eat? Where do aphids sit? How is blight spread?",
             "complex", "parallel", ["What do slugs eat", "Where do aphids sit", "How is blight spread"],
