@@ -47,6 +47,14 @@ TOOLS = Option(
     metavar="NAME",
     default=(),
 )
+SEARCH = Option(
+    "search",
+    Literal["hybrid", "vectors", "words"],
+    "--search",
+    "hybrid: by vectors and by words (BM25); or by one of them.",
+    metavar="HOW",
+    default="hybrid",
+)
 PASSAGES = Option("passages", int, "--passages", "Passages looked up for a query, at most.", metavar="K", least=1)
 THRESHOLD = Option(
     "threshold", float, "--threshold", "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1
@@ -193,6 +201,8 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
     if people := _people(options):
         options["critics"] = people
     options = _renamed(options, passages="top_k", threshold="confidence_threshold")
+    by = options.pop("search", "hybrid")
+    options |= {"hybrid": by != "vectors", "vectors": by != "words"}
     return build_retrieval_graph(folder, model=model, use_llm=bool(critics), **options)
 
 
@@ -364,7 +374,7 @@ PRESETS = (
         "retrieval",
         "Searches a folder's files, refining its queries.",
         _retrieval,
-        options=(FOLDER, PASSAGES, THRESHOLD, HUMAN),
+        options=(FOLDER, PASSAGES, THRESHOLD, SEARCH, HUMAN),
         no_verifiers="the similarity of what was found decides",
         # It searches by rules, so that it runs without a key and fetches no model.
         needs_model=False,

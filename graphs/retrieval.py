@@ -15,7 +15,7 @@ from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.retrieval.confidence import ConfidenceCritic
 from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
 from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
-from ..nodes.retrieval.planning import Planner, QueryPlan
+from ..nodes.retrieval.planning import Planner, QueryPlan, checked_threshold, checked_top_k
 from ..nodes.retrieval.retrievers import open_sources
 from ..nodes.retrieval.search import Search, Similarity
 from ..nodes.retrieval.search_rounds import (
@@ -57,6 +57,7 @@ def build_retrieval_graph(
     embeddings: str | Embeddings = "static",
     top_k: int = 5,
     hybrid: bool = True,
+    vectors: bool = True,
     confidence_threshold: float = 0.7,
     adaptive_threshold: bool = False,
     max_iterations: int = 3,
@@ -75,12 +76,13 @@ def build_retrieval_graph(
         model: Plans and finds gaps where `use_llm` is true.
         use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
         embeddings: Measures what is found, and indexes folders and documents; see `redraft.models.embeddings`.
-        top_k: The most passages in the result.
+        top_k: The most passages in the result, where the input of a call has no `top_k` of its own.
         hybrid: Whether folders and documents are searched by words (BM25) beside vectors.
+        vectors: `False` searches folders and documents by words only; what is found is still measured by `embeddings`.
         confidence_threshold: The search ends when the mean cosine similarity of its passages, 0–1, reaches this. What
             can be reached depends on the embeddings and on `top_k`. With `"static"` a passage that answers a question
             has mostly 0.3 to 0.7, and one about something else 0.1; the mean of five seldom reaches 0.5, so that 0.3
-            parts better there.
+            parts better there. The input of a call may have a `confidence_threshold` of its own.
         adaptive_threshold: Asks 0.1 more of a simple query and 0.1 less of a complex one.
         max_iterations: How often follow-up queries are asked for, at most three at once; 0 up. The same as
             `max_rounds`, which a caller's limits can change.
@@ -95,12 +97,16 @@ def build_retrieval_graph(
         options: Everything else that `build_refine_graph` takes, but for its writers and `prepare`.
 
     Raises:
-        ValueError: At build: a number makes no sense, `use_llm` stands without a model or a prompt without `use_llm`,
-            a source holds no text, or an option would be without effect. At run: `conversation` is not a list of texts.
+        ValueError: At build or at run: a number makes no sense. At build: `use_llm` stands without a model or a prompt
+            without `use_llm`, a source holds no text, or an option would be without effect. At run: `conversation` is
+            not a list of texts.
         TypeError: At build: a source is of no known kind, or the model is a text.
         ImportError: At build: the extra `retrieval` is not installed and is needed.
     """
-    _check(top_k=top_k, max_iterations=max_iterations, confidence_threshold=confidence_threshold)
+    checked_top_k(top_k)
+    checked_threshold(confidence_threshold)
+    if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
+        raise ValueError(f"max_iterations must be a whole number from 0 up, not {max_iterations!r}")
     if use_llm and model is None:
         raise ValueError("use_llm=True needs a model: give model=")
     if not use_llm and (plan_prompt is not None or gap_prompt is not None):
@@ -114,7 +120,8 @@ def build_retrieval_graph(
     plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
     gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
     meaning = embedding_model(embeddings)
-    search = Search(open_sources(sources, embeddings=meaning, top_k=top_k, hybrid=hybrid), Similarity(meaning))
+    found = open_sources(sources, embeddings=meaning, top_k=top_k, hybrid=hybrid, vectors=vectors)
+    search = Search(found, Similarity(meaning))
     memory = Patterns(patterns)
     asked = model if use_llm else None
     planner = Planner(
@@ -150,15 +157,6 @@ def _template(given: Prompt | None, default: str, what: str, known: tuple[str, .
     if unknown := sorted(set(templates[0].input_variables) - set(known)):
         raise ValueError(f"{what} uses unknown variables {unknown}; known are {', '.join(known)}")
     return templates[0]
-
-
-def _check(*, top_k: object, max_iterations: object, confidence_threshold: object) -> None:
-    for name, value, least in (("top_k", top_k, 1), ("max_iterations", max_iterations, 0)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
-    number = isinstance(confidence_threshold, int | float) and not isinstance(confidence_threshold, bool)
-    if not number or not 0 <= confidence_threshold <= 1:  # type: ignore[operator]  # checked just before
-        raise ValueError(f"confidence_threshold must be between 0 and 1, not {confidence_threshold!r}")
 
 
 MEANT = {

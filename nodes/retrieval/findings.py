@@ -53,6 +53,8 @@ class RetrievedPassage(BaseModel):
     """Cosine, 0–1, with the closest of what was asked."""
     sub_query: str
     """The query that ranked it highest."""
+    found_by: list[str] = []
+    """The searches that found it: `vectors`, `bm25`, or the name of a retriever; empty in records that don't say."""
 
 
 def searches(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[Mapping[str, Any]]:
@@ -107,6 +109,9 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
                     score=own + (before[1].score if before else 0.0),
                     similarity=max(document["similarity"], before[1].similarity if before else 0.0),
                     sub_query=search["text"] if leads or before is None else before[1].sub_query,
+                    found_by=list(
+                        dict.fromkeys([*(before[1].found_by if before else []), *document.get("found_by", [])])
+                    ),
                 ),
             )
     # Equal ranks are told apart by similarity, then by who came first.
@@ -208,7 +213,8 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
 def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> GraphRetriever:
     """Return a LangChain retriever that runs a search graph for each query.
 
-    Its documents have `id`, `source`, `heading`, `score`, `similarity` and `sub_query` in their metadata.
+    Its documents have `id`, `source`, `heading`, `score`, `similarity`, `sub_query` and `found_by` in their metadata. A
+    single call may ask for more or closer ones: `invoke(query, top_k=20, confidence_threshold=0.5)`.
 
     Args:
         graph: Of `build_retrieval_graph`. In a node of another graph its checkpoints are that graph's; one with a
@@ -234,10 +240,15 @@ class GraphRetriever(BaseRetriever):
         return await super().ainvoke(input, config, **{**_thread(config), **kwargs})
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, configurable: dict[str, Any] | None = None
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        configurable: dict[str, Any] | None = None,
+        **asked: Any,
     ) -> list[Document]:
         config = _config(run_manager.get_child(), configurable)
-        return _documents(self.graph.invoke({"task": query}, config))
+        return _documents(self.graph.invoke({"task": query, **asked}, config))
 
     async def _aget_relevant_documents(
         self,
@@ -245,9 +256,10 @@ class GraphRetriever(BaseRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         configurable: dict[str, Any] | None = None,
+        **asked: Any,
     ) -> list[Document]:
         config = _config(run_manager.get_child(), configurable)
-        return _documents(await self.graph.ainvoke({"task": query}, config))
+        return _documents(await self.graph.ainvoke({"task": query, **asked}, config))
 
 
 def _thread(config: RunnableConfig | None) -> dict[str, Any]:

@@ -30,6 +30,8 @@ __all__ = [
     "MOST_CHARACTERS",
     "Planner",
     "QueryPlan",
+    "checked_threshold",
+    "checked_top_k",
     "frequent_terms",
     "key_terms",
     "leans",
@@ -37,6 +39,28 @@ __all__ = [
     "plan_by_rules",
     "without_modifiers",
 ]
+
+
+def checked_top_k(value: Any) -> int:
+    """Return the most passages of a result.
+
+    Raises:
+        ValueError: It is no whole number from 1 up.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"top_k must be a whole number from 1 up, not {value!r}")
+    return value
+
+
+def checked_threshold(value: Any) -> float:
+    """Return the confidence that ends a search.
+
+    Raises:
+        ValueError: It is no number from 0 to 1.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"confidence_threshold must be between 0 and 1, not {value!r}")
+    return value
 
 
 def key_terms(text: str) -> list[str]:
@@ -95,15 +119,15 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         model: Plans; `None` plans by rules. One that fails or can't be read is replaced by the rules, and the record
             says so.
         template: What the model is asked: `task`, and `history` for what was said before.
-        top_k: Kept in the plan: the most passages in the result.
-        threshold: Kept in the plan: the confidence that ends the search.
+        top_k: Kept in the plan, where the caller gives none: the most passages in the result.
+        threshold: Kept in the plan, where the caller gives none: the confidence that ends the search.
         adaptive: Whether the threshold follows the query's complexity.
         iterative: `False` runs the plan once and refines nothing.
 
-    Reads: task, events, conversation. Writes: plan, events.
+    Reads: task, events, conversation, top_k, confidence_threshold. Writes: plan, events.
 
     Raises:
-        ValueError: At run: `conversation` is not a list of texts.
+        ValueError: At run: `conversation` is not a list of texts, or a number makes no sense.
     """
 
     def __init__(
@@ -127,6 +151,9 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]
+        asked_k, asked_threshold = state.get("top_k"), state.get("confidence_threshold")
+        top_k = self._top_k if asked_k is None else checked_top_k(asked_k)
+        threshold = self._threshold if asked_threshold is None else checked_threshold(asked_threshold)
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)
@@ -144,9 +171,8 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 raise
             except Exception as error:
                 event = failed("plan", 0, error, by="rules")
-        threshold = self._threshold
         plan["threshold"] = adapted_threshold(threshold, plan["complexity"]) if self._adaptive else threshold
-        plan["top_k"] = self._top_k
+        plan["top_k"] = top_k
         plan["searched_on"] = self._iterative and plan["complexity"] != "simple"
         event["text"] = f"{plan['complexity']}, {plan['strategy']}: " + " | ".join(plan["queries"])
         event["plan"] = plan

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings  # pydantic reads it at run time
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.vectorstores import VectorStore
+from langchain_core.runnables import run_in_executor
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from .documents import chunk_id, load_folder, passage
@@ -32,34 +33,44 @@ RANK_CONSTANT = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
 
 
-def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int) -> list[Document]:
+def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[str] | None = None) -> list[Document]:
     """Return the best documents of several rankings, each once, best first.
 
     A document scores 1 / (60 + rank) in each ranking that holds it. The sum is its `score` in the metadata, and only
-    ranks: with two rankings it is at most 0.033.
+    ranks: with two rankings it is at most 0.033. `found_by` there names the searches that found it.
 
     Args:
         rankings: Each best first. Documents of one source with one text are the same; a text alone will do.
         top_k: The most documents to return.
+        names: Of the searches that made the rankings; default: none is told. Where a document says itself which
+            searches found it, as one of a `DocumentIndex` does, these stand in place of the name.
 
     Raises:
         TypeError: A ranking holds something else.
     """
     scores: dict[str, float] = {}
     documents: dict[str, Document] = {}
-    for ranking in rankings:
+    finders: dict[str, list[str]] = {}
+    for number, ranking in enumerate(rankings):
         seen: set[str] = set()
         for document in map(_document, ranking):
             key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
             if key not in seen:
                 seen.add(key)
                 documents.setdefault(key, document)
+                if names is not None:
+                    finders.setdefault(key, []).extend(document.metadata.get("found_by") or [names[number]])
                 scores[key] = scores.get(key, 0.0) + 1 / (RANK_CONSTANT + len(seen))
     best = sorted(scores, key=lambda key: -scores[key])[:top_k]
     return [
         Document(
             documents[key].page_content,
-            metadata={**documents[key].metadata, "id": key, "score": scores[key]},
+            metadata={
+                **documents[key].metadata,
+                "id": key,
+                "score": scores[key],
+                **({"found_by": list(dict.fromkeys(finders[key]))} if names is not None else {}),
+            },
         )
         for key in best
     ]
@@ -90,16 +101,30 @@ class FusedRetriever(BaseRetriever):
         super().__init__(**fields)
         self.name = self.name or "+".join(retriever.get_name() for retriever in self.retrievers)
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        config = {"callbacks": run_manager.get_child()}
-        return fuse([one.invoke(query, config) for one in self.retrievers], top_k=self.top_k)  # type: ignore[arg-type]
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        config: Any = {"callbacks": run_manager.get_child()}
+        return self._fused([one.invoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers], top_k)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
     ) -> list[Document]:
-        config = {"callbacks": run_manager.get_child()}
-        asked = (one.ainvoke(query, config) for one in self.retrievers)  # type: ignore[arg-type]
-        return fuse(await asyncio.gather(*asked), top_k=self.top_k)
+        config: Any = {"callbacks": run_manager.get_child()}
+        asked = (one.ainvoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers)
+        return self._fused(await asyncio.gather(*asked), top_k)
+
+    def _deeper(self, one: BaseRetriever, top_k: int) -> dict[str, int]:
+        """Return what has a retriever find more than it was made to, where a single call asks for more."""
+        if top_k <= self.top_k:
+            return {}
+        if isinstance(one, DocumentIndex | FusedRetriever):
+            return {"top_k": top_k}
+        return {"k": top_k} if isinstance(one, VectorStoreRetriever) else {}
+
+    def _fused(self, rankings: Sequence[Sequence[Document]], top_k: int) -> list[Document]:
+        names = [one.get_name() for one in self.retrievers]
+        return fuse(rankings, top_k=max(self.top_k, top_k), names=names)
 
 
 def folder_index(
@@ -108,6 +133,7 @@ def folder_index(
     embeddings: Embeddings | None = None,
     top_k: int = 5,
     hybrid: bool = True,
+    vectors: bool = True,
     path: str | None = None,
     chunk_size: int = 800,
     chunk_overlap: int = 100,
@@ -119,6 +145,7 @@ def folder_index(
         embeddings: Default: the static model of the extra `retrieval`, which needs no network.
         top_k: The most passages that a search returns.
         hybrid: Whether words count beside meaning.
+        vectors: Whether meaning counts. `False` searches by words (BM25) only, and loads no embeddings.
         path: As in `DocumentIndex`.
         chunk_size: The most characters in one passage.
         chunk_overlap: How many characters a passage may share with the one before it.
@@ -128,66 +155,93 @@ def folder_index(
         ImportError: The extra `retrieval` is not installed.
     """
     documents = load_folder(folder, chunk_size=chunk_size, chunk_overlap=chunk_overlap)
-    if embeddings is None:
+    if embeddings is None and vectors:
         from ...models.embeddings import embeddings as named
 
         embeddings = named("static")
-    return DocumentIndex(documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid, path=path)
+    return DocumentIndex(
+        documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid, vectors=vectors, path=path
+    )
 
 
 class DocumentIndex(BaseRetriever):
     """Searches documents by vectors and BM25 words, fused by reciprocal rank; a LangChain retriever.
 
-    What it returns has `id`, `score` (which only ranks) and what the document had in its metadata. A document without
-    any word of the query is found by its vector alone.
+    What it returns has `id`, `score` (which only ranks), `found_by` (which of `vectors` and `bm25` found it) and what
+    the document had in its metadata. A document without any word of the query is found by its vector alone.
 
     Args:
         documents: At least one with text. `heading` in their metadata counts as text.
-        embeddings: Turns texts into vectors.
-        top_k: The most documents that a search returns.
+        embeddings: Turns texts into vectors; not needed with `vectors=False`.
+        top_k: The most documents that a search returns. A single call may ask for more: `invoke(query, top_k=20)`.
         hybrid: `False` searches by vectors only.
+        vectors: `False` searches by words (BM25) only.
         path: A folder that keeps the vectors, for one process at a time: what it holds already is not embedded again,
             and what `documents` no longer hold is dropped. Default: memory.
 
     Raises:
-        ValueError: No document has text. At build.
+        ValueError: No document has text, there is nothing to search by, or `path` has no vectors to keep. At build.
         ImportError: The extra `retrieval` is not installed. At build.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     documents: list[Document] = Field(repr=False)
-    embeddings: Embeddings = Field(repr=False)
+    embeddings: Embeddings | None = Field(default=None, repr=False)
     top_k: int = Field(default=5, ge=1)
     hybrid: bool = True
+    vectors: bool = True
     path: str | None = None
-    _vectors: Any = PrivateAttr()
+    _vectors: Any = PrivateAttr(default=None)
     _words: Any = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self.name = self.name or ("vectors+bm25" if self.hybrid else "vectors")
+        searches = ["vectors"] * self.vectors + ["bm25"] * self.hybrid
+        if not searches:
+            raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
+        self.name = self.name or "+".join(searches)
         self.documents = [
             Document(one.page_content, metadata={**one.metadata, "id": key}) for key, one in _once(self.documents)
         ]
         if not self.documents:
             raise ValueError("an index needs at least one document with text")
-        self._vectors = _vector_store(self.documents, self.embeddings, self.path)
+        if not self.vectors:
+            if self.path is not None:
+                raise ValueError(
+                    f"path={self.path!r} keeps vectors, and vectors=False makes none: leave one of them out"
+                )
+        elif self.embeddings is None:
+            raise ValueError("embeddings= is needed, unless vectors=False searches by words only")
+        else:
+            self._vectors = _vector_store(self.documents, self.embeddings, self.path)
         if self.hybrid:
             self._words = _word_index([_indexed(document) for document in self.documents])
 
     def close(self) -> None:
         """Let go of the folder at `path`; the index can't be searched any more."""
-        self._vectors.client.close()
+        if self._vectors is not None:
+            self._vectors.client.close()
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        depth = max(4 * self.top_k, 20)
-        rankings = [[document for document, _ in self._vectors.similarity_search_with_score(query, k=depth)]]
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        most = max(self.top_k, top_k)
+        depth = max(4 * most, 20)
+        rankings: dict[str, list[Document]] = {}
+        if self._vectors is not None:
+            by_id = {document.metadata["id"]: document for document in self.documents}
+            near = self._vectors.similarity_search_with_score(query, k=depth)
+            rankings["vectors"] = [by_id[document.metadata["id"]] for document, _ in near]
         if self._words is not None:
-            rankings.append([self.documents[number] for number in self._by_words(query, depth)])
-        by_id = {document.metadata["id"]: document for document in self.documents}
-        own = [[by_id[found.metadata["id"]] for found in ranking] for ranking in rankings]
-        return fuse(own, top_k=self.top_k)
+            rankings["bm25"] = [self.documents[number] for number in self._by_words(query, depth)]
+        return fuse(list(rankings.values()), top_k=most, names=list(rankings))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        search = self._get_relevant_documents
+        return await run_in_executor(None, search, query, run_manager=run_manager.get_sync(), top_k=top_k)
 
     def _by_words(self, query: str, depth: int) -> list[int]:
         tokens = _tokens([query])
@@ -265,7 +319,9 @@ def _tokens(texts: list[str]) -> Any:
     )
 
 
-def open_sources(sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bool) -> BaseRetriever:
+def open_sources(
+    sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bool, vectors: bool = True
+) -> BaseRetriever:
     """Return one retriever whose documents carry a rank score.
 
     Args:
@@ -273,22 +329,24 @@ def open_sources(sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bo
         embeddings: Of folders and documents; a vector store has its own.
         top_k: The most passages that a query returns, also of an index that was made with a smaller number.
         hybrid: Whether folders and documents are searched by words too; what others do is their own affair.
+        vectors: Whether they are searched by vectors.
 
     Raises:
         TypeError: A source is none of these.
         ValueError: There is none, a folder does not exist, or there is no text.
         ImportError: The extra `retrieval` is not installed and a folder or documents need it.
     """
+    own: dict[str, Any] = {"embeddings": embeddings, "top_k": top_k, "hybrid": hybrid, "vectors": vectors}
     given = list(sources) if isinstance(sources, list | tuple) else [sources]
     if not given:
         raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
     documents = [one for one in given if isinstance(one, Document)]
     retrievers: list[BaseRetriever] = []
     if documents:
-        retrievers.append(DocumentIndex(documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid))
+        retrievers.append(DocumentIndex(documents=documents, **own))
     for one in given:
         if isinstance(one, str | os.PathLike):
-            retrievers.append(folder_index(one, embeddings=embeddings, top_k=top_k, hybrid=hybrid))
+            retrievers.append(folder_index(one, **own))
         elif isinstance(one, VectorStore):
             retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
         elif isinstance(one, DocumentIndex | FusedRetriever) and one.top_k < top_k:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.errors import GraphBubbleUp
 
+from ...state.dual import do
 from ...state.events import clean
 from ...state.masking import masked
 from ..runtime.dual import Do, DualCallable, adrive, drive
@@ -97,7 +98,7 @@ class Search:
         self._by = retriever.get_name()
 
     def run(
-        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, parallel: bool, strict: bool
+        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, top_k: int, parallel: bool, strict: bool
     ) -> list[dict[str, Any]]:
         """Return one event a query, in their order.
 
@@ -105,32 +106,33 @@ class Search:
             queries: What is searched for.
             anchors: What the passages are measured against.
             number: The round.
+            top_k: How many passages a query must be able to find.
             parallel: All at once; else one after the other.
             strict: Whether an error is raised; else it is told in the event of its query.
         """
 
         if not parallel or len(queries) < 2:
-            return [_emitted(drive(self._found(query, anchors, number, strict))) for query in queries]
+            return [_emitted(drive(self._found(query, anchors, number, top_k, strict))) for query in queries]
         with ThreadPoolExecutor(min(len(queries), 8)) as pool:
             # Each in a copy of the context: what counts the calls of models travels there.
-            searches = [self._found(query, anchors, number, strict) for query in queries]
+            searches = [self._found(query, anchors, number, top_k, strict) for query in queries]
             running = [pool.submit(copy_context().run, drive, one) for one in searches]
             return [_emitted(future.result()) for future in running]
 
     async def arun(
-        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, parallel: bool, strict: bool
+        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, top_k: int, parallel: bool, strict: bool
     ) -> list[dict[str, Any]]:
         """Async twin of `run`."""
         if not parallel:
-            return [_emitted(await adrive(self._found(query, anchors, number, strict))) for query in queries]
-        searches = [adrive(self._found(query, anchors, number, strict)) for query in queries]
+            return [_emitted(await adrive(self._found(query, anchors, number, top_k, strict))) for query in queries]
+        searches = [adrive(self._found(query, anchors, number, top_k, strict)) for query in queries]
         return [_emitted(event) for event in await asyncio.gather(*searches)]
 
     def _found(
-        self, query: Query, anchors: Sequence[str], number: int, strict: bool
+        self, query: Query, anchors: Sequence[str], number: int, top_k: int, strict: bool
     ) -> Generator[Do, Any, dict[str, Any]]:
         try:
-            found = yield Do(self._retriever.invoke, self._retriever.ainvoke, (query.text,))
+            found = yield do(self._retriever, "invoke", query.text, top_k=top_k)
             return self._event(query, number, found, (yield from self.similarity.logic(_texts(found), anchors)))
         except GraphBubbleUp:
             raise
@@ -153,6 +155,7 @@ class Search:
                     "heading": _heading(document),
                     "score": float(document.metadata["score"]),
                     "similarity": similarity,
+                    **({"found_by": by} if (by := document.metadata.get("found_by")) else {}),
                 }
             )
         return {

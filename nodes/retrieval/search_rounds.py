@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
+from langgraph.channels.ephemeral_value import EphemeralValue
 from pydantic import BaseModel, Field
 
 from ...state.dual import do
@@ -38,12 +39,19 @@ class RetrievalInput(RefineInput):
 
     conversation: NotRequired[list[Any]]
     """What was said before the query, oldest first: texts, or mappings with `content`."""
+    top_k: NotRequired[Annotated[int, EphemeralValue]]
+    """The most passages in the result of this call, in place of the graph's."""
+    confidence_threshold: NotRequired[Annotated[float, EphemeralValue]]
+    """The confidence, 0–1, that ends the search of this call, in place of the graph's."""
 
 
 class RetrievalState(RefineState, total=False):
     """The state of a search."""
 
     conversation: list[Any]
+    # For one step, in which the plan takes them: they are of one call, and not of the thread.
+    top_k: Annotated[int, EphemeralValue]
+    confidence_threshold: Annotated[float, EphemeralValue]
     plan: dict[str, Any]
     """How the query is searched for; the record holds it too."""
 
@@ -81,8 +89,8 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             note=lambda error: notes.append(failed("patterns", 0, error)),
         )
         queries += [query for query in known if query.text not in plan["queries"]]
-        at_once = plan["strategy"] == "parallel"
-        found = yield do(self._search, "run", queries, anchors_of(events), 0, parallel=at_once, strict=True)
+        how = {"top_k": plan["top_k"], "parallel": plan["strategy"] == "parallel", "strict": True}
+        found = yield do(self._search, "run", queries, anchors_of(events), 0, **how)
         return {"draft": rendered(findings([*events, *found])), "events": [*notes, *found]}
 
 
@@ -147,7 +155,8 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         # What a person asks for counts as asked from here on.
         asked = [query.text for query in queries if query.why == "feedback"]
         anchors = list(dict.fromkeys([*anchors_of(events), *asked]))
-        found = yield do(self._search, "run", queries, anchors, number, parallel=True, strict=False)
+        how = {"top_k": plan_of(events)["top_k"], "parallel": True, "strict": False}
+        found = yield do(self._search, "run", queries, anchors, number, **how)
         yield from self._learn(events, before, found, news, number)
         after = findings([*events, *found])
         same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(before)

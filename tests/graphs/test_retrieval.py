@@ -177,6 +177,33 @@ def test_any_source_will_do(run: Any, kind: str) -> None:
     assert 0.4 < result.results[0].similarity <= 1
 
 
+def test_a_call_says_itself_how_much_and_how_close(run: Any, garden: Any) -> None:
+    """`top_k` and `confidence_threshold` beside the task hold for that call, also above the graph's, and no longer."""
+    with open_checkpointer("memory") as saver:
+        graph = build_retrieval_graph(garden, top_k=2, confidence_threshold=0.9, checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        asked = run(graph, {"task": STORE, "top_k": 9, "confidence_threshold": 0.1}, config)
+        result = retrieval_result(asked)
+        assert (len(result.results), result.plan["top_k"], result.plan["threshold"]) == (9, 9, 0.1)
+        assert (asked["stop_reason"], result.iterations) == ("accepted", 0)
+        assert {search for passage in result.results for search in passage.found_by} == {"vectors", "bm25"}
+        later = retrieval_result(run(graph, {"task": STORE}, config))
+        assert (len(later.results), later.plan["top_k"], later.plan["threshold"]) == (2, 2, 0.9)
+    graph = build_retrieval_graph(garden, top_k=2)
+    assert len(as_retriever(graph).invoke(STORE, top_k=7)) == 7
+    for wrong in ({"top_k": 0}, {"top_k": "5"}, {"confidence_threshold": 30}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            run(graph, {"task": STORE, **wrong})
+
+
+@pytest.mark.parametrize(("options", "search"), [({"vectors": False}, "bm25"), ({"hybrid": False}, "vectors")])
+def test_a_search_can_go_by_words_or_by_vectors_alone(run: Any, options: Any, search: str) -> None:
+    """Each passage of the result says which search found it."""
+    result = retrieval_result(run(build_retrieval_graph(GARDEN, **options), {"task": STORE}))
+    assert result.results
+    assert {tuple(passage.found_by) for passage in result.results} == {(search,)}
+
+
 def test_a_search_that_finds_nothing_says_so(run: Any) -> None:
     """No passage is made up, and nothing is accepted."""
     output = run(build_retrieval_graph(Remembering(asked=[], table={})), {"task": "How do I resume a failed run?"})

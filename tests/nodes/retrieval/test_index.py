@@ -62,11 +62,30 @@ def test_words_find_what_meaning_misses_and_the_other_way_round() -> None:
     assert index.invoke("kittens sleeping")[0].metadata["score"] == pytest.approx(2 / 61)
 
 
-def test_without_hybrid_only_vectors_rank() -> None:
-    """`hybrid=False` gives one ranking, and the name says so."""
-    index = folder_index(GARDEN, hybrid=False, top_k=2)
-    assert index.name == "vectors"
-    assert [one.metadata["score"] for one in index.invoke("aphids")] == [pytest.approx(1 / 61), pytest.approx(1 / 62)]
+@pytest.mark.parametrize(("without", "search"), [("hybrid", "vectors"), ("vectors", "bm25")])
+def test_one_search_can_rank_alone(without: str, search: str) -> None:
+    """`hybrid=False` searches by vectors only, `vectors=False` by words only; name and passages say so."""
+    options: Any = {without: False}
+    index = folder_index(GARDEN, top_k=2, **options)
+    assert (index.name, (index.embeddings is None)) == (search, without == "vectors")
+    found = index.invoke("aphids and slugs")
+    assert [one.metadata["score"] for one in found] == [pytest.approx(1 / 61), pytest.approx(1 / 62)]
+    assert [one.metadata["found_by"] for one in found] == [[search], [search]]
+    assert len(asyncio.run(index.ainvoke("aphids, slugs, potatoes and tomatoes", top_k=3))) == 3
+    with pytest.raises(ValueError, match="nothing to search by"):
+        folder_index(GARDEN, hybrid=False, vectors=False)
+
+
+def test_each_passage_says_which_searches_found_it(garden: DocumentIndex) -> None:
+    """A word that only the words' index knows, and a wish that only meaning answers; a retriever goes by its name."""
+    both = DocumentIndex(documents=[Document("A kitten sleeps."), Document("QX-7")], embeddings=embeddings(), top_k=2)
+    assert {one.page_content: one.metadata["found_by"] for one in both.invoke("kitten")} == {
+        "A kitten sleeps.": ["vectors", "bm25"], "QX-7": ["vectors"],
+    }  # fmt: skip
+    one = FusedRetriever(retrievers=[both, Fixed(texts=["QX-7", "Other"])], top_k=1)
+    assert {found.page_content: found.metadata["found_by"] for found in one.invoke("kitten", top_k=3)} == {
+        "A kitten sleeps.": ["vectors", "bm25"], "QX-7": ["vectors", "Fixed"], "Other": ["Fixed"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("query", ["", "the of and", "zzzz qqqq", "\x00", "日本語"])
