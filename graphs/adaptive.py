@@ -48,7 +48,7 @@ def build_adaptive_graph(
         critics: The evidence: verifiers, a `program_critic`, `human_critic()`, or models that judge.
         arms: `sample` and `revise`, or one of them, in order of preference; see `redraft.nodes.Arm`.
         options: Everything else that `build_refine_graph` takes. `keep` is `"vote"` where it is not given, the
-            `max_rounds` of `limits` what the arms may try at most.
+            `max_rounds` of `limits` as many as the arms may try in vain.
 
     Raises:
         ValueError: At build: there are no critics, an arm has another name, or as in `build_refine_graph`.
@@ -60,7 +60,8 @@ def build_adaptive_graph(
         )
     if unknown := [arm.name for arm in arms if arm.name not in ("sample", "revise")]:
         raise ValueError(f"arms are 'sample' and 'revise', not {unknown[0]!r}; refine=AdaptiveWriter(…) takes any")
-    options = {"keep": "vote", **options}
+    tries = sum(arm.tries for arm in arms)
+    options = {"keep": "vote", **options, "limits": {"max_rounds": tries, **(options.get("limits") or {})}}
     # Sampled, since a model that is sure of itself writes the same again.
     later = sampled(model)
     writers = {

@@ -10,14 +10,18 @@ import typer
 
 from ..problems import bad_input
 from .options import (
+    DATA,
     LIMITS,
     MODELS,
+    AnswerField,
     AsJson,
     CostBudget,
     MaxOutputTokens,
+    MethodCritic,
     Model,
     Prices,
     PromptFile,
+    QuestionField,
     Temperature,
     TimeBudget,
     TokenBudget,
@@ -26,7 +30,6 @@ from .options import (
 
 __all__ = ["evaluate"]
 
-DATA = "What is run"
 PACE = "How fast"
 DEFAULT_METHODS = "zero-shot,majority-5,self-refine-3,program-3"
 
@@ -46,10 +49,7 @@ def evaluate(
         ),
     ] = DEFAULT_METHODS,
     model: Model = None,
-    critic: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="Judges in self-refine; else the writer does.", rich_help_panel=MODELS),
-    ] = None,
+    critic: MethodCritic = None,
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="So many problems; else all.", rich_help_panel=DATA)
     ] = None,
@@ -60,12 +60,8 @@ def evaluate(
         int | None,
         typer.Option(metavar="S", help="Picks them, and seeds sampling; else the first.", rich_help_panel=DATA),
     ] = None,
-    question_field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where a line has its question.", rich_help_panel=DATA)
-    ] = None,
-    answer_field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where a line has its gold answer.", rich_help_panel=DATA)
-    ] = None,
+    question_field: QuestionField = None,
+    answer_field: AnswerField = None,
     id_field: Annotated[
         str | None, typer.Option(metavar="NAME", help="Where a line has its id.", rich_help_panel=DATA)
     ] = None,

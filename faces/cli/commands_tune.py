@@ -12,11 +12,15 @@ import typer
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ..views.wording import amount, percent
 from .options import (
+    DATA,
     LIMITS,
     MODELS,
+    AnswerField,
     AsJson,
     MaxOutputTokens,
+    MethodCritic,
     Model,
+    QuestionField,
     Temperature,
 )
 
@@ -25,8 +29,6 @@ if TYPE_CHECKING:
     from ..views.console import Screen
 
 __all__ = ["tune"]
-
-DATA = "What it learns from"
 
 
 def tune(
@@ -45,10 +47,7 @@ def tune(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The prompts, and all that was measured.")],
     method: Annotated[str, typer.Option(metavar="NAME", help="The method whose prompts are improved.")] = "adaptive",
     model: Model = None,
-    critic: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="Judges in self-refine; else the writer does.", rich_help_panel=MODELS),
-    ] = None,
+    critic: MethodCritic = None,
     reflection_model: Annotated[
         str | None,
         typer.Option(metavar="SPEC", help="Proposes the prompts; else the writer does.", rich_help_panel=MODELS),
@@ -89,12 +88,8 @@ def tune(
     seed: Annotated[
         int, typer.Option(metavar="S", help="Of the split, of sampling and of the search.", rich_help_panel=DATA)
     ] = 0,
-    question_field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where a line has its question.", rich_help_panel=DATA)
-    ] = None,
-    answer_field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where a line has its gold answer.", rich_help_panel=DATA)
-    ] = None,
+    question_field: QuestionField = None,
+    answer_field: AnswerField = None,
     cost_up_to: Annotated[
         float,
         typer.Option(

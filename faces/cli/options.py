@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
+    "AnswerField",
     "AsJson",
     "CostBudget",
     "Db",
     "DemoModel",
     "MaxOutputTokens",
     "MaxRounds",
+    "MethodCritic",
     "Model",
     "Patience",
     "Prices",
     "PromptFile",
+    "QuestionField",
     "Temperature",
     "ThreadId",
     "TimeBudget",
@@ -36,6 +39,7 @@ __all__ = [
     "with_preset_options",
 ]
 
+DATA = "Which rows"
 LIMITS = "When to stop"
 MODELS = "Who writes and who judges"
 
@@ -91,6 +95,16 @@ PromptFile = Annotated[
         help="Prompts in place of its own, as `redraft tune` writes them.",
         rich_help_panel=MODELS,
     ),
+]
+MethodCritic = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="Judges in self-refine; else the writer does.", rich_help_panel=MODELS),
+]
+QuestionField = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Where a line has its question.", rich_help_panel=DATA)
+]
+AnswerField = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Where a line has its gold answer.", rich_help_panel=DATA)
 ]
 MaxRounds = Annotated[
     int | None,
