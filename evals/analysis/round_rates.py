@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from ..run.result_record import ResultRecord
+    from ..run.result_record import Iteration, ResultRecord
     from ..run.run_folder import Run
 
 
 __all__ = [
     "RoundRates",
     "answers_right",
+    "attempt_of",
     "drafts_right",
     "predicted_accuracy",
     "rejected_revisions",
@@ -70,17 +71,21 @@ def answers_right(record: ResultRecord) -> list[bool]:
         elif not attempts:
             continue
         if not step.rejected:
-            said: list[dict[str, Any]] = [
-                {"kind": "critique", "accepted": one.accepted, "score": one.score, "verifier": one.verifier}
-                for one in record.iterations_log
-                if one.type == "feedback" and one.iteration == step.iteration
-            ]
-            attempt = Attempt(step.iteration, step.solution, step.by, None, tuple(said))  # type: ignore[arg-type]
-            attempts.append((attempt, step.is_correct is True))
+            attempts.append((attempt_of(record, step), step.is_correct is True))
         judged = any(attempt.judged for attempt, _ in attempts)
         best = max(attempts, key=lambda one: one[0].rank) if judged else attempts[-1]
         found.append(best[1])
     return [*found[:-1], record.is_correct is True] if found else []
+
+
+def attempt_of(record: ResultRecord, draft: Iteration) -> Attempt:
+    """Return a recorded draft with what was said about it, as the run itself ranked it."""
+    said: list[dict[str, Any]] = [
+        {"kind": "critique", "accepted": one.accepted, "score": one.score, "verifier": one.verifier}
+        for one in record.iterations_log
+        if one.type == "feedback" and one.iteration == draft.iteration
+    ]
+    return Attempt(draft.iteration, draft.solution, draft.by, None, tuple(said))  # type: ignore[arg-type]
 
 
 def tokens_by_round(record: ResultRecord) -> list[int]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ...state.summary import draft_rank
+from .round_rates import attempt_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..run.result_record import Iteration, ResultRecord
+    from ...state.summary import Attempt
+    from ..run.result_record import ResultRecord
     from ..run.run_folder import Run
 
 __all__ = ["SLACK", "Matched", "match_tokens"]
@@ -88,25 +89,20 @@ def _prefixes(record: ResultRecord, method: str) -> list[tuple[int, bool]]:
                 return []
             found.append((sum(spent), chosen.is_correct is True))
         return found
-    return _best_so_far(record.iterations_log) if method.startswith("best-of-") else []
+    return _best_so_far(record) if method.startswith("best-of-") else []
 
 
-def _best_so_far(log: Sequence[Iteration]) -> list[tuple[int, bool]]:
+def _best_so_far(record: ResultRecord) -> list[tuple[int, bool]]:
     found: list[tuple[int, bool]] = []
-    best: tuple[int, float] | None = None
+    best: Attempt | None = None
     spent, right = 0, False
-    drafts = [step for step in log if step.type != "feedback"]
-    for draft in drafts:
+    log = record.iterations_log
+    for draft in [step for step in log if step.type != "feedback"]:
         said = [step for step in log if step.type == "feedback" and step.iteration == draft.iteration]
         spent += draft.tokens_used + sum(step.tokens_used for step in said)
         if not draft.rejected:
-            scores = [step.score for step in said if step.score is not None]
-            rank = draft_rank(
-                accepted=bool(said) and all(step.accepted is True for step in said),
-                refuted=any(step.accepted is False for step in said if step.verifier),
-                score=fmean(scores) if scores else None,
-            )
-            if best is None or rank > best:
-                best, right = rank, draft.is_correct is True
+            attempt = attempt_of(record, draft)
+            if best is None or attempt.rank > best.rank:
+                best, right = attempt, draft.is_correct is True
         found.append((spent, right))
     return found
