@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
     from .rubric.critic import rubric_critic
     from .rubric.rubrics import Dimension, QualityAssessment, Rubric
+    from .runtime.tool_calls import idempotency_key
     from .sandbox.result import SandboxResult, SandboxUnavailableError
     from .sandbox.sandbox import Sandbox
     from .travel import TRAVEL_TOOLS
@@ -79,6 +80,7 @@ else:
             "redraft.nodes.rubric.assessments": ["assessment_of", "refinement_metadata", "refinement_metrics"],
             "redraft.nodes.rubric.critic": ["rubric_critic"],
             "redraft.nodes.rubric.rubrics": ["Dimension", "QualityAssessment", "Rubric"],
+            "redraft.nodes.runtime.tool_calls": ["idempotency_key"],
             "redraft.nodes.sandbox.result": ["SandboxResult", "SandboxUnavailableError"],
             "redraft.nodes.sandbox.sandbox": ["Sandbox"],
             "redraft.nodes.travel": ["TRAVEL_TOOLS"],
@@ -134,6 +136,7 @@ __all__ = [
     "from_runnable",
     "has_length",
     "human_critic",
+    "idempotency_key",
     "load_folder",
     "matches",
     "matches_json_schema",

@@ -18,10 +18,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from ..runtime.dual import Do, DualRunnable
+from ..runtime.tool_calls import journaled_tool_calls
 from ..writing.replies import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+    from collections.abc import Callable, Collection, Generator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -130,8 +131,8 @@ def react_agent(
         graph.add_edge("agent", END)
         return graph.compile(checkpointer=checkpointer, name=name)
     handled: dict[str, Any] = {"handle_tool_errors": True} if catch_tool_errors else {}
-    bounds: dict[str, Any] = _bounded(max_calls) if max_calls is not None else {}
-    node = ToolNode(list(tools), **handled, **bounds)
+    refusal = _refusing(max_calls) if max_calls is not None else None
+    node = ToolNode(list(tools), **handled, **journaled_tool_calls(refusal))
     if len(node.tools_by_name) < len(tools):
         raise ValueError(f"two tools have one name; the names are {', '.join(sorted(node.tools_by_name))}")
     direct = {one.name for one in node.tools_by_name.values() if return_direct and one.return_direct}
@@ -179,8 +180,8 @@ def storable(value: Any) -> Any:
     return [storable(one) for one in value] if isinstance(value, list) else value
 
 
-def _bounded(max_calls: int) -> dict[str, Any]:
-    """Return the wrappers of a ToolNode that refuse what is beyond the bound."""
+def _refusing(max_calls: int) -> Callable[[ToolCallRequest], ToolMessage | None]:
+    """Return a function that answers a tool call beyond the bound, which is not made."""
 
     def refusal(request: ToolCallRequest) -> ToolMessage | None:
         messages = request.state["messages"]
@@ -190,13 +191,7 @@ def _bounded(max_calls: int) -> dict[str, Any]:
         call = request.tool_call
         return ToolMessage(NO_CALLS_LEFT, tool_call_id=call["id"], name=call["name"], status="error")
 
-    def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-        return refusal(request) or execute(request)
-
-    async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
-        return refusal(request) or await execute(request)
-
-    return {"wrap_tool_call": wrap, "awrap_tool_call": awrap}
+    return refusal
 
 
 def _made(messages: Sequence[BaseMessage]) -> int:

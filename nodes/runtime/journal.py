@@ -142,13 +142,17 @@ class NodeJournal:
 
     def new_key(self, place: str, prompt: str, model: str) -> str:
         """Return the key of one more call; every further equal one has another."""
-        parts = (self._node, place or f"step {self._step}", model, prompt)
-        key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+        key = self.key(place, prompt, model)
         # Samples of one prompt may be asked from several threads.
         with self._lock:
             self._counts[key] += 1
             self._used.append(numbered := f"{key}.{self._counts[key]}")
         return numbered
+
+    def key(self, place: str, *what: str) -> str:
+        """Return the hash of what is asked for, by this node, at this place of the record."""
+        parts = (self._node, place or f"step {self._step}", *reversed(what))
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
     def guarded(self, logic: Generator[Any, Any, dict[str, Any]]) -> Generator[Any, Any, dict[str, Any]]:
         """Run a node's logic, and drop its replies from the journal where it failed on them: it would fail again."""
@@ -208,7 +212,6 @@ class JournaledCall:
         caller = _caller()
         self._close(caller)  # the call that it began before has failed
         key = self._node.new_key(self._place, prompt, model)
-        journal, thread = self._node.journal, self._node.thread_id
         while True:
             flight, mine = FLIGHTS.board(self._flight_key(key))
             if not mine:
@@ -219,12 +222,10 @@ class JournaledCall:
             else:
                 self._begin(caller, key, flight)
                 try:
-                    kept = yield Do(journal.get, journal.aget, (thread, key))
-                except Exception as error:
+                    kept = yield from self._get(key)
+                except UnreadJournalError:
                     self._close(caller)
-                    raise UnreadJournalError(
-                        f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
-                    ) from error
+                    raise
             if kept is not None:
                 return self._reused(key, kept, caller)
             # Else the flight that was waited for brought no reply, and one of those who waited begins the next.
@@ -242,19 +243,56 @@ class JournaledCall:
         text, kept = text_of(generations), None
         if key is not None and text is not None:
             kept = KeptReply(text, round(self._meter.elapsed, 6))
-            journal = self._node.journal
-            try:
-                yield Do(journal.add, journal.aadd, (self._node.thread_id, key, kept))
-            except Exception as error:
-                raise UnkeptReplyError(
-                    f"a model's reply could not be kept: {error}; what was kept before is safe, resume goes on"
-                ) from error
+            yield from self._add(key, kept, "a model's reply")
         self._close(caller, kept)
+
+    def tool_key(self, *what: str) -> str:
+        """Return the key of a tool call. What says which one it is does so by itself: equal calls are not counted."""
+        return f"{self._node.key(self._place, *what)}.tool"
+
+    def tool_result(self, key: str) -> Generator[Do, Any, str | None]:
+        """Return the result of a tool call that was made before; `None`: the caller makes the call.
+
+        Raises:
+            UnreadJournalError: It can't be read whether there is one.
+        """
+        kept = yield from self._get(key)
+        if kept is None:
+            return None
+        self._meter.pass_time(kept.seconds)
+        return kept.reply
+
+    def keep_tool_result(self, key: str, text: str) -> Generator[Do, Any, None]:
+        """Keep the result of a tool call.
+
+        Raises:
+            UnkeptReplyError: It could not be written.
+        """
+        yield from self._add(key, KeptReply(text, round(self._meter.elapsed, 6)), "a tool's result")
 
     def fail(self, error: BaseException) -> None:
         """Note that a model did not answer, and let go of the model call that this caller began."""
         self._node.unanswered.append(error)
         self._close(_caller())
+
+    def _get(self, key: str) -> Generator[Do, Any, KeptReply | None]:
+        journal = self._node.journal
+        try:
+            found: KeptReply | None = yield Do(journal.get, journal.aget, (self._node.thread_id, key))
+        except Exception as error:
+            raise UnreadJournalError(
+                f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
+            ) from error
+        return found
+
+    def _add(self, key: str, kept: KeptReply, what: str) -> Generator[Do, Any, None]:
+        journal = self._node.journal
+        try:
+            yield Do(journal.add, journal.aadd, (self._node.thread_id, key, kept))
+        except Exception as error:
+            raise UnkeptReplyError(
+                f"{what} could not be kept: {error}; what was kept before is safe, resume goes on"
+            ) from error
 
     def end(self) -> None:
         """Let go of every model call that has no reply."""

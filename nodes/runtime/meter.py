@@ -123,7 +123,12 @@ class Meter(BaseCallbackHandler):
         """Count a reply out of the journal, which was there so many seconds after the first call here began."""
         with self._lock:
             self._reused += 1
-            # Only what is beyond the time so far: replies that came side by side took theirs together.
+        self.pass_time(seconds)
+
+    def pass_time(self, seconds: float) -> None:
+        """Count the time that a result out of the journal took, so many seconds after the first call here began."""
+        with self._lock:
+            # Only what is beyond the time so far: results that came side by side took theirs together.
             self._earlier += max(0.0, seconds - self.elapsed)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:

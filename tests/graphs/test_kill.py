@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,25 @@ def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Pa
 def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """New limits on a run killed in mid-step lose nothing that was saved."""
     check_resume(str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_no_tool_call_that_was_finished_is_made_again(durability: str, how: str, tmp_path: Path, forking: Any) -> None:
+    """Of four charges in one message, a kill in the last makes only that one again, and with the key that it had."""
+    charges = tmp_path / "charges"
+    words = [HERE / "killed_tools.py", tmp_path / "runs.sqlite", charges, durability, how]
+    with forking.start([*words, "yes"]) as victim:
+        assert victim.wait(60) == -signal.SIGKILL
+    with forking.start([*words, "no"], stdout=subprocess.PIPE) as again:
+        output = json.loads(again.communicate(timeout=60)[0])
+    assert output == {"answer": "All charged.", "calls": 3}
+    made = [line.split() for line in charges.read_text().splitlines()]
+    assert sorted(amount for amount, _ in made) == ["1", "2", "2", "3", "3"]
+    keys = {key for _, key in made}
+    assert len(keys) == 4
+    assert "None" not in keys
+    assert made[-1] == made[-2]
 
 
 def _check_resume(
