@@ -85,7 +85,8 @@ def build_refine_graph(
             `refine` and `critics` (or `feedback`) are all given.
         critics: Asked about each draft, cheapest first. Default: the model itself, whose own opinion nobody has
             measured: that is logged once a process (logger `redraft`), and `accepted_by` says `self (uncalibrated)`.
-        generate: Writes the first draft: a callable over the state, a Runnable, an agent, or a compiled graph.
+        generate: Writes the first draft, where the input has no `draft`: a callable over the state, a Runnable, an
+            agent, or a compiled graph.
         feedback: Takes the state and returns a Critique, or several; stands in for the critics.
         check: Takes the state and returns a stop reason or `None`; stands in for the stop logic. Which draft is the
             answer it does not say; `redraft.state.best_draft(state["events"])` tells it.
@@ -151,11 +152,12 @@ def build_refine_graph(
     options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
+    no_draft = getattr(generate, "no_draft", "")
     if isinstance(revise, AdaptiveWriter):
         options["arms"] = [list(arm) for arm in revise.arms]
 
     graph = StateGraph(state_schema, input_schema=input_schema, output_schema=RefineOutput)
-    graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, prices=prices))
+    graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, no_draft=no_draft, prices=prices))
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
     # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its steps.

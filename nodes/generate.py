@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..state.events import failure, record
+from ..state.events import failure, given_draft, record
 from ..state.stopping import spent_budget
 from .agents.agent_runs import AgentRun, AgentUnfinishedError
 from .agents.conversation import before_task
@@ -38,7 +38,9 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
 
     An agent that did not finish (see `redraft.nodes.agents.agent_runs`) leaves its draft as it is, and the run ends.
 
-    Reads: task, events, limits. Writes: events.
+    A draft of the caller's own is recorded, and the writer is not asked.
+
+    Reads: task, draft, events, limits. Writes: events.
 
     Raises:
         EmptyDraftError: At run: the draft is empty.
@@ -47,6 +49,13 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        if state.get("draft") is not None:
+            event = given_draft(state["draft"])
+            if before := before_task(state.get("conversation") or []):
+                event["conversation"] = before
+            update = record(state, event)
+            emit(**update["events"][0])
+            return update
         if spent_budget(state["events"], state["limits"]) and not getattr(writer, "asks_no_model", False):
             return {}
         emit(kind="start", node="generate", round=0)

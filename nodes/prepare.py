@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..state.events import clean, record, task_event
+from ..state.events import clean, given_draft, record, task_event
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
 from .runtime.meter import BudgetSpentError
@@ -24,6 +24,7 @@ def prepare(
     *,
     limits: Mapping[str, Any] | None = None,
     options: Mapping[str, Any],
+    no_draft: str = "",
     prices: Prices | None = None,
 ) -> Step:
     """Return the node that validates what was given, clears what belongs to an earlier run and opens the record.
@@ -35,12 +36,13 @@ def prepare(
         limits: In force where the thread has none yet; what the caller gives as a plain dict is put over the limits in
             force, and a `Limits` replaces them.
         options: What of the graph's options the record must hold for its folds.
+        no_draft: Why a caller can't give the first draft; empty: they can.
         prices: Prices of the models that `then` may call.
 
-    Reads: task, limits. Writes: everything.
+    Reads: task, draft, limits. Writes: everything.
 
     Raises:
-        ValueError: At run: the task is empty, or a limit makes no sense.
+        ValueError: At run: the task is empty, a draft is blank or has no place here, or a limit makes no sense.
     """
     defaults = merged_limits(None, limits)
 
@@ -48,6 +50,9 @@ def prepare(
         earlier = state.get("events") or []
         left_out = then is not None and state.get("task") is None
         task = "" if left_out else _checked(state.get("task"))
+        draft = None if state.get("draft") is None else given_draft(state["draft"])["text"]
+        if draft is not None and no_draft:
+            raise ValueError(f"draft has no place here: {no_draft}")
         valid = merged_limits(limits_in_force(earlier) or defaults, state.get("limits"))
         update: dict[str, Any] = {
             "answer": "",
@@ -75,7 +80,8 @@ def prepare(
             opening = _opening(state, task, merged_limits(valid, given.get("limits")), options, **usage)
             added = extra_update({**fresh, **opening}, given, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}
-        return {**update, **opening}
+        # Written once more, for `generate`: the channel holds it for one step only.
+        return {**update, **opening, **({} if draft is None else {"draft": draft})}
 
     return Step("prepare", logic)
 

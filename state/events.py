@@ -38,6 +38,7 @@ __all__ = [
     "digest",
     "failure",
     "frozen",
+    "given_draft",
     "record",
     "task_event",
 ]
@@ -126,6 +127,8 @@ class _Draft(TypedDict):
     """The replies that it was chosen from, itself among them."""
     steps: NotRequired[list[dict[str, Any]]]
     """What an agent did for it, in order: model messages, tool calls and tool results."""
+    given: NotRequired[bool]
+    """draft: the caller's own, which the run began with."""
     conversation: NotRequired[list[dict[str, Any]]]
     """The messages before the task, where it came as the last one of a conversation."""
 
@@ -324,6 +327,17 @@ def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]
         sealed.append(event)
         head = digest(event)
     return {"events": sealed, "head": head} if sealed else {}
+
+
+def given_draft(text: object) -> dict[str, Any]:
+    """Return the event of a first draft that the caller wrote, and no step of the run; it costs nothing.
+
+    Raises:
+        ValueError: It is no text, or blank.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"draft must be the text to begin with, not {text!r:.200}; without it one is written")
+    return {"kind": "draft", "round": 0, "by": "human", "text": clean(text), "given": True}
 
 
 def task_event(task: str, limits: Mapping[str, Any], options: Mapping[str, Any], **fields: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
+from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
@@ -28,12 +29,15 @@ class RefineInput(TypedDict):
     """The input of a run. Limits stay with the thread until they are given again."""
 
     task: str
+    draft: NotRequired[str]
+    """A first draft of the caller's own: none is written, and the run begins with feedback on this one."""
     limits: NotRequired[dict[str, Any]]
 
 
 class RefineState(RefineInput, total=False):
     """The state of a run: the record, and what was last computed from it."""
 
+    draft: Annotated[str, EphemeralValue]  # of this task, and gone once it is in the record
     events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
     head: str

@@ -68,6 +68,9 @@ def run(
     ] = None,
     prices: Prices = None,
     prompts: PromptFile = None,
+    draft: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A first draft of your own: it begins with feedback on this one.")
+    ] = None,
     max_rounds: MaxRounds = None,
     token_budget: TokenBudget = None,
     time_budget: TimeBudget = None,
@@ -92,6 +95,8 @@ def run(
     task = sys.stdin.read() if task == "-" else task
     if not task.strip():
         raise BadInputError("the task is empty: say what is to be written")
+    if draft is not None and not draft.strip():
+        raise BadInputError("the draft is blank: leave --draft out, and one is written")
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     limits = given_limits(
         max_rounds=max_rounds,
@@ -130,6 +135,8 @@ def run(
     with opened(db, create=True) as saver:
         built = graph_alone.copy({"checkpointer": saver})
         given: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
+        if draft is not None:
+            given["draft"] = draft
         values, question = run_asking(built, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)
 

@@ -40,6 +40,8 @@ class ConversationInput(TypedDict, total=False):
     messages: Any
     """Messages as LangChain takes them, oldest first, or one. The last user message is the task, also where one is
     given."""
+    draft: str
+    """A first answer of the caller's own: the agent is not run, and the run begins with feedback on this one."""
     limits: dict[str, Any]
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, record, task_event
+from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
 from ...state.summary import attempts, best_draft, current_run, latest_draft, run_options
 
@@ -213,6 +213,16 @@ class Branch:
             raise ValueError("the topic is blank: say what is to be written about")
         event = task_event(topic, merged_limits(None, limits), {"keep": "last"})
         return replace(self.extended(record({"head": self.head}, event)["events"]), query="")
+
+    def with_draft(self, text: str) -> Branch:
+        """Return the branch with a first draft of one's own, which the next critique is about; what was written stays.
+
+        Raises:
+            ValueError: It is no text or blank, or the branch has no topic.
+        """
+        if not self.topic:
+            raise ValueError(f"the branch {self.name!r} has no topic: give it one with branch.with_topic(…)")
+        return self.extended(record({"head": self.head}, given_draft(text))["events"])
 
     def with_query(self, query: str) -> Branch:
         """Return the branch with another query to look passages up for; empty: the topic."""

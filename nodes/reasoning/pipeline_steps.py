@@ -13,7 +13,7 @@ from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
-from ...state.events import Event, clean, failure, record, task_event
+from ...state.events import Event, clean, failure, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import RefineState
 from ...state.stopping import StopReason, decide, since_verdict, spent_budget
@@ -56,6 +56,8 @@ class PipelineInput(TypedDict):
 
     task: NotRequired[Annotated[str, EphemeralValue]]
     """The topic, for a pipeline that sets none. Work on it begins anew, also where the thread had the same one."""
+    draft: NotRequired[str]
+    """A first draft of the caller's own, for a pipeline that sets no topic: what the first critique is about."""
     limits: NotRequired[dict[str, Any]]
 
 
@@ -113,14 +115,17 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep) -> 
             raise ValueError(f"task must be a text that says what is to be written about, not {task!r}")  # noqa: TRY004
         task = clean(task)
         valid = merged_limits(limits_in_force(events) or defaults, state.get("limits"))
+        own = [] if state.get("draft") is None else [given_draft(state["draft"])]
+        if own and sets_topic:
+            raise ValueError("draft has no place in a pipeline that sets its topic: leave SetTopic out, give a task")
         fresh = bool(task.strip()) or sets_topic
         began = len(events) if fresh else len(events) - len(current_run(events))
         kept = {"task": task or known, "limits": valid, "began": began, "at": "begin", **FRESH}
         if task.strip():
-            return {**kept, "query": "", **_task({**state, "began": began}, task, valid, keep)}
+            return {**kept, "query": "", **_task({**state, "began": began}, task, valid, keep, own)}
         if not known and not sets_topic:
             raise ValueError("the pipeline has no topic: begin it with SetTopic('…'), or give a task")
-        return kept
+        return {**kept, **record(state, *own)}
 
     return Step("begin", logic)
 
@@ -329,13 +334,19 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
     return decide(state["events"], state["limits"]) or "max_rounds"
 
 
-def _task(state: Mapping[str, Any], topic: str, limits: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
-    """Return the update that begins work on a topic."""
+def _task(
+    state: Mapping[str, Any],
+    topic: str,
+    limits: Mapping[str, Any],
+    keep: Keep,
+    own: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the update that begins work on a topic, with the caller's own draft where there is one."""
     event = task_event(topic, limits, {"keep": keep, "custom_check": True})
     if earlier := _events(state):
         # What this run spent on earlier topics is carried on, so that its budgets hold over all of them.
         event |= {"usage": usage_total(earlier), "carried": True}
-    return {"limits": dict(limits), **record(state, event)}
+    return {"limits": dict(limits), **record(state, event, *own)}
 
 
 class PipelineKind(GraphKind):

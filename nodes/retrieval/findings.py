@@ -147,7 +147,7 @@ class RetrievalResult(BaseModel):
     query: str
     plan: dict[str, Any]
     """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`, and
-    `searched_on`: whether follow-up queries may be asked for."""
+    `searched_on`: whether follow-up queries may be asked for; `asked`, where the call had numbers of its own."""
     results: list[RetrievedPassage]
     """Best first; empty where a person wrote the answer in place of what was found."""
     iterations: int

@@ -151,9 +151,8 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]
-        asked_k, asked_threshold = state.get("top_k"), state.get("confidence_threshold")
-        top_k = self._top_k if asked_k is None else checked_top_k(asked_k)
-        threshold = self._threshold if asked_threshold is None else checked_threshold(asked_threshold)
+        top_k = checked_top_k(_or(state.get("top_k"), self._top_k))
+        threshold = checked_threshold(_or(state.get("confidence_threshold"), self._threshold))
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)
@@ -173,6 +172,9 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 event = failed("plan", 0, error, by="rules")
         plan["threshold"] = adapted_threshold(threshold, plan["complexity"]) if self._adaptive else threshold
         plan["top_k"] = top_k
+        # Kept apart from the graph's own, so that the task can be run once more as it was given.
+        if asked := {name: state[name] for name in ASKED if state.get(name) is not None}:
+            plan["asked"] = asked
         plan["searched_on"] = self._iterative and plan["complexity"] != "simple"
         event["text"] = f"{plan['complexity']}, {plan['strategy']}: " + " | ".join(plan["queries"])
         event["plan"] = plan
@@ -278,6 +280,13 @@ def _text_of(said: Any) -> Any:
     content = said.get("content") if isinstance(said, Mapping) else said
     return AIMessage(content).text if isinstance(content, list) else content  # content in blocks
 
+
+def _or(given: Any, default: Any) -> Any:
+    return default if given is None else given
+
+
+ASKED = ("top_k", "confidence_threshold")
+"""What a single call may ask for in place of the graph's own."""
 
 AND = re.compile(r" and ", re.IGNORECASE)
 COMPARISONS = [

@@ -74,6 +74,7 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     def __init__(self, search: Search, patterns: Patterns) -> None:
         self.__name__ = "search"  # how its draft is signed
         self.asks_no_model = True
+        self.no_draft = "a search begins with what it finds"
         self._search = search
         self._patterns = patterns
 

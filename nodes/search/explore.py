@@ -47,7 +47,7 @@ def prepare_search(
         ValueError: At run: the task is empty, or a limit makes no sense.
     """
     # The reason to stop is not one that the record of a single path shows.
-    begin = prepare(limits=limits, options={"keep": keep, "judge_last": True, "custom_check": True})
+    begin = prepare(limits=limits, options={"keep": keep, "judge_last": True, "custom_check": True}, no_draft=NO_DRAFT)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from begin.logic(state, config)
@@ -67,6 +67,9 @@ def prepare_search(
         }
 
     return Step("prepare", logic)
+
+
+NO_DRAFT = "a search over several drafts writes them itself"
 
 
 def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:

@@ -99,7 +99,8 @@ class GraphKind:
         merged_limits(waiting.get("limits"), limits)
         # What neither names is left out: the first node takes it from the thread or the graph.
         changed = limits if isinstance(limits, Limits) else {**(waiting.get("limits") or {}), **limits}
-        return {**self.task_in(waiting), "limits": dict(changed)}
+        own = {name: waiting[name] for name in OF_ONE_TASK if waiting.get(name) is not None}
+        return {**self.task_in(waiting), **own, "limits": dict(changed)}
 
     def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task of an input that waits, as an input again."""
@@ -135,6 +136,10 @@ class GraphKind:
             ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
         """
         raise NotImplementedError
+
+
+OF_ONE_TASK = ("draft", "top_k", "confidence_threshold")
+"""What an input says for its own task only."""
 
 
 class OwnState(GraphKind):

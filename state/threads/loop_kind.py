@@ -81,6 +81,10 @@ class LoopKind(GraphKind):
         if not values.get("events"):
             raise ValueError("no task of this thread has begun, so none can run once more; resume() begins it")
         given = {"messages": values["conversation"]} if values.get("conversation") else {}
+        for event in current_run(values["events"]):
+            if event.get("given"):
+                given["draft"] = event["text"]
+            given |= event.get("plan", {}).get("asked", {})
         return {"task": values["task"], **given, "limits": values["limits"]}
 
     def fork_point(

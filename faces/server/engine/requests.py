@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
+from ....nodes.retrieval.planning import checked_threshold, checked_top_k
 from ....state.events import EventKind
 from ....state.limits import merged_limits
 from .runs import BadRequestError
@@ -20,6 +21,8 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
          "messages-tuple": "messages"}  # fmt: skip
 """The stream modes that are served, and what LangGraph calls each."""
+NUMBERS = {"top_k": checked_top_k, "confidence_threshold": checked_threshold}
+"""What a search may be given for a single call."""
 
 
 def can_be_id(given: str) -> bool:
@@ -72,7 +75,7 @@ def checked_input(given: object, settings: Settings, *, default_rounds: int = 3)
     """Return the input of a run.
 
     Args:
-        given: What the caller gives: `task`, or `messages` where the preset takes some, and `limits`.
+        given: What the caller gives: `task`, or `messages` where the preset takes some, `draft` and `limits`.
         settings: Whose limits hold.
         default_rounds: Revisions where nobody says how many; fewer, where fewer are allowed.
 
@@ -99,11 +102,19 @@ def checked_values(given: object, settings: Settings) -> dict[str, Any]:
     """
     if not isinstance(given, dict):
         raise BadRequestError("values must be an object")
-    most, task = settings.max_task_characters, given.get("task", "")
-    if not isinstance(task, str):
-        raise BadRequestError("task must be a text")
-    if len(task) > most:
-        raise BadRequestError(f"task is too long: at most {most} characters")
+    most = settings.max_task_characters
+    for name in ("task", "draft"):
+        text = given.get(name, "")
+        if not isinstance(text, str):
+            raise BadRequestError(f"{name} must be a text")
+        if len(text) > most:
+            raise BadRequestError(f"{name} is too long: at most {most} characters")
+    for name, check in NUMBERS.items():
+        if name in given:
+            try:
+                check(given[name])
+            except ValueError as error:
+                raise BadRequestError(str(error)[:500]) from None
     if (messages := given.get("messages")) is not None:
         _check_messages(messages, most)
     if (limits := given.get("limits")) is not None:

@@ -57,6 +57,17 @@ def test_the_task_can_come_from_standard_input(shell: Any, scripted: Any, monkey
     assert not Path("runs.sqlite").exists()
 
 
+def test_a_run_goes_on_from_a_draft_of_ones_own(shell: Any, scripted: Any, tmp_path: Path) -> None:
+    """`--draft` is judged first and then revised; a search, which finds its own, says that it has no place there."""
+    shown = shell("run", TASK, "--model", scripted("A river lamp."), *VERIFY, "--json", "--draft", "My lamp.")
+    assert (shown.json["answer"], shown.json["usage"]["calls"]) == ("A river lamp.", 1)
+    assert "My lamp." in shown.err
+    (tmp_path / "rain.md").write_text("Rain falls.")
+    words = ("run", "What is rain?", "--graph", "retrieval", "--dir", str(tmp_path), "--draft", "Wet.")
+    shown = shell(*words)
+    assert (shown.code, "draft has no place here: a search" in shown.err) == (1, True), shown.err
+
+
 def test_limits_hold(shell: Any, scripted: Any) -> None:
     """`--max-rounds 1` writes one revision; the reason for the stop is named."""
     shown = shell("run", TASK, "--model", scripted("a", "b", "c"), *VERIFY, "--max-rounds", "1", "--json")
@@ -101,6 +112,7 @@ BAD = {
     ("run", TASK, "--model", "local", "--critic", "program"): "--critic program is for --graph adaptive, math",
     ("run", TASK, "--model", "local", "--graph", "zero-shot", "--critic", "self"): "nobody judges a baseline",
     ("run", TASK, "--model", "local", "--graph", "majority-0"): "there is no graph 'majority-0'",
+    ("run", TASK, "--draft", " "): "the draft is blank",
     ("run",): "Missing argument 'TASK'",
     ("run", TASK, "--modle", "x"): "No such option",
     ("poetry",): "No such command 'poetry'",

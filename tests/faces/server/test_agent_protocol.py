@@ -279,6 +279,13 @@ def test_every_preset_can_be_asked_for(server: Any, name: str, connect: Any) -> 
     assert connect(server.url).assistants.get_schemas(name)["input_schema"]
 
 
+def test_a_run_over_http_goes_on_from_the_callers_draft(server: Any, talking: Any, connect: Any) -> None:
+    """A `draft` beside the task is judged first; no call writes another one."""
+    output = connect(server.url).runs.wait(None, "refine", input={**TASK, "draft": "My autumn."})
+    assert [event["text"] for event in output["events"] if event["kind"] == "draft"] == ["My autumn."]
+    assert (output["answer"], len(talking.model.calls)) == ("second draft", 3)
+
+
 def test_stateless_runs_leave_nothing(server: Any, connect: Any) -> None:
     """A run without a thread gives its output, and nothing of it is kept."""
     client = connect(server.url)
@@ -294,6 +301,9 @@ def test_a_wrong_request_says_what_is_wrong(server: Any, connect: Any) -> None:
     name = client.threads.create()["thread_id"]
     with pytest.raises(UnprocessableEntityError, match="task"):
         client.runs.create(name, "refine", input={"tusk": "x"})
+    for wrong, says in (({"draft": 7}, "draft"), ({"top_k": 0}, "top_k"), ({"confidence_threshold": "x"}, "between")):
+        with pytest.raises(UnprocessableEntityError, match=says):
+            client.runs.create(name, "refine", input={**TASK, **wrong})
     with pytest.raises(UnprocessableEntityError, match="stream modes are"):
         list(client.runs.stream(name, "refine", input=TASK, stream_mode="debug"))
     with pytest.raises(ConflictError):
