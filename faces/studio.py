@@ -1,7 +1,7 @@
 """LangGraph Studio: the graphs that `langgraph.json` names. LangGraph's own server brings a checkpointer of its own.
 
 Each preset that is served is a function here, with `_` for `-` in its name. The model is the one that `REDRAFT_MODEL`
-names, as `chat_model` reads it; without it, the embedded model. A search is over the text and Markdown files of
+names, as `chat_model` reads it; without it, the embedded model. A search is over the documents of
 `REDRAFT_DOCUMENTS`; without it, of the working folder.
 """
 

@@ -35,7 +35,7 @@ FOLDER = Option(
     "folder",
     Path,
     "--dir",
-    "Text and Markdown files to look passages up in.",
+    "Documents to look passages up in.",
     metavar="FOLDER",
     reaches="show the model files of the folder {}",
 )
@@ -197,7 +197,7 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
         raise ValueError("in retrieval --critic is self, which lets --model plan and refine the queries")
     folder = options.pop("folder", None)
     if folder is None:
-        raise ValueError("retrieval needs a --dir: the folder whose text and Markdown files are searched")
+        raise ValueError("retrieval needs a --dir: the folder whose documents are searched")
     if people := _people(options):
         options["critics"] = people
     options = _renamed(options, passages="top_k", threshold="confidence_threshold")

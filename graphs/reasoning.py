@@ -168,7 +168,7 @@ def draft(model: BaseChatModel, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, p
 def load_documents(
     folder: str | PathLike[str] | None = None, *, embeddings: Embeddings | None = None, k: int = 4
 ) -> LoadDocuments:
-    """Return the arrow that reads a folder of text and Markdown files, cut into passages, into the branch's documents.
+    """Return the arrow that reads a folder of documents, cut into passages, into the branch's documents.
 
     Args:
         folder: Its path; default: the branch's `source`.

@@ -71,8 +71,8 @@ def build_retrieval_graph(
     """Return the loop over searches: `task` is the query, `answer` the passages; `retrieval_result(out)` tells more.
 
     Args:
-        sources: A folder of Markdown and text files, a list of documents, a LangChain vector store or retriever, or a
-            list of these, which are fused.
+        sources: A folder of documents (see `load_folder`), the address of a web page, a list of documents, a LangChain
+            vector store or retriever, or a list of these, which are fused.
         model: Plans and finds gaps where `use_llm` is true.
         use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
         embeddings: Measures what is found, and indexes folders and documents; see `redraft.models.embeddings`.

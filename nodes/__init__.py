@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         UseSelfCritique,
         parse_pipeline,
     )
-    from .retrieval.documents import load_folder
+    from .retrieval.documents import load_folder, load_page
     from .retrieval.findings import RetrievalResult, as_retriever, retrieval_result
     from .retrieval.retrievers import DocumentIndex, folder_index
     from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
@@ -74,7 +74,7 @@ else:
                 "UseSelfCritique",
                 "parse_pipeline",
             ],
-            "redraft.nodes.retrieval.documents": ["load_folder"],
+            "redraft.nodes.retrieval.documents": ["load_folder", "load_page"],
             "redraft.nodes.retrieval.findings": ["RetrievalResult", "as_retriever", "retrieval_result"],
             "redraft.nodes.retrieval.retrievers": ["DocumentIndex", "folder_index"],
             "redraft.nodes.rubric.assessments": ["assessment_of", "refinement_metadata", "refinement_metrics"],
@@ -138,6 +138,7 @@ __all__ = [
     "human_critic",
     "idempotency_key",
     "load_folder",
+    "load_page",
     "matches",
     "matches_json_schema",
     "model_critic",

@@ -14,6 +14,7 @@ from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
+from .retrieval.documents import place_of
 from .runtime.meter import BudgetSpentError, spent_in
 from .runtime.step import Step, Steps, call, emit
 
@@ -120,7 +121,9 @@ def _passage(one: Any, *, by: str) -> dict[str, Any]:
     key = one.id or one.metadata.get("id") or hashlib.sha256(f"{source}\n{text}".encode()).hexdigest()[:16]
     scores = {name: one.metadata[name] for name in SCORES if isinstance(one.metadata.get(name), int | float)}
     finite = {name: float(score) for name, score in scores.items() if math.isfinite(score)}
-    return {"id": clean(str(key)), "text": text, "source": source, **finite}
+    heading = clean(str(one.metadata.get("heading") or ""))
+    place = {**({"heading": heading} if heading else {}), **place_of(one.metadata)}
+    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite}
 
 
 def _name(documents: Any) -> str:

@@ -48,7 +48,7 @@ def serve(
         typer.Option(metavar="SPEC", help="A model that callers may name in its place; may be repeated."),
     ] = None,
     documents: Annotated[
-        str | None, typer.Option("--dir", metavar="FOLDER", help="Whose text and Markdown files retrieval searches.")
+        str | None, typer.Option("--dir", metavar="FOLDER", help="Whose documents retrieval searches.")
     ] = None,
     prompts: PromptFile = None,
     judge: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: What follows `redraft` on the command line; default: what the process was given.
     """
     Stopping.listen()
+    # A warning is a line for the user; where in the code it was raised is none of theirs.
+    warnings.formatwarning = lambda message, *_, **__: f"redraft: {message}\n"
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can't show ✓ still shows the rest

@@ -56,7 +56,7 @@ class Signature:
 SIGNATURES: Mapping[str, Signature] = {
     "SetTopic": Signature("topic", does="begins work on a topic"),
     "SetQuery": Signature("query", does="looks passages up for this instead of the topic"),
-    "UseDir": Signature("folder", does="looks passages up in the text and Markdown files of a folder"),
+    "UseDir": Signature("folder", does="looks passages up in the documents of a folder"),
     "UseDraft": Signature(does="writes a first draft"),
     "UseCritique": Signature(does="criticises the most recent draft or improvement"),
     "UseImprove": Signature(does="improves it by its critique"),

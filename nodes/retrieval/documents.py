@@ -1,34 +1,105 @@
-"""Document loading: a folder of text files, split into passages. Internal."""
+"""Document loading: a folder, a file or a web page, split into passages that know where they stand. Internal."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import warnings
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from .converters import CONVERTED, Converter, Part, UnreadableError, decoded, markdown_of_rst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langchain_core.documents import Document
 
-__all__ = ["SUFFIXES", "chunk_id", "load_folder", "passage"]
+__all__ = [
+    "PLACES",
+    "SUFFIXES",
+    "DocumentReader",
+    "LeftOut",
+    "chunk_id",
+    "is_url",
+    "load_folder",
+    "load_page",
+    "passage",
+    "place_of",
+    "readable_files",
+]
 
-SUFFIXES = (".md", ".markdown", ".txt")
+PLACES = ("page", "line", "url")
+"""Where a passage stands beside its source and heading, as far as that is known: a page of a PDF, the first line in
+source code, an address."""
+
+MARKDOWN = (".markdown", ".md", ".mdown", ".mdx", ".mkd", ".myst", ".qmd", ".rmd")
+TEXT = ("", ".adoc", ".asciidoc", ".org", ".text", ".txt")
+"""Without an ending there are README, LICENSE and the like."""
+CODE = {
+    ".bash": "", ".c": "c", ".cc": "cpp", ".cfg": "", ".cjs": "js", ".cpp": "cpp", ".cs": "csharp", ".css": "",
+    ".ex": "elixir", ".exs": "elixir", ".go": "go", ".h": "c", ".hpp": "cpp", ".hs": "haskell", ".ini": "",
+    ".java": "java", ".jl": "", ".js": "js", ".jsx": "js", ".kt": "kotlin", ".lua": "lua", ".mjs": "js", ".php": "php",
+    ".proto": "proto", ".ps1": "powershell", ".py": "python", ".pyi": "python", ".r": "", ".rb": "ruby", ".rs": "rust",
+    ".scala": "scala", ".sh": "", ".sol": "sol", ".sql": "", ".swift": "swift", ".tex": "latex", ".toml": "",
+    ".ts": "ts", ".tsx": "ts", ".yaml": "", ".yml": "",
+}  # fmt: skip
+"""Source code, with its language where the splitter knows one."""
+SUFFIXES = tuple(sorted({*MARKDOWN, *TEXT, ".rst", *CODE, *CONVERTED}))
+"""What is read; "" stands for a name without an ending."""
+KINDS = "Markdown, text, reStructuredText, HTML, PDF, Word (.docx), notebooks and source code"
+
+MADE_BY_TOOLS = ("__pycache__", "node_modules")
+MOST_BYTES = 100_000_000
+"""Of one file."""
 
 HEADINGS = [("#" * level, f"h{level}") for level in range(1, 5)]
 
 
-def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
-    """Return the passages of a folder's Markdown and text files, in the order of their paths.
+class LeftOut:
+    """A tally of files that were not read, by what they are."""
 
-    Markdown is cut at its headings first, then at paragraphs, lines and words. Each passage has in its metadata
-    `source` (the file's path in the folder, with `/`), `heading` (the headings above it, outermost first) and `id`.
-    Empty files, hidden ones, and links that lead out of the folder are left out.
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._names: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, what: str, name: str = "") -> None:
+        """Count one.
+
+        Args:
+            what: Its kind, `.png` or `encrypted .pdf` say.
+            name: Which it is; the first three are told.
+        """
+        self.counts[what] += 1
+        if name and len(self._names[what]) < 3:
+            self._names[what].append(name)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def __str__(self) -> str:
+        """Return `12 .png, 3 encrypted .pdf (a.pdf, b.pdf, c.pdf)`, the most frequent first."""
+        told = []
+        for what, count in self.counts.most_common(20):
+            names = ", ".join(self._names[what]) + (", …" if count > len(self._names[what]) else "")
+            told.append(f"{count:,} {what}" + (f" ({names})" if self._names[what] else ""))
+        rest = sum(count for _, count in self.counts.most_common()[20:])
+        return ", ".join([*told, f"{rest:,} others"] if rest else told)
+
+
+def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
+    """Return the passages of a folder's documents, in the order of their paths.
+
+    Markdown, text, reStructuredText, HTML, PDF, Word (.docx), notebooks and source code are read. They are cut at
+    headings first, or at pages, or at what their programming language has, then at paragraphs, lines and words. Each
+    passage has in its metadata `source` (the file's path in the folder, with `/`), `heading` (the headings above it,
+    outermost first), `id`, and where they are known `page` (of a PDF, from 1) and `line` (its first, in source code).
+    Empty files, hidden ones, and `__pycache__` and `node_modules` are passed over.
 
     Args:
-        folder: Read with its subfolders; files end in .md, .markdown or .txt and hold UTF-8.
+        folder: Read with its subfolders.
         chunk_size: The most characters in one passage.
         chunk_overlap: How many characters a passage may share with the one before it.
 
@@ -37,31 +108,55 @@ def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_
         ImportError: The extra `retrieval` is not installed.
 
     Warns:
-        UserWarning: Files that are not UTF-8 are left out; the warning names them.
+        UserWarning: Files are left out: of another kind, encrypted, damaged, too large, not text, or links out of the
+            folder. One warning has them all, counted by kind.
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
         raise ValueError(f"there is no folder {os.fspath(folder)!r}")
-    if chunk_size < 1 or not 0 <= chunk_overlap < chunk_size:
-        raise ValueError(
-            f"chunk_size must be 1 or more and above chunk_overlap, not chunk_size={chunk_size!r}, "
-            f"chunk_overlap={chunk_overlap!r}"
-        )
+    left_out = LeftOut()
     found: list[Document] = []
-    unreadable = []
-    for path in _text_files(root):
-        source = path.relative_to(root).as_posix()
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            unreadable.append(source)
-            continue
-        found += _passages(text, source, chunk_size=chunk_size, chunk_overlap=chunk_overlap)
-    if unreadable:
-        warnings.warn(f"left out, since they are not UTF-8 text: {', '.join(unreadable)}", stacklevel=2)
+    with DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader:
+        for path, source in readable_files(root, left_out):
+            try:
+                found += reader.passages(path, source)
+            except UnreadableError as error:
+                left_out.add(str(error), source)
     if not found:
-        raise ValueError(f"the folder {os.fspath(folder)!r} holds no text in files that end in {', '.join(SUFFIXES)}")
+        rest = f"; left out: {left_out}" if left_out else ""
+        raise ValueError(f"the folder {os.fspath(folder)!r} holds no text that can be read: {KINDS}{rest}")
+    if left_out:
+        warnings.warn(f"left out of {os.fspath(folder)}: {left_out}", stacklevel=2)
     return found
+
+
+def load_page(url: str, *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
+    """Return the passages of a web page, or of a file in the web; nothing that it links to is read.
+
+    Their metadata is that of `load_folder`, with the address as `source` and as `url`.
+
+    Args:
+        url: Its address, http or https.
+        chunk_size: The most characters in one passage.
+        chunk_overlap: How many characters a passage may share with the one before it.
+
+    Raises:
+        ValueError: The address is none, can't be read, or what is there is too large, of no kind that can be read, or
+            without text.
+        ImportError: The extra `retrieval` is not installed.
+    """
+    from .web_pages import fetched
+
+    with DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader:
+        found = reader.page(url, *fetched(url, known=SUFFIXES))
+    if not found:
+        raise ValueError(f"there is no text at {url}")
+    return found
+
+
+def is_url(source: object) -> bool:
+    """Return whether a source is an address in the web, and no path."""
+    return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
 
 
 def chunk_id(source: str, text: str) -> str:
@@ -75,36 +170,153 @@ def passage(text: str, heading: str) -> str:
     return f"{heading}\n{text}" if heading else text
 
 
-def _text_files(root: Path) -> list[Path]:
+def place_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the page, line and address that a document's metadata has, as plain data."""
+    found: dict[str, Any] = {}
+    for name in PLACES:
+        value = metadata.get(name)
+        # A loader of somebody else's may mean anything by these names.
+        if (isinstance(value, str) and value) if name == "url" else (type(value) is int and value >= 0):
+            found[name] = value
+    return found
+
+
+def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
+    """Return the files of a folder that are of a kind that is read, with their paths in it, in order.
+
+    Args:
+        root: The folder.
+        left_out: The others are counted there, but for hidden ones.
+    """
     inside = root.resolve()
 
     def walk() -> Iterator[Path]:
-        for parent, folders, names in os.walk(root):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            for name in names:
+        for parent, folders, names in os.walk(root, onerror=lambda _: left_out.add("folder that can't be opened")):
+            folders[:] = [name for name in folders if not name.startswith(".") and name not in MADE_BY_TOOLS]
+            for name in (*folders, *names):
                 path = Path(parent) / name
-                if not name.startswith(".") and path.suffix.casefold() in SUFFIXES and path.is_file():
+                if name.startswith("."):
+                    continue
+                if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                    left_out.add("link out of the folder", path.relative_to(root).as_posix())
+                elif path.is_file():
                     yield path
 
-    return sorted(path for path in walk() if path.resolve().is_relative_to(inside))
+    found = []
+    for path in sorted(walk()):
+        if (suffix := path.suffix.casefold()) in SUFFIXES:
+            found.append((path, path.relative_to(root).as_posix()))
+        else:
+            left_out.add(suffix if len(suffix) <= 12 else "of another kind")
+    return found
 
 
-def _passages(text: str, source: str, *, chunk_size: int, chunk_overlap: int) -> list[Document]:
-    try:
-        from langchain_text_splitters import MarkdownHeaderTextSplitter, RecursiveCharacterTextSplitter
-    except ImportError as error:
-        raise ImportError(f'reading a folder needs an extra: pip install "redraft[retrieval]" ({error})') from None
-    from langchain_core.documents import Document
+class DocumentReader:
+    """Reads files and cuts them into passages; used in a `with` block.
 
-    if source.casefold().endswith(".txt"):
-        sections = [Document(text)]
-    else:
-        sections = MarkdownHeaderTextSplitter(HEADINGS).split_text(text)
-    cut = RecursiveCharacterTextSplitter(chunk_size=chunk_size, chunk_overlap=chunk_overlap)
-    passages = []
-    for section in sections:
-        heading = " > ".join(section.metadata[key] for _, key in HEADINGS if key in section.metadata)
-        for piece in cut.split_text(section.page_content):
-            metadata = {"source": source, "heading": heading, "id": chunk_id(source, piece)}
-            passages.append(Document(piece, metadata=metadata))
-    return passages
+    Args:
+        chunk_size: The most characters in one passage.
+        chunk_overlap: How many characters a passage may share with the one before it.
+        converter: Reads what is no text; default: one of its own.
+
+    Raises:
+        ValueError: The sizes make no sense.
+        ImportError: The extra `retrieval` is not installed.
+    """
+
+    def __init__(self, *, chunk_size: int = 800, chunk_overlap: int = 100, converter: Converter | None = None) -> None:
+        if chunk_size < 1 or not 0 <= chunk_overlap < chunk_size:
+            raise ValueError(
+                f"chunk_size must be 1 or more and above chunk_overlap, not chunk_size={chunk_size!r}, "
+                f"chunk_overlap={chunk_overlap!r}"
+            )
+        try:
+            from langchain_text_splitters import (
+                Language,
+                MarkdownHeaderTextSplitter,
+                RecursiveCharacterTextSplitter,
+            )
+        except ImportError as error:
+            raise ImportError(f'reading a folder needs an extra: pip install "redraft[retrieval]" ({error})') from None
+        sizes: dict[str, Any] = {"chunk_size": chunk_size, "chunk_overlap": chunk_overlap}
+        self._cut = RecursiveCharacterTextSplitter(**sizes)
+        self._cut_code: Callable[[str], RecursiveCharacterTextSplitter] = lambda name: (
+            RecursiveCharacterTextSplitter.from_language(Language(name), **sizes, add_start_index=True)
+            if name
+            else RecursiveCharacterTextSplitter(**sizes, add_start_index=True)
+        )
+        self._sections = MarkdownHeaderTextSplitter(HEADINGS)
+        self._converter = converter or Converter()
+
+    def __enter__(self) -> DocumentReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._converter.__exit__()
+
+    def passages(self, path: Path, source: str, *, suffix: str | None = None, url: str = "") -> list[Document]:
+        """Return the passages of a file; none where it is empty.
+
+        Args:
+            path: Where it is.
+            source: What it is called.
+            suffix: Its kind, one of `SUFFIXES`; default: as its name ends.
+            url: Where it came from.
+
+        Raises:
+            UnreadableError: It can't be read; the message says what it is.
+            ImportError: The extra `retrieval` is not installed.
+        """
+        suffix = path.suffix.casefold() if suffix is None else suffix
+        told = suffix or "files without an ending"
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise UnreadableError(f"{{}} of over {MOST_BYTES // 10**6} MB")  # noqa: TRY301  # told like the others
+            if suffix in CONVERTED:
+                empty = path.stat().st_size == 0
+                parts = [] if empty else self._converter.parts(path.resolve(), suffix)
+            else:
+                with path.open("rb") as file:
+                    parts = [Part(decoded(file.read(MOST_BYTES + 1)))]
+        except UnreadableError as error:
+            raise UnreadableError(str(error).replace("{}", told)) from None
+        except OSError:
+            raise UnreadableError(f"{told} that can't be opened") from None
+        return self._documents(parts, suffix, {"source": source, **({"url": url} if url else {})})
+
+    def page(self, url: str, data: bytes, suffix: str) -> list[Document]:
+        """Return the passages of what was fetched from an address.
+
+        Raises:
+            ValueError: It can't be read.
+        """
+        with tempfile.TemporaryDirectory(prefix="redraft-") as folder:
+            path = Path(folder, "page")
+            path.write_bytes(data)
+            try:
+                return self.passages(path, url, suffix=suffix, url=url)
+            except UnreadableError as error:
+                raise ValueError(f"what is at {url} can't be read: {error}") from None
+
+    def _documents(self, parts: Sequence[Part], suffix: str, about: dict[str, Any]) -> list[Document]:
+        from langchain_core.documents import Document
+
+        found = []
+        for part in parts:
+            place = {} if part.page is None else {"page": part.page}
+            if suffix in CODE:
+                pieces = self._cut_code(CODE[suffix]).create_documents([part.text])
+            elif suffix in TEXT or part.page is not None:
+                pieces = [Document(piece) for piece in self._cut.split_text(part.text)]
+            else:
+                text = markdown_of_rst(part.text) if suffix == ".rst" else part.text
+                pieces = self._cut.split_documents(self._sections.split_text(text))
+            for piece in pieces:
+                headings = [piece.metadata[key] for _, key in HEADINGS if key in piece.metadata]
+                if suffix in CODE:
+                    place = {"line": part.text.count("\n", 0, max(0, piece.metadata["start_index"])) + 1}
+                heading = " > ".join(one for one in (part.heading, *headings) if one)
+                key = chunk_id(about["source"], piece.page_content)
+                metadata = {**about, "heading": heading, **place, "id": key}
+                found.append(Document(piece.page_content, metadata=metadata))
+        return found

@@ -10,8 +10,9 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
 from pydantic import BaseModel, ConfigDict
 
+from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
-from .documents import passage
+from .documents import passage, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +48,12 @@ class RetrievedPassage(BaseModel):
     text: str
     source: str
     heading: str
+    page: int | None = None
+    """Of a PDF, from 1."""
+    line: int | None = None
+    """Its first, in source code."""
+    url: str | None = None
+    """Of a web page."""
     score: float
     """Sum of its rank scores. It only ranks."""
     similarity: float
@@ -106,6 +113,7 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
                     text=document["text"],
                     source=document["source"],
                     heading=document.get("heading", ""),
+                    **place_of(document),
                     score=own + (before[1].score if before else 0.0),
                     similarity=max(document["similarity"], before[1].similarity if before else 0.0),
                     sub_query=search["text"] if leads or before is None else before[1].sub_query,
@@ -134,7 +142,7 @@ def rendered(found: Sequence[RetrievedPassage]) -> str:
     if not found:
         return NOTHING_FOUND
     return "\n\n".join(
-        f"[{number}] {one.source or 'unnamed source'}\n{passage(one.text, one.heading)}"
+        f"[{number}] {one.source or 'unnamed source'}{paged(one.page)}\n{passage(one.text, one.heading)}"
         for number, one in enumerate(found, start=1)
     )
 
@@ -213,8 +221,9 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
 def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> GraphRetriever:
     """Return a LangChain retriever that runs a search graph for each query.
 
-    Its documents have `id`, `source`, `heading`, `score`, `similarity`, `sub_query` and `found_by` in their metadata. A
-    single call may ask for more or closer ones: `invoke(query, top_k=20, confidence_threshold=0.5)`.
+    Its documents have `id`, `source`, `heading`, `score`, `similarity`, `sub_query` and `found_by` in their metadata,
+    and `page`, `line` and `url` where they are known. A single call may ask for more or closer ones:
+    `invoke(query, top_k=20, confidence_threshold=0.5)`.
 
     Args:
         graph: Of `build_retrieval_graph`. In a node of another graph its checkpoints are that graph's; one with a
@@ -276,5 +285,6 @@ def _config(callbacks: Any, configurable: dict[str, Any] | None) -> RunnableConf
 
 def _documents(output: Mapping[str, Any]) -> list[Document]:
     return [
-        Document(found.text, metadata=found.model_dump(exclude={"text"})) for found in retrieval_result(output).results
+        Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
+        for found in retrieval_result(output).results
     ]

@@ -19,7 +19,7 @@ from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from .documents import chunk_id, load_folder, passage
+from .documents import chunk_id, is_url, load_folder, load_page, passage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,7 @@ def folder_index(
     chunk_size: int = 800,
     chunk_overlap: int = 100,
 ) -> DocumentIndex:
-    """Return an index of a folder's Markdown and text files; see `load_folder`.
+    """Return an index of a folder's documents; see `load_folder`.
 
     Args:
         folder: Read once, when the index is built.
@@ -325,7 +325,8 @@ def open_sources(
     """Return one retriever whose documents carry a rank score.
 
     Args:
-        sources: A folder, a list of documents, a vector store, a retriever, or a list of these, which are fused.
+        sources: A folder, the address of a web page, a list of documents, a vector store, a retriever, or a list of
+            these, which are fused.
         embeddings: Of folders and documents; a vector store has its own.
         top_k: The most passages that a query returns, also of an index that was made with a smaller number.
         hybrid: Whether folders and documents are searched by words too; what others do is their own affair.
@@ -341,11 +342,12 @@ def open_sources(
     if not given:
         raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
     documents = [one for one in given if isinstance(one, Document)]
+    documents += [one for url in given if is_url(url) for one in load_page(url)]
     retrievers: list[BaseRetriever] = []
     if documents:
         retrievers.append(DocumentIndex(documents=documents, **own))
     for one in given:
-        if isinstance(one, str | os.PathLike):
+        if isinstance(one, str | os.PathLike) and not is_url(one):
             retrievers.append(folder_index(one, **own))
         elif isinstance(one, VectorStore):
             retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
@@ -353,10 +355,10 @@ def open_sources(
             retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
         elif isinstance(one, BaseRetriever):
             retrievers.append(one)
-        elif not isinstance(one, Document):
+        elif not (isinstance(one, Document) or is_url(one)):
             raise TypeError(
-                f"a source is a folder, a Document, a LangChain vector store or retriever, or a list of these, "
-                f"not {one!r:.120}"
+                f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
+                f"these, not {one!r:.120}"
             )
     if len(retrievers) == 1 and isinstance(retrievers[0], DocumentIndex | FusedRetriever):
         return retrievers[0]

@@ -19,7 +19,7 @@ from ...state.events import clean
 from ...state.masking import masked
 from ..runtime.dual import Do, DualCallable, adrive, drive
 from ..runtime.step import emit
-from .documents import chunk_id, passage
+from .documents import chunk_id, passage, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -153,6 +153,7 @@ class Search:
                     "text": text,
                     "source": source,
                     "heading": _heading(document),
+                    **place_of(document.metadata),
                     "score": float(document.metadata["score"]),
                     "similarity": similarity,
                     **({"found_by": by} if (by := document.metadata.get("found_by")) else {}),

@@ -18,6 +18,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from redraft.graphs.reasoning import build_reasoning_graph
 from redraft.graphs.retrieval import as_retriever, build_retrieval_graph, retrieval_result
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.embeddings import embeddings
@@ -25,6 +26,7 @@ from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic, model_critic
 from redraft.nodes.retrieval.retrievers import DocumentIndex, folder_index
 from redraft.state import Limits, Thread, open_checkpointer
+from redraft.state.retrievals import passages
 from typing_extensions import TypedDict
 
 for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_text_splitters"):
@@ -358,6 +360,32 @@ def test_a_first_search_that_fails_is_raised_and_resumed(tmp_path: Path) -> None
             graph.invoke({"task": "How do I resume a broken thread?"}, config)
         retriever.fails_on = "?never"
         assert Thread(graph, "1").resume()["answer"].endswith("Resume a run.")
+
+
+def test_where_a_passage_stands_is_kept_to_the_end() -> None:
+    """Page, line and address are in the record, the results, the retriever's documents, and the page in the answer."""
+    places: list[dict[str, Any]] = [{"page": 14}, {"line": 3}, {"url": "https://example.org/oars"}, {"page": "xii"}]
+    sources = [
+        Document(f"Oars row boats {number}.", metadata={"source": f"{number}.pdf", "heading": "Oars", **place})
+        for number, place in enumerate(places)
+    ]
+    graph = build_retrieval_graph(sources, top_k=4)
+    output = graph.invoke({"task": "oars"})
+    wanted = {"0.pdf": {"page": 14}, "1.pdf": {"line": 3}, "2.pdf": {"url": "https://example.org/oars"}, "3.pdf": {}}
+
+    def kept(found: Any) -> dict[str, Any]:
+        return {one["source"]: {key: one[key] for key in ("page", "line", "url") if one.get(key)} for one in found}
+
+    assert kept(event for one in output["events"] for event in one.get("documents", [])) == wanted
+    assert kept(one.model_dump() for one in retrieval_result(output).results) == wanted
+    assert kept(one.metadata for one in as_retriever(graph).invoke("oars")) == wanted
+    assert "] 0.pdf, page 14\nOars\n" in output["answer"]
+
+    looked_up = build_reasoning_graph(ScriptedModel(["Rowing."]), iterations=0, documents=as_retriever(graph))
+    [event] = [one for one in looked_up.invoke({"task": "oars"})["events"] if one["kind"] == "retrieval"]
+    assert kept(event["documents"]) == wanted
+    assert {one["heading"] for one in event["documents"]} == {"Oars"}
+    assert "] 0.pdf, page 14\n" in passages([event])
 
 
 def test_rules_run_side_by_side_and_never_repeat_a_query(run: Any, garden: Any) -> None:
