@@ -66,6 +66,15 @@ def serve(
     max_waiting: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Runs that wait for one to end.", rich_help_panel=BOUNDS)
     ] = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Servers that may die of a run that gets no step further; then it is given up.",
+            rich_help_panel=BOUNDS,
+        ),
+    ] = None,
     max_task: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Characters of a task.", rich_help_panel=BOUNDS)
     ] = None,
@@ -104,6 +113,7 @@ def serve(
             max_seconds_a_run=max_seconds,
             max_concurrent_runs=max_runs,
             queue_length=max_waiting,
+            max_attempts=max_attempts,
             max_task_characters=max_task,
             max_body_bytes=max_body,
         )

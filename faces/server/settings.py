@@ -53,6 +53,9 @@ class Settings(BaseModel):
     max_seconds_a_run: float = Field(default=900.0, gt=0)
     """By the clock, from its start to its end; a run that takes longer is ended, and its thread can be resumed."""
 
+    max_attempts: int = Field(default=3, ge=1)
+    """Processes that may die of a run, one after another and without a step further, before it is given up."""
+
     @field_validator("model")
     @classmethod
     def _kept(cls, spec: str) -> str:

@@ -74,7 +74,8 @@ class Engine:
         self.saver = self._given_saver if self._given_saver is not None else await self._db.write(self._opened)
         self.records: Records = await self._db.write(open_records, self.saver)
         self.owned = OwnedThreads(self.saver, self.records, self._db)
-        self._takeover = Takeover(self.records, self._db)
+        index = getattr(self.saver, "runs", None)
+        self._takeover = Takeover(self.records, index, self._db, most_attempts=self.settings.max_attempts)
         self._leases = LeaseHolder(self.saver)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
         self._execution = Execution(

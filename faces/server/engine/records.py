@@ -104,7 +104,7 @@ class RunRecord:
     begun: bool
     """True once its input is in the thread."""
     attempts: int
-    """Number of processes that have had it; one that was ended in an orderly way doesn't count."""
+    """Number of processes that have had it since it last moved; one that was ended in an orderly way doesn't count."""
     process: str
     """The process that runs it, by the name that a lease has for it; empty where none does."""
     beat: float
@@ -208,16 +208,15 @@ class Records:
         statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {IN_FLIGHT} ORDER BY created_at, run_id"  # noqa: S608
         return [self._run(row) for row in self._query(statement, {})]
 
-    def take_over(self, record: RunRecord, process: str, *, beat: float) -> bool:
+    def take_over(self, record: RunRecord, process: str, *, attempts: int, beat: float) -> bool:
         """Make a run that another process left this process's; `False` where somebody else was quicker."""
         statement = (
-            # Only as it was read: of two servers that want it, one changes the row and the other finds none. A run
-            # that was left in an orderly way has no process, and that is no attempt.
+            # Only as it was read: of two servers that want it, one changes the row and the other finds none.
             "UPDATE served_runs SET process = %(process)s, beat = %(beat)s, "  # noqa: S608
-            "attempts = attempts + CASE WHEN process = '' THEN 0 ELSE 1 END WHERE run_id = %(run_id)s "
+            "attempts = %(attempts)s WHERE run_id = %(run_id)s "
             f"AND process = %(left)s AND beat = %(left_beat)s AND {IN_FLIGHT} RETURNING run_id"
         )
-        values = {"process": process, "beat": beat, "run_id": record.run_id}
+        values = {"process": process, "attempts": attempts, "beat": beat, "run_id": record.run_id}
         return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
 
     def change_run(self, run_id: str, *, now: str, **changes: Any) -> None:

@@ -13,23 +13,31 @@ from .runs import Caller, Run
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from ....state.storage.index import RunIndex
     from .records import DbExecutor, Records
 
 __all__ = ["Takeover", "run_of"]
-
-MOST_ATTEMPTS = 3
-"""A run whose process died so often is given up: it may be what kills them."""
 
 DEAD_AFTER_S = 45.0
 """Silence after which a process on another machine counts as dead."""
 
 
 class Takeover:
-    """Notes the runs of this process, and takes those of dead ones."""
+    """Notes the runs of this process, and takes those of dead ones.
 
-    def __init__(self, records: Records, db: DbExecutor) -> None:
+    Args:
+        records: The tables of runs.
+        index: Says when a thread last moved.
+        db: Calls the database.
+        most_attempts: A run of which so many processes died, one after another and without a step further, is given up:
+            it may be what kills them.
+    """
+
+    def __init__(self, records: Records, index: RunIndex | None, db: DbExecutor, *, most_attempts: int) -> None:
         self._records = records
+        self._index = index
         self._db = db
+        self._most_attempts = most_attempts
         self._process = this_process()
 
     async def note(self, run: Run) -> None:
@@ -64,17 +72,27 @@ class Takeover:
         for record in await self._db.read(self._records.in_flight):
             if record.run_id in known or not _left(record):
                 continue
-            if record.attempts >= MOST_ATTEMPTS and record.process:
+            attempts = await self._attempts(record)
+            if attempts > self._most_attempts:
                 told = {"error": "LostRunError", "message": "every server that ran it has died"}
                 given_up = {"status": "error", "error": told, "process": ""}
                 await self._db.write(partial(self._records.change_run, record.run_id, now=now(), **given_up))
                 continue
-            claim = partial(self._records.take_over, record, self._process, beat=time.time())
+            claim = partial(self._records.take_over, record, self._process, attempts=attempts, beat=time.time())
             if await self._db.write(claim):
                 run = run_of(record)
-                run.status, run.attempts = "pending", record.attempts + bool(record.process)
+                run.status, run.attempts = "pending", attempts
                 taken.append(run)
         return taken
+
+    async def _attempts(self, record: RunRecord) -> int:
+        """Return how many processes will have had a run since it last moved, once it is taken."""
+        if not record.process or self._index is None:  # left in an orderly way
+            return record.attempts
+        row = await self._db.read(self._index.get, record.thread_id)
+        # A record is written when a process begins to work, so a later checkpoint is that process's.
+        moved = row is not None and row.updated_at > record.updated_at
+        return 1 if moved else record.attempts + 1
 
     async def beat(self) -> None:
         """Say that this process lives."""

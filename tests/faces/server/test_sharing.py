@@ -12,6 +12,7 @@ import pytest
 from redraft.faces.server import Engine, Settings
 from redraft.faces.server.engine.records import RunRecord, ThreadRecord, open_records
 from redraft.faces.server.engine.runs import Caller, QueueFullError
+from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import open_checkpointer
 
@@ -115,22 +116,27 @@ async def test_a_run_that_is_cancelled_at_once_ends(talking: Any) -> None:
 
 
 async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
-    """A run whose process has died three times is not begun a fourth time; it has failed, and says so."""
+    """A run of which three processes died without a step further has failed, and says so; one that moved goes on."""
     dead = f"{socket.gethostname()}:{2**22 + 1}:1"  # beyond the numbers that processes get
     settings = Settings(db=str(tmp_path / "runs.sqlite"))
-    model = ScriptedModel(["draft", "no issues"])
+    model = ScriptedModel(["draft", "no issues"] * 2)
     engine = Engine(settings, build_model=lambda spec: model)
     await engine.start()
     await engine.stop()
-    for attempts, answer in ((2, "draft"), (3, None)):
+    for attempts, moved, answer in ((2, False, "draft"), (3, False, None), (3, True, "draft")):
         with open_checkpointer(settings.db) as saver:
             records = open_records(saver)
-            name = f"attempt-{attempts}"
+            name = f"attempt-{attempts}-{moved}"
+            if moved:
+                half: Any = {"configurable": {"thread_id": name}}
+                build_refine_graph(model, checkpointer=saver).invoke(
+                    REFINE["input"], half, interrupt_before=["feedback"]
+                )
             records.add_thread(ThreadRecord(name, "local", "refine", {}, "idle", "2026", "2026"))
             request = {"input": REFINE["input"], "stream_modes": ["values"], "subgraphs": False}
             records.add_run(
                 RunRecord(name, name, "local", "refine", None, request, {}, False, "running", None, "2026", "2026",
-                          False, attempts, dead, 0.0)
+                          moved, attempts, dead, 0.0)
             )  # fmt: skip
         engine = Engine(settings, build_model=lambda spec: model)
         await engine.start()
@@ -138,7 +144,7 @@ async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
         assert output.get("answer") == answer
         assert answer or output["__error__"]["error"] == "LostRunError"
         await engine.stop()
-    assert len(model.calls) == 2
+    assert len(model.calls) == 4
 
 
 async def test_tokens_are_not_kept_for_ever(talking: Any) -> None:
