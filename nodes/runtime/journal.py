@@ -154,6 +154,33 @@ class NodeJournal:
         parts = (self._node, place or f"step {self._step}", *reversed(what))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
+    def find(self, key: str) -> Generator[Do, Any, KeptReply | None]:
+        """Return what is kept under a key.
+
+        Raises:
+            UnreadJournalError: It can't be read whether there is anything.
+        """
+        try:
+            found: KeptReply | None = yield Do(self.journal.get, self.journal.aget, (self.thread_id, key))
+        except Exception as error:
+            raise UnreadJournalError(
+                f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
+            ) from error
+        return found
+
+    def keep(self, key: str, kept: KeptReply, what: str) -> Generator[Do, Any, None]:
+        """Keep something under a key; it is committed when this ends.
+
+        Raises:
+            UnkeptReplyError: It could not be written.
+        """
+        try:
+            yield Do(self.journal.add, self.journal.aadd, (self.thread_id, key, kept))
+        except Exception as error:
+            raise UnkeptReplyError(
+                f"{what} could not be kept: {error}; what was kept before is safe, resume goes on"
+            ) from error
+
     def guarded(self, logic: Generator[Any, Any, dict[str, Any]]) -> Generator[Any, Any, dict[str, Any]]:
         """Run a node's logic, and drop its replies from the journal where it failed on them: it would fail again."""
         try:
@@ -222,7 +249,7 @@ class JournaledCall:
             else:
                 self._begin(caller, key, flight)
                 try:
-                    kept = yield from self._get(key)
+                    kept = yield from self._node.find(key)
                 except UnreadJournalError:
                     self._close(caller)
                     raise
@@ -243,7 +270,7 @@ class JournaledCall:
         text, kept = text_of(generations), None
         if key is not None and text is not None:
             kept = KeptReply(text, round(self._meter.elapsed, 6))
-            yield from self._add(key, kept, "a model's reply")
+            yield from self._node.keep(key, kept, "a model's reply")
         self._close(caller, kept)
 
     def tool_key(self, *what: str) -> str:
@@ -256,7 +283,7 @@ class JournaledCall:
         Raises:
             UnreadJournalError: It can't be read whether there is one.
         """
-        kept = yield from self._get(key)
+        kept = yield from self._node.find(key)
         if kept is None:
             return None
         self._meter.pass_time(kept.seconds)
@@ -268,31 +295,12 @@ class JournaledCall:
         Raises:
             UnkeptReplyError: It could not be written.
         """
-        yield from self._add(key, KeptReply(text, round(self._meter.elapsed, 6)), "a tool's result")
+        yield from self._node.keep(key, KeptReply(text, round(self._meter.elapsed, 6)), "a tool's result")
 
     def fail(self, error: BaseException) -> None:
         """Note that a model did not answer, and let go of the model call that this caller began."""
         self._node.unanswered.append(error)
         self._close(_caller())
-
-    def _get(self, key: str) -> Generator[Do, Any, KeptReply | None]:
-        journal = self._node.journal
-        try:
-            found: KeptReply | None = yield Do(journal.get, journal.aget, (self._node.thread_id, key))
-        except Exception as error:
-            raise UnreadJournalError(
-                f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
-            ) from error
-        return found
-
-    def _add(self, key: str, kept: KeptReply, what: str) -> Generator[Do, Any, None]:
-        journal = self._node.journal
-        try:
-            yield Do(journal.add, journal.aadd, (self._node.thread_id, key, kept))
-        except Exception as error:
-            raise UnkeptReplyError(
-                f"{what} could not be kept: {error}; what was kept before is safe, resume goes on"
-            ) from error
 
     def end(self) -> None:
         """Let go of every model call that has no reply."""

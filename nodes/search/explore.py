@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...state.dual import do
 from ...state.events import failure
+from ...state.storage.journal import KeptReply
 from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
-from ..runtime.journal import SAVER, saver_of
+from ..runtime.journal import SAVER, node_journal, place_in, saver_of
 from ..runtime.step import Call, Step, Steps, emit
 from .path_run import LostDraft
 from .path_threads import own_thread
@@ -51,8 +53,7 @@ def prepare_search(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from begin.logic(state, config)
-        base = yield from _free_name(config, branching_factor)
-        search = uuid.uuid4().hex
+        search, base = yield from _named(state, config, branching_factor)
         budgets.begin(search, 0, NO_USAGE, update["limits"])
         return {
             **update,
@@ -70,6 +71,24 @@ def prepare_search(
 
 
 NO_DRAFT = "a search over several drafts writes them itself"
+
+
+def _named(state: Mapping[str, Any], config: RunnableConfig, drafts: int) -> Generator[Do, Any, tuple[str, str]]:
+    """Return the token of a search and what the thread ids of its paths begin with, the same when it is begun again.
+
+    With `durability="exit"` a search that was killed is begun again; its paths are there, and are its own.
+    """
+    journal = node_journal(config)
+    if journal is None:
+        return uuid.uuid4().hex, (yield from _free_name(config, drafts))
+    key = f"{journal.key(place_in(state), str(state.get('task')), str(drafts))}.search"
+    kept = yield from journal.find(key)
+    if kept is None:
+        search, base = uuid.uuid4().hex, (yield from _free_name(config, drafts))
+        yield from journal.keep(key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
+        return search, base
+    search, base = map(str, json.loads(kept.reply))
+    return search, base
 
 
 def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ __all__ = [
     "RunsTable",
     "row_from_checkpoint",
     "stored_values",
+    "with_paths",
 ]
 
 Position: TypeAlias = tuple[str, str]
@@ -131,9 +133,27 @@ class RunIndex(ABC):
     def children(self, thread_id: str) -> Runs:
         """Return every fork of this thread, the first created first."""
 
+    def child_ids(self, thread_id: str) -> Sequence[str]:
+        """Return the thread ids of the forks of this thread, in any order."""
+        return [row.thread_id for row in self.children(thread_id)]
+
     alist = in_db_executor(list)  # noqa: A003  (the method above)
     aget = in_db_executor(get)
     achildren = in_db_executor(children)
+
+
+def with_paths(index: RunIndex, thread_id: str) -> list[str]:
+    """Return a thread and, where it is a search, the threads of its paths: those below it that have its name in theirs.
+
+    Forks of a path that were made by hand have names of their own, and are not among them.
+    """
+    found = [thread_id]
+    for one in found:
+        found += [name for name in index.child_ids(one) if PATH.match(name.removeprefix(thread_id))]
+    return found
+
+
+PATH = re.compile(r"(?:/[^/]+)*/b\d+\.\d+(?:-\d+)?\Z")
 
 
 def row_from_checkpoint(
@@ -323,6 +343,11 @@ class RunsTable(RunIndex):
     def children(self, thread_id: str) -> Runs:
         statement = f"{SELECT_RUNS} WHERE {FILTERS['parent']} ORDER BY created_at, thread_id"
         return self._rows(statement, {"parent": thread_id})
+
+    def child_ids(self, thread_id: str) -> Sequence[str]:
+        # Without the rest of their rows, which may be unreadable: they can be deleted all the same.
+        rows = self.query(f"SELECT thread_id FROM runs WHERE {FILTERS['parent']}", {"parent": thread_id})  # noqa: S608
+        return [name for (name,) in rows if isinstance(name, str)]
 
     def list(
         self,

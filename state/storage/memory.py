@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
-from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint
+from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
 
 if TYPE_CHECKING:
@@ -80,10 +80,13 @@ class IndexedMemorySaver(InMemorySaver):
             super().put_writes(config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
+        names = with_paths(self.runs, str(thread_id))
         with self.lock:
-            super().delete_thread(thread_id)
-            self.runs.delete(str(thread_id))
-        self.journal.forget(str(thread_id))
+            for name in names:
+                super().delete_thread(name)
+                self.runs.delete(name)
+        for name in names:
+            self.journal.forget(name)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

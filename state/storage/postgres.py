@@ -26,7 +26,7 @@ from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
 from .encryption import EncryptionKeyError, Vault, split_filter
 from .group_writer import Committer, Rows, UnavailableError
-from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
+from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
@@ -241,11 +241,13 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         return not _fits_jsonb(value) or (self.vault is not None and isinstance(value, str))
 
     def delete_thread(self, thread_id: str) -> None:
+        names = with_paths(self.runs, str(thread_id))
         with self.pool.connection() as conn, conn.transaction():
             # In one transaction, though connections are in autocommit mode: of the thread nothing stays.
-            self._on(conn).delete_thread(thread_id)
-            conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
-            conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
+            for name in names:
+                self._on(conn).delete_thread(name)
+                conn.execute(DELETE_RUNS, {"thread_id": name})
+                conn.execute(DELETE_JOURNAL, {"thread_id": name})
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As LangGraph's; `"delete"` takes the threads' rows too."""

@@ -22,7 +22,7 @@ from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .encryption import Vault, split_filter
 from .group_writer import Committer, Rows, Statement, UnavailableError
-from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
+from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
@@ -178,11 +178,14 @@ class IndexedSqliteSaver(DatabaseSaver):
             return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
     def delete_thread(self, thread_id: str) -> None:
-        values = {"thread_id": str(thread_id)}
         tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
         # One put, so one transaction: of a thread that is deleted nothing stays.
         self.writer.write(
-            *(Statement(_named(statement), values) for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL))
+            *(
+                Statement(_named(statement), {"thread_id": name})
+                for name in with_paths(self.runs, str(thread_id))
+                for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL)
+            )
         )
 
     def _checkpoint_steps(

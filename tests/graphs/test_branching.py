@@ -17,6 +17,7 @@ from redraft.nodes.critics.critics import human_critic, model_critic, verifier_c
 from redraft.nodes.search.ranking import PairwiseJudge
 from redraft.nodes.search.shared_budget import Turns
 from redraft.state import Critique, Limits, Thread, open_checkpointer
+from redraft.state.storage.group_writer import Statement
 from redraft.state.threads.replay import replay_record
 from redraft.state.threads.thread import BusyThreadError
 
@@ -217,6 +218,29 @@ def test_a_search_that_broke_off_goes_on(run: Any, kept: Any, broken: str, again
 def test_what_was_under_way_beside_it_is_not_paid_twice(kept: Any, broken: str, again: str) -> None:
     """Paths that ran while another broke off have kept what they finished."""
     check_going_on(lambda graph, given, config: graph.invoke(given, config), kept, broken, again, at_once=4)
+
+
+def test_a_search_that_was_to_be_saved_at_its_end_pays_nothing_twice(run: Any, tmp_path: Any) -> None:
+    """Killed with `durability="exit"`, nothing of its own thread is kept; begun again it goes on with its paths, and
+    deleted it takes them along, but not a path that was forked by hand."""
+    model = ScriptedModel([grow] * 40)
+    critics = [killed_at("ore")]
+    with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
+        graph = search(model, checkpointer=saver, beam_width=2, critics=critics)
+        with pytest.raises(Killed):
+            run(graph, TASK, CONFIG)
+        for table in ("checkpoints", "writes"):  # as a kill leaves it
+            saver.writer.write(Statement(f"DELETE FROM {table} WHERE thread_id = 's'"))
+        output = run(graph, TASK, CONFIG)
+        assert (output["answer"], len(model.calls), output["usage"]["calls"]) == ("gem", 10, 10)
+        paths = {path["thread_id"] for path in output["branches"]}
+        assert {row.thread_id for row in saver.runs.list()} == {"s", *paths}
+        again = run(graph, TASK, CONFIG)
+        assert again["branches"][0]["thread_id"] == "s/2/b0.1"
+        loop = build_refine_graph(model, critics=[verifier_critic(assay)], checkpointer=saver)
+        Thread(loop, "s/b0.1").fork(at=0, thread_id="mine")
+        saver.delete_thread("s")
+        assert {row.thread_id for row in saver.runs.list()} == {"mine"}
 
 
 @pytest.mark.parametrize("taken", ["s/b0.1", "s/b0.2", "s/b1.1"])
