@@ -23,7 +23,13 @@ __all__ = ["Checkpointer", "DatabaseKind", "kind_and_place", "open_checkpointer"
 DatabaseKind: TypeAlias = Literal["memory", "sqlite", "postgres"]
 
 
-def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow: Iterable[type] = ()) -> Checkpointer:
+def open_checkpointer(
+    url: str | Path,
+    *,
+    key: str | bytes | None = None,
+    allow: Iterable[type] = (),
+    synchronous: Literal["full", "normal"] = "full",
+) -> Checkpointer:
     """Return what opens, in `with` and `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
 
     ```python
@@ -42,10 +48,14 @@ def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow:
             nothing is encrypted.
         allow: Types of your own (dataclasses, pydantic models, enums) that may be built from what the database holds.
             Default: plain data, LangChain's messages and LangGraph's own types, and nothing else.
+        synchronous: Of SQLite. What is saved survives the death of the process either way. With `"full"` it also
+            survives a loss of power: with `durability="sync"` no step begins before the one before is on the disk.
+            With `"normal"` the last seconds may then be lost, each step as a whole; it saves a flush of the disk a
+            step. PostgreSQL has its own setting, `synchronous_commit`.
 
     Raises:
-        ValueError: At once, if the URL is none of these or the key is none; on entering, if what it names is no such
-            database, or was begun with another key or none.
+        ValueError: At once, if the URL is none of these, the key is none or `synchronous` is neither; on entering, if
+            what it names is no such database, or was begun with another key or none.
         ImportError: On entering, if the `postgres` or the `encryption` extra is needed and not installed.
         OSError: On entering, if the file can't be opened or the server can't be reached.
     """
@@ -53,17 +63,33 @@ def open_checkpointer(url: str | Path, *, key: str | bytes | None = None, allow:
         from .encryption import key_bytes
 
         key = key_bytes(key)
-    return Checkpointer(*kind_and_place(url), key=key, allow=allow)
+    kind, place = kind_and_place(url)
+    if synchronous not in ("full", "normal"):
+        raise ValueError(f"synchronous must be 'full' or 'normal', not {synchronous!r}")
+    if synchronous == "normal" and kind == "postgres":
+        raise ValueError(
+            "synchronous='normal' is for SQLite; for PostgreSQL add ?options=-csynchronous_commit%3Doff to the URL"
+        )
+    return Checkpointer(kind, place, key=key, allow=allow, synchronous=synchronous)
 
 
 class Checkpointer:
     """A saver that is opened by `with` or `async with` and closed at the end of the block."""
 
-    def __init__(self, kind: DatabaseKind, place: str, *, key: bytes | None = None, allow: Iterable[type] = ()) -> None:
+    def __init__(
+        self,
+        kind: DatabaseKind,
+        place: str,
+        *,
+        key: bytes | None = None,
+        allow: Iterable[type] = (),
+        synchronous: Literal["full", "normal"] = "full",
+    ) -> None:
         self._kind = kind
         self._place = place
         self._key = key
         self._allow = tuple(allow)
+        self._synchronous: Literal["full", "normal"] = synchronous
         self._opened: list[IndexedSaver] = []
 
     def open(self) -> IndexedSaver:
@@ -80,7 +106,7 @@ class Checkpointer:
         if self._kind == "sqlite":
             from .sqlite import open_sqlite
 
-            return open_sqlite(Path(self._place), vault=vault, allow=self._allow)
+            return open_sqlite(Path(self._place), vault=vault, allow=self._allow, synchronous=self._synchronous)
         try:
             from .postgres import open_postgres
         except ImportError as error:

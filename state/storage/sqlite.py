@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
     from .group_writer import Put
 
-__all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "open_sqlite"]
+__all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "open_sqlite"]
 
 BUSY_TIMEOUT_S = 30.0
 READERS = 4
+Synchronous: TypeAlias = Literal["full", "normal"]
 SHORT = 8
 """Characters of a version, the first of them a space."""
 
@@ -85,16 +86,16 @@ INSERTS = {
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type] = ()) -> IndexedSqliteSaver:
+def open_sqlite(
+    path: Path, *, vault: Vault | None = None, allow: Iterable[type] = (), synchronous: Synchronous = "full"
+) -> IndexedSqliteSaver:
     """Return a saver over a file, which is made if it is not there.
-
-    A step that is saved survives the death of the process at any moment; the last few may be lost, whole, when the
-    machine itself loses power (`synchronous=NORMAL` with a write-ahead log).
 
     Args:
         path: The file.
         vault: Encrypts what is kept; default: nothing is encrypted.
         allow: Types of one's own that may be built from what the file holds.
+        synchronous: As `open_checkpointer` says.
 
     Raises:
         FileNotFoundError: If the directory does not exist.
@@ -111,7 +112,7 @@ def open_sqlite(path: Path, *, vault: Vault | None = None, allow: Iterable[type]
     try:
         # Readers connect later, when the process may have changed its directory.
         conn = _connect(path.absolute())
-        _set_up(conn)
+        _set_up(conn, synchronous)
         check_key(partial(_on, conn), serde.vault, str(path))
         return IndexedSqliteSaver(conn, path.absolute(), serde)
     except BaseException as error:
@@ -404,12 +405,12 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return conn
 
 
-def _set_up(conn: sqlite3.Connection) -> None:
+def _set_up(conn: sqlite3.Connection, synchronous: Synchronous) -> None:
     """Make the tables, waiting for another process that makes them: the switch to WAL heeds no busy timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
-            conn.execute("PRAGMA synchronous = NORMAL")
+            conn.execute(f"PRAGMA synchronous = {synchronous}")
             SqliteSaver(conn).setup()
             for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION):
                 conn.execute(statement.format(bytewise=""))
