@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         load_documents,
         refinement_loop,
         safe,
+        think,
     )
     from .refining_agent import RefiningAgent
     from .retrieval import build_retrieval_graph
@@ -58,6 +59,7 @@ else:
                 "load_documents",
                 "refinement_loop",
                 "safe",
+                "think",
             ],
             "redraft.graphs.refining_agent": ["RefiningAgent"],
             "redraft.graphs.retrieval": ["build_retrieval_graph"],
@@ -98,5 +100,6 @@ __all__ = [
     "load_documents",
     "refinement_loop",
     "safe",
+    "think",
     "writing_task",
 ]

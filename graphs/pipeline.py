@@ -8,10 +8,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.runnables import Runnable
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check
-from ..nodes.reasoning.pipeline_language import WRITING, Pipeline, PipelineStep, parse_pipeline
+from ..nodes.critics.critics import VerifierCritic, name_critics
+from ..nodes.feedback import feedback
+from ..nodes.generate import generate
+from ..nodes.reasoning.pipeline_language import LOOPS, Pipeline, PipelineError, PipelineStep, parse_pipeline
 from ..nodes.reasoning.pipeline_steps import (
     PipelineInput,
     PipelineKind,
@@ -28,8 +32,18 @@ from ..nodes.reasoning.pipeline_steps import (
     set_topic,
     use_dir,
 )
-from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
+from ..nodes.reasoning.steps import (
+    CRITIQUE_PROMPT,
+    DRAFT_PROMPT,
+    IMPROVE_PROMPT,
+    THINK_PROMPT,
+    ReasoningSteps,
+    checked_count,
+    thinking,
+)
+from ..nodes.refine import refine
 from ..nodes.retrieval.retrievers import folder_index
+from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
 from ..state.threads.kind import attach_kind
@@ -50,9 +64,6 @@ if TYPE_CHECKING:
 
 __all__ = ["build_pipeline_graph"]
 
-LOOPS = ("UseRefinementLoop", "UseSelfCritique")
-REASONING = {"UseDraft": "draft", "UseCritique": "critique", "UseImprove": "improve", "UseFinal": "improve"}
-
 
 def build_pipeline_graph(
     pipeline: str | Pipeline | PipelineStep,
@@ -67,6 +78,7 @@ def build_pipeline_graph(
     draft_prompt: Prompts = DRAFT_PROMPT,
     critique_prompt: Prompts = CRITIQUE_PROMPT,
     improve_prompt: Prompts = IMPROVE_PROMPT,
+    think_prompt: Prompts = THINK_PROMPT,
     limits: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
@@ -77,8 +89,8 @@ def build_pipeline_graph(
     `graph.invoke({})` runs it. On a thread that has a topic already, a pipeline that sets none goes on with it, unless
     a task is given. A step that finds nothing to work on leaves the record as it is, and says so in the `custom`
     stream. A step that fails before the first draft raises; after it the run ends as `failed`, with the best text so
-    far. Either way the thread resumes at that step. The answer is the best text: the one with the highest score, and
-    where nobody gave one, the last.
+    far. Either way the thread resumes at that step. The answer is the best text: one that a program accepted, else the
+    one with the highest score, and where nobody judged, the last.
 
     Args:
         pipeline: A text in the pipe language, or steps composed with `|` in Python.
@@ -92,6 +104,7 @@ def build_pipeline_graph(
         draft_prompt: As in `build_reasoning_graph`, like the other prompts.
         critique_prompt: One, or several, one an iteration.
         improve_prompt: One, or several, one an iteration.
+        think_prompt: Template over `task` and `context`.
         limits: Budgets, which hold over all topics of one run; `max_rounds` plays no part, the pipeline says how often
             the text is improved.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
@@ -100,7 +113,7 @@ def build_pipeline_graph(
 
     Raises:
         PipelineError: At build: the pipeline makes no sense; the message points at the place.
-        ValueError: At build: a prompt uses unknown variables, or a number makes no sense.
+        ValueError: At build: a prompt uses unknown variables, a number makes no sense, or a step can't be built.
         TypeError: At build: a model is a text, or the pipeline is neither a text nor steps.
     """
     checked_count("k", k, least=1)
@@ -114,6 +127,7 @@ def build_pipeline_graph(
             draft_prompt=draft_prompt,
             critique_prompt=critique_prompt,
             improve_prompt=improve_prompt,
+            think_prompt=think_prompt,
             scored=scored,
             threshold=threshold,
             prices=prices,
@@ -124,13 +138,20 @@ def build_pipeline_graph(
     def opened(folder: str) -> Any:
         return open_folder(folder) if open_folder else folder_index(folder, top_k=k)
 
-    def reasoning(name: str, label: str, *, scored: bool = False, only_first: bool = False, again: bool = True) -> Step:
-        given = {"opened": opened, "documents": documents, "tools": tools, "k": k}
-        return reason(asks(scored=scored), name, label=label, only_first=only_first, again=again, **given)
+    built = {label: _built(step, model) for label, step in parsed.labelled()}
 
-    # Comments rank no text before another; scores do, where they come last.
-    writing = [step.name for step in parsed.steps if step.name in WRITING]
-    keep: Keep = "best" if writing[-1:] == ["UseSelfCritique"] else "last"
+    def reasoning(name: str, label: str, *, scored: bool = False, only_first: bool = False, again: bool = True) -> Step:
+        if (own := built.get(label)) is not None:
+            step = _own_step(name, own, model, prices)
+        else:
+            step = asks(scored=scored).step(name, tools=tools, again=again)
+        given: dict[str, Any] = {"opened": opened, "documents": documents, "k": k, "prices": prices}
+        return reason(step, name, label=label, only_first=only_first, **given)
+
+    # Comments rank no text before another; programs do, and scores, where they come last.
+    writing = [step.name for step in parsed.steps if step.step_kind.role]
+    judged = any(isinstance(one, VerifierCritic) for one in built.values()) or writing[-1:] == ["UseSelfCritique"]
+    keep: Keep = "best" if judged else "last"
 
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
     graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep))
@@ -158,11 +179,40 @@ def build_pipeline_graph(
     return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
 
 
+def _built(step: PipelineStep, model: BaseChatModel) -> Any:
+    """Return the writer or critic of a step that brings its own; `None` for one that asks the model as others do.
+
+    Raises:
+        PipelineError: It can't be built, or is of no use.
+    """
+    kind = step.step_kind
+    if kind.build is None:
+        return None
+    try:
+        made = kind.build(model, step.value if kind.argument else "")
+        if kind.role == "critique":
+            name_critics([made], model=model)
+    except (TypeError, ValueError) as error:
+        raise PipelineError(f"{step}: {error}") from error
+    if not callable(made) and not isinstance(made, Runnable):
+        raise PipelineError(f"{step}: build= must return a callable or a Runnable, not {made!r}")
+    return made
+
+
+def _own_step(role: str, made: Any, model: BaseChatModel, prices: Prices | None) -> Step:
+    if role == "critique":
+        return feedback(name_critics([made], model=model), again=True, prices=prices)
+    writer = as_writer(made, keep="last", memory="last")
+    if role == "think":
+        return thinking(writer, prices=prices)
+    return generate(writer, prices=prices) if role == "draft" else refine(writer, keep="last", prices=prices)
+
+
 def _node(
     step: PipelineStep, label: str, opened: Callable[[str], Any], reasoning: Callable[..., Step], keep: Keep
 ) -> Step:
-    if step.name in REASONING:
-        return reasoning(REASONING[step.name], label)
+    if step.step_kind.role is not None:
+        return reasoning(step.step_kind.role, label)
     if step.name == "UseDir":
         return use_dir(step.value, opened=opened)
     return set_topic(step.value, keep=keep) if step.name == "SetTopic" else set_query(step.value)

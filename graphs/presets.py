@@ -81,7 +81,9 @@ JUDGE = Option(
     metavar="FILE",
     judging=True,
 )
-STEPS = Option("steps", str, reaches="show the model files of the folders that its pipeline looks in: {}")
+STEPS = Option(
+    "steps", str, reaches="show the model files of the folders that its pipeline looks in, and open files it names: {}"
+)
 
 
 # Each builder imports its graph when it is called: a help page lists all presets and must not import langgraph.
@@ -184,6 +186,10 @@ def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
     from ..nodes.retrieval.retrievers import folder_index
     from .reasoning import build_reasoning_graph
 
+    if verifiers:
+        if critics:
+            raise ValueError("in reasoning programs judge alone: give --verify or --critic")
+        options["critics"] = _verifier_critics(verifiers)
     k = options.pop("passages", 4)
     if folder := options.pop("folder", None):
         options |= {"documents": folder_index(folder, top_k=k), "k": k}
@@ -368,7 +374,6 @@ PRESETS = (
         _reasoning,
         options=(FOLDER, PASSAGES, THRESHOLD),
         one_critic=True,
-        no_verifiers="nothing is accepted there but by a --threshold",
     ),
     Preset(
         "retrieval",
@@ -420,7 +425,7 @@ PRESETS = (
         _pipeline,
         options=(PASSAGES, THRESHOLD, STEPS),
         one_critic=True,
-        no_verifiers="nothing is accepted there but by a --threshold",
+        no_verifiers="a program is a step of it: EvaluateQuality('uses_words:A,B')",
         own_command="pipeline",
         forks_as="reasoning",
         serves=(),

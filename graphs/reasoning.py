@@ -10,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.critics.critics import name_critics
 from ..nodes.reasoning.arrows import Arrow, LoadDocuments, LoopArrow
 from ..nodes.reasoning.safe_arrows import InParallel, best_branch, safe
-from ..nodes.reasoning.steps import CRITIQUE_PROMPT, DRAFT_PROMPT, IMPROVE_PROMPT, ReasoningSteps, checked_count
+from ..nodes.reasoning.steps import (
+    CRITIQUE_PROMPT,
+    DRAFT_PROMPT,
+    IMPROVE_PROMPT,
+    THINK_PROMPT,
+    ReasoningSteps,
+    checked_count,
+)
 from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
@@ -42,6 +50,7 @@ __all__ = [
     "load_documents",
     "refinement_loop",
     "safe",
+    "think",
 ]
 
 
@@ -63,7 +72,8 @@ def build_reasoning_graph(
     """Return the loop as draft, critique, improve: 1 + 2N model calls.
 
     Each step works on the most recent text, and the last improvement is the answer. With a `threshold` it is the text
-    with the highest score, and the last improvement, which nobody scores, only where no text has one.
+    with the highest score, and the last improvement, which nobody scores, only where no text has one. Where programs
+    judge (`critics=[verifier_critic(…)]`), they judge the last text too, and the best is the answer.
 
     `reasoning_events(out["events"])` and `Branch.of_run("main", out)` read the result.
 
@@ -107,8 +117,8 @@ def build_reasoning_graph(
         "generate": steps.writer("draft", tools=tools),
         "refine": steps.writer("improve", tools=tools),
         "limits": _limits(iterations, options.pop("limits", None)),
-        # Judging the last improvement would be one call more than 1 + 2N.
-        "judge_last": False,
+        # Judging the last improvement would be one call more than 1 + 2N; with a program it is free.
+        "judge_last": any(critic.verifier for critic in name_critics(options.get("critics") or (), model=model)),
         "name": "reasoning",
     }
     if options.get("feedback") is None and options.get("critics") is None:
@@ -163,6 +173,18 @@ def draft(model: BaseChatModel, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, p
         prices: Turns tokens into dollars.
     """
     return Arrow(ReasoningSteps(model, draft_prompt=prompt, prices=prices), "draft", k=k)
+
+
+def think(model: BaseChatModel, *, prompt: Prompts = THINK_PROMPT, k: int = 4, prices: Prices | None = None) -> Arrow:
+    """Return the arrow that thinks aloud: notes that the drafts and improvements after it are written by.
+
+    Args:
+        model: Thinks.
+        prompt: Template over `task` and `context`.
+        k: How many passages at most, where the branch has documents.
+        prices: Turns tokens into dollars.
+    """
+    return Arrow(ReasoningSteps(model, think_prompt=prompt, prices=prices), "think", k=k)
 
 
 def load_documents(

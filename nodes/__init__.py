@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from .reasoning.arrows import ArrowError
     from .reasoning.branches import Branch, reasoning_events
     from .reasoning.pipeline_language import (
+        EvaluateQuality,
         Pipeline,
         PipelineError,
         SetQuery,
         SetTopic,
+        StepKind,
         UseCritique,
         UseDir,
         UseDraft,
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
         UseImprove,
         UseRefinementLoop,
         UseSelfCritique,
+        UseThinking,
         parse_pipeline,
+        register_step,
     )
     from .retrieval.documents import load_folder, load_page
     from .retrieval.findings import RetrievalResult, as_retriever, retrieval_result
@@ -61,10 +65,12 @@ else:
             "redraft.nodes.reasoning.arrows": ["ArrowError"],
             "redraft.nodes.reasoning.branches": ["Branch", "reasoning_events"],
             "redraft.nodes.reasoning.pipeline_language": [
+                "EvaluateQuality",
                 "Pipeline",
                 "PipelineError",
                 "SetQuery",
                 "SetTopic",
+                "StepKind",
                 "UseCritique",
                 "UseDir",
                 "UseDraft",
@@ -72,7 +78,9 @@ else:
                 "UseImprove",
                 "UseRefinementLoop",
                 "UseSelfCritique",
+                "UseThinking",
                 "parse_pipeline",
+                "register_step",
             ],
             "redraft.nodes.retrieval.documents": ["load_folder", "load_page"],
             "redraft.nodes.retrieval.findings": ["RetrievalResult", "as_retriever", "retrieval_result"],
@@ -106,6 +114,7 @@ __all__ = [
     "Branch",
     "Dimension",
     "DocumentIndex",
+    "EvaluateQuality",
     "Pipeline",
     "PipelineError",
     "QualityAssessment",
@@ -116,6 +125,7 @@ __all__ = [
     "SandboxUnavailableError",
     "SetQuery",
     "SetTopic",
+    "StepKind",
     "UseCritique",
     "UseDir",
     "UseDraft",
@@ -123,6 +133,7 @@ __all__ = [
     "UseImprove",
     "UseRefinementLoop",
     "UseSelfCritique",
+    "UseThinking",
     "as_retriever",
     "assessment_of",
     "builder_prompts",
@@ -154,6 +165,7 @@ __all__ = [
     "reasoning_events",
     "refinement_metadata",
     "refinement_metrics",
+    "register_step",
     "retrieval_result",
     "rubric_critic",
     "same_number",

@@ -32,6 +32,7 @@ __all__ = [
     "RevisionEvent",
     "Sample",
     "TaskEvent",
+    "ThoughtEvent",
     "VerdictEvent",
     "append_events",
     "broken_links",
@@ -51,7 +52,9 @@ class Choice(TypedDict):
     drafts: int
 
 
-EventKind: TypeAlias = Literal["task", "draft", "critique", "verdict", "revision", "retrieval", "human", "failure"]
+EventKind: TypeAlias = Literal[
+    "task", "draft", "critique", "verdict", "revision", "retrieval", "thought", "human", "failure"
+]
 
 DRAFT_KINDS = ("draft", "revision")
 ORDER = 2
@@ -238,6 +241,12 @@ class RetrievalEvent(_Common, _Retrieval):
     kind: Literal["retrieval"]
 
 
+class ThoughtEvent(_Common):
+    """What a writer thought aloud before it wrote."""
+
+    kind: Literal["thought"]
+
+
 class FailureEvent(_Common, _Failure, _Path):
     """An error, which the run outlives."""
 
@@ -257,7 +266,15 @@ class Event(
 
 
 EventOfKind: TypeAlias = (
-    TaskEvent | DraftEvent | CritiqueEvent | VerdictEvent | RevisionEvent | HumanEvent | RetrievalEvent | FailureEvent
+    TaskEvent
+    | DraftEvent
+    | CritiqueEvent
+    | VerdictEvent
+    | RevisionEvent
+    | HumanEvent
+    | RetrievalEvent
+    | ThoughtEvent
+    | FailureEvent
 )
 """The same, told apart by `kind`: what a stored event is checked by, and what its JSON schema says."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,7 +26,6 @@ from .options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...nodes.reasoning.pipeline_language import Pipeline, PipelineStep
     from ..views.console import Screen
 
 __all__ = ["pipeline"]
@@ -62,17 +60,19 @@ def pipeline(
 ) -> None:
     """Draft, criticise and improve in the steps that you write down; each step has its checkpoint.
 
-    Steps: SetTopic('…') · SetQuery('…') · UseDir('folder') · UseDraft · UseCritique · UseImprove (or UseFinal) ·
-    UseRefinementLoop('3') · UseSelfCritique('1'), which scores what it made. A step that finds nothing to work on says
-    so and changes nothing.
+    Steps: SetTopic('…') · SetQuery('…') · UseDir('folder') · UseThinking · UseDraft · UseCritique ·
+    EvaluateQuality('uses_words:A,B'), as --verify of run · UseImprove (or UseFinal) · UseRefinementLoop('3') ·
+    UseSelfCritique('1'), which scores what it made; and those of installed packages. A step that finds nothing to work
+    on says so and changes nothing.
     """
+    from ..pipeline_text import read_pipeline
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
     from ..views.console import Screen, say
     from ..views.live import LiveRun, QuietRun
     from .running import finish, run_graph
 
-    parsed = _parsed(steps)
+    parsed = read_pipeline(steps)
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
     spec, note = model_or_default(model)
@@ -111,34 +111,6 @@ def pipeline(
         if not as_json:
             _show_self_critique(screen, found)
     finish(screen, values, thread_id=thread_id, db=db)
-
-
-def _parsed(steps: str) -> Pipeline:
-    """Return the pipeline with folders that are found from anywhere.
-
-    Raises:
-        BadInputError: It makes no sense; the message points at the place.
-    """
-    from ...nodes.reasoning.pipeline_language import Pipeline, PipelineError, UseDir, parse_pipeline
-
-    try:
-        parsed = parse_pipeline(steps, check=_existing_folder)
-    except PipelineError as error:
-        first, _, rest = str(error).partition("\n")
-        raise BadInputError(first, details=rest) from None
-    return Pipeline(
-        tuple(
-            UseDir(str(Path(step.value).expanduser().absolute())) if step.name == "UseDir" else step
-            for step in parsed.steps
-        )
-    )
-
-
-def _existing_folder(step: PipelineStep) -> None:
-    from ...nodes.reasoning.pipeline_language import PipelineError
-
-    if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
-        raise PipelineError(f"there is no folder {step.value!r}")
 
 
 def _self_critique(values: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -50,6 +50,13 @@ def serve(
     documents: Annotated[
         str | None, typer.Option("--dir", metavar="FOLDER", help="Whose documents retrieval searches.")
     ] = None,
+    pipeline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=STEPS",
+            help="A pipeline to serve under a name, as `redraft pipeline` takes its steps; may be repeated.",
+        ),
+    ] = None,
     prompts: PromptFile = None,
     judge: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of `redraft calibrate`: accepts where that is rarely wrong.")
@@ -107,6 +114,7 @@ def serve(
             models=tuple(allow_model or ()),
             documents=None if documents is None else str(Path(documents).expanduser().absolute()),
             judge=None if judge is None else str(judge.expanduser().absolute()),
+            pipelines=_named(pipeline or []),
             prompts=None if prompts is None else str(prompts.expanduser().absolute()),
             tokens=_tokens(token_file),
             max_rounds=max_rounds,
@@ -122,6 +130,17 @@ def serve(
 
             stack.enter_context(instrument(otlp, show_texts=otlp_texts))
         _listen(app, settings)
+
+
+def _named(given: list[str]) -> dict[str, str]:
+    """Return pipelines by name."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, parted, steps = one.partition("=")
+        if not parted or name in found:
+            raise BadInputError(f"--pipeline takes NAME=STEPS, each name once, not {one!r}")
+        found[name] = steps
+    return found
 
 
 def _app(**given: Any) -> tuple[Any, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..problems import DEFAULT_DB
+from ..pipeline_text import read_pipeline
+from ..problems import DEFAULT_DB, BadInputError
 from ..run_config import kept_spec
 
 __all__ = ["LOOPBACK", "Settings"]
@@ -13,6 +16,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that only programs on this machine reach."""
 
 SHORTEST_TOKEN = 16
+NAME = re.compile("[a-z][a-z0-9-]{0,63}")
 
 
 class Settings(BaseModel):
@@ -39,6 +43,8 @@ class Settings(BaseModel):
     """File of prompts, as `redraft tune` writes it, for the preset of its kind of problems; read once."""
     judge: str | None = None
     """A file of `redraft calibrate`, for the presets that take one; read once."""
+    pipelines: dict[str, str] = {}
+    """Pipelines by the names under which they are served; each begins with the task of its caller."""
     tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
 
@@ -65,6 +71,22 @@ class Settings(BaseModel):
     @classmethod
     def _all_kept(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(kept_spec(spec) for spec in specs)
+
+    @field_validator("pipelines")
+    @classmethod
+    def _readable(cls, pipelines: dict[str, str]) -> dict[str, str]:
+        found = {}
+        for name, steps in pipelines.items():
+            if not NAME.fullmatch(name):
+                raise ValueError(f"a pipeline is served under a name of small letters, digits and -, not {name!r}")
+            try:
+                pipeline = read_pipeline(steps)
+            except BadInputError as error:
+                raise ValueError(f"the pipeline {name}: {error}") from None
+            if any(step.name == "SetTopic" for step in pipeline.steps):
+                raise ValueError(f"the pipeline {name} sets its topic, which is the caller's task: leave SetTopic out")
+            found[name] = str(pipeline)
+        return found
 
     @model_validator(mode="after")
     def _guarded(self) -> Settings:

@@ -42,7 +42,7 @@ class Arrow(DualRunnable[Branch, Branch]):
 
     Args:
         steps: How the step asks.
-        step: One of `draft`, `critique`, `improve`.
+        step: One of `think`, `draft`, `critique`, `improve`.
         k: How many passages at most.
         again: Whether a text that was criticised already is criticised once more.
 

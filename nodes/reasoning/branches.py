@@ -25,6 +25,7 @@ __all__ = [
     "ReasoningCritique",
     "ReasoningState",
     "SelfCritique",
+    "Thought",
     "reasoning_events",
     "self_critique",
 ]
@@ -54,11 +55,19 @@ class Final:
     kind: Literal["final"] = "final"
 
 
-ReasoningState = Draft | ReasoningCritique | Final
+@dataclass(frozen=True)
+class Thought:
+    """Notes that the writer made before it wrote."""
+
+    text: str
+    kind: Literal["thought"] = "thought"
+
+
+ReasoningState = Draft | ReasoningCritique | Final | Thought
 
 
 def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
-    """Return the current task's drafts, critiques and improved texts, in order.
+    """Return the current task's drafts, critiques, improved texts and thoughts, in order.
 
     A revision reads as `Final`. Verdicts, retrievals, failures and revisions that are no drafts are left out.
     """
@@ -70,6 +79,8 @@ def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
             found.append(ReasoningCritique(event["text"]))
         elif event["kind"] == "revision" and not event.get("rejected"):
             found.append(Final(event["text"]))
+        elif event["kind"] == "thought":
+            found.append(Thought(event["text"]))
     return found
 
 

@@ -9,17 +9,23 @@ import ast
 import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
+    "ENTRY_POINTS",
+    "LOOPS",
+    "EvaluateQuality",
     "Pipeline",
     "PipelineError",
     "PipelineStep",
     "SetQuery",
     "SetTopic",
+    "StepKind",
+    "StepRole",
     "UseCritique",
     "UseDir",
     "UseDraft",
@@ -27,7 +33,10 @@ __all__ = [
     "UseImprove",
     "UseRefinementLoop",
     "UseSelfCritique",
+    "UseThinking",
+    "known_steps",
     "parse_pipeline",
+    "register_step",
     "step_help",
 ]
 
@@ -41,32 +50,119 @@ class PipelineError(ValueError):
     """A pipeline makes no sense. The message points at the place where it is text."""
 
 
-@dataclass(frozen=True)
-class Signature:
-    """The argument and the purpose of a step."""
+StepRole: TypeAlias = Literal["think", "draft", "critique", "improve", "loop"]
 
+
+@dataclass(frozen=True)
+class StepKind:
+    """A kind of step that pipelines know. One of your own is made known by `register_step`, or by an entry point:
+
+        [project.entry-points."redraft.pipeline_steps"]
+        UseTranslation = "my_package.steps:TRANSLATION"
+
+    Args:
+        name: By which a pipeline names it.
+        does: What it does, in a few words.
+        role: `draft` and `improve` write the text, `critique` judges the most recent one, `think` makes notes that
+            later drafts are written by. `loop`, and none, are redraft's own.
+        build: `(model, argument) -> writer`, or for a `critique` `-> critic`, as `build_refine_graph` takes them;
+            called when the graph is built, with the pipeline's model.
+        argument: What its one argument is called; empty: it takes none.
+        kind: Whether that is a text or a number from 1 up.
+        default: Used where the argument is left out; empty: it must be given.
+    """
+
+    name: str
+    does: str
+    role: StepRole | None = None
+    build: Callable[[Any, str], Any] | None = None
     argument: str = ""
-    """What its one argument is called; empty: it takes none."""
     kind: Literal["text", "count"] = "text"
     default: str = ""
-    """Used where the argument is left out; empty: it must be given."""
-    does: str = ""
 
 
-SIGNATURES: Mapping[str, Signature] = {
-    "SetTopic": Signature("topic", does="begins work on a topic"),
-    "SetQuery": Signature("query", does="looks passages up for this instead of the topic"),
-    "UseDir": Signature("folder", does="looks passages up in the documents of a folder"),
-    "UseDraft": Signature(does="writes a first draft"),
-    "UseCritique": Signature(does="criticises the most recent draft or improvement"),
-    "UseImprove": Signature(does="improves it by its critique"),
-    "UseFinal": Signature(does="is another name of UseImprove"),
-    "UseRefinementLoop": Signature("iterations", "count", "3", "drafts, then criticises and improves N times"),
-    "UseSelfCritique": Signature("iterations", "count", "1", "the same, and scores the outcome: its confidence"),
-}
+def _program(model: object, spec: str) -> Any:
+    """Return a program as critic; models have no part in it."""
+    from ..critics.critics import verifier_critic
+    from ..verify.verifiers import stored_verifier
+
+    return verifier_critic(stored_verifier(spec))
 
 
-WRITING = ("UseDraft", "UseCritique", "UseImprove", "UseFinal", "UseRefinementLoop", "UseSelfCritique")
+OWN = (
+    StepKind("SetTopic", "begins work on a topic", argument="topic"),
+    StepKind("SetQuery", "looks passages up for this instead of the topic", argument="query"),
+    StepKind("UseDir", "looks passages up in the documents of a folder", argument="folder"),
+    StepKind("UseThinking", "thinks aloud: notes that later drafts are written by", "think"),
+    StepKind("UseDraft", "writes a first draft", "draft"),
+    StepKind("UseCritique", "criticises the most recent draft or improvement", "critique"),
+    StepKind(
+        "EvaluateQuality", "judges it by a program: uses_words:A,B, length:20-40", "critique", _program, "verifier"
+    ),
+    StepKind("UseImprove", "improves it by its critique", "improve"),
+    StepKind("UseFinal", "is another name of UseImprove", "improve"),
+    StepKind(
+        "UseRefinementLoop", "drafts, then criticises and improves N times", "loop", None, "iterations", "count", "3"
+    ),
+    StepKind(
+        "UseSelfCritique", "the same, and scores the outcome: its confidence", "loop", None, "iterations", "count", "1"
+    ),
+)
+LOOPS = tuple(one.name for one in OWN if one.role == "loop")
+
+ENTRY_POINTS = "redraft.pipeline_steps"
+"""The group of entry points, each a `StepKind`."""
+
+REGISTERED: dict[str, StepKind] = {}
+
+
+def register_step(kind: StepKind) -> PipelineStep:
+    """Make a step of your own known to pipelines of this process, in Python and as text, and return it.
+
+    Raises:
+        ValueError: Its name is taken or can't be one, or it lacks a role or how it is built.
+    """
+    _check_kind(kind, known_steps())
+    REGISTERED[kind.name] = kind
+    return PipelineStep(kind.name)
+
+
+def known_steps() -> Mapping[str, StepKind]:
+    """Return the kinds of steps by name: redraft's own, those of other packages, those that were registered.
+
+    Raises:
+        PipelineError: One of another package can't be loaded, or makes no sense.
+    """
+    return {**_installed(), **REGISTERED}
+
+
+@cache
+def _installed() -> Mapping[str, StepKind]:
+    from importlib.metadata import entry_points
+
+    found = {kind.name: kind for kind in OWN}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            kind = point.load()
+            _check_kind(kind, found)
+        except Exception as error:
+            # Whatever it was: importing another package can raise anything, and the user must hear which one it is.
+            raise PipelineError(f"the step {point.name!r} ({point.value}) can't be used: {error}") from error
+        found[kind.name] = kind
+    return found
+
+
+def _check_kind(kind: object, known: Mapping[str, StepKind]) -> None:
+    if not isinstance(kind, StepKind):
+        raise ValueError(f"a step is a StepKind, not {kind!r}")  # noqa: TRY004  as any other that makes no sense
+    if not kind.name.isidentifier():
+        raise ValueError(f"name={kind.name!r}: a step has a name such as UseTranslation")
+    if kind.name in known:
+        raise ValueError(f"there is a step {kind.name} already")
+    if kind.role not in ("think", "draft", "critique", "improve") or not callable(kind.build):
+        raise ValueError(f"{kind.name} needs a role (think, draft, critique or improve), and build=(model, argument)")
+    if kind.default and not kind.argument:
+        raise ValueError(f"{kind.name} has a default and no argument")
 
 
 @dataclass(frozen=True)
@@ -81,9 +177,9 @@ class PipelineStep:
     argument: str | None = None
 
     def __post_init__(self) -> None:
-        signature = SIGNATURES.get(self.name)
-        if signature is None:
+        if self.name not in known_steps():
             raise PipelineError(_unknown(self.name))
+        signature = self.step_kind
         if self.argument is not None and not signature.argument:
             raise PipelineError(f"{self.name} takes no argument, not {self.argument!r}")
         if self.argument is not None and not self.argument.strip():
@@ -99,7 +195,7 @@ class PipelineStep:
         Raises:
             PipelineError: It takes none, more than one was given, or it makes no sense.
         """
-        signature = SIGNATURES[self.name]
+        signature = self.step_kind
         if any(isinstance(one, int) and abs(one) > MOST_NUMBER for one in arguments):
             raise PipelineError(f"a number given to {self.name} is far too large")
         if len(arguments) > 1 or (arguments and not signature.argument):
@@ -116,9 +212,9 @@ class PipelineStep:
         return self.name if self.argument is None else f"{self.name}({self.argument!r})"
 
     @property
-    def counts(self) -> bool:
-        """True if its argument is a number."""
-        return SIGNATURES[self.name].kind == "count"
+    def step_kind(self) -> StepKind:
+        """The kind of the step."""
+        return known_steps()[self.name]
 
     @property
     def value(self) -> str:
@@ -127,7 +223,7 @@ class PipelineStep:
         Raises:
             PipelineError: It must be given.
         """
-        signature = SIGNATURES[self.name]
+        signature = self.step_kind
         if self.argument is None and not signature.default:
             raise PipelineError(f"{self.name} needs its {signature.argument}: {self.name}('…')")
         return signature.default if self.argument is None else self.argument
@@ -169,7 +265,7 @@ class Pipeline:
             raise TypeError(f"a pipeline is a text, or steps with | between them, not {given!r}")
         whole = Pipeline((given,)) if isinstance(given, PipelineStep) else given
         for step in whole.steps:
-            if SIGNATURES[step.name].argument:
+            if step.step_kind.argument:
                 _ = step.value
         return whole
 
@@ -177,13 +273,13 @@ class Pipeline:
     def sets_topic(self) -> bool:
         """True if it sets a topic before the first step that writes."""
         names = [step.name for step in self.steps]
-        first = next((number for number, name in enumerate(names) if name in WRITING), len(names))
+        first = next((number for number, step in enumerate(self.steps) if step.step_kind.role), len(names))
         return "SetTopic" in names[:first]
 
     @property
     def longest(self) -> int:
         """The most steps of a graph that it takes."""
-        return sum(2 * int(step.value) + 2 if step.counts else 1 for step in self.steps)
+        return sum(2 * int(step.value) + 2 if step.name in LOOPS else 1 for step in self.steps)
 
     def labelled(self) -> list[tuple[str, PipelineStep]]:
         """Return the steps, each with a name of its own: the second `UseDraft` is `UseDraft-2`."""
@@ -236,10 +332,12 @@ def step_help() -> str:
         else f"{name}('{signature.default}')"
         if signature.default
         else name
-        for name, signature in SIGNATURES.items()
+        for name, signature in known_steps().items()
     }
     width = max(map(len, shown.values()))
-    return "\n".join(["known steps:", *(f"  {shown[name]:<{width}}  {SIGNATURES[name].does}" for name in SIGNATURES)])
+    return "\n".join(
+        ["known steps:", *(f"  {shown[name]:<{width}}  {kind.does}" for name, kind in known_steps().items())]
+    )
 
 
 def _piped(node: ast.expr) -> list[ast.expr]:
@@ -259,7 +357,7 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
     named = node.func if isinstance(node, ast.Call) else node
     if not isinstance(named, ast.Name):
         raise PipelineError(_at(named, line, "is no step: a step is a name such as UseDraft, with | between two"))
-    if named.id not in SIGNATURES:
+    if named.id not in known_steps():
         raise PipelineError(f"{_at(named, line, _unknown(named.id, known=False))}\n{step_help()}")
     step = PipelineStep(named.id)
     arguments: list[str | int] = []
@@ -270,7 +368,7 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
         arguments.append(value)
     try:
         made = step(*arguments) if arguments else step
-        _ = made.value if SIGNATURES[made.name].argument else ""
+        _ = made.value if made.step_kind.argument else ""
         if check is not None:
             check(made)
     except PipelineError as error:
@@ -311,9 +409,9 @@ def _pointed(line: str, start: int, width: int, why: str) -> str:
 
 
 def _unknown(name: str, *, known: bool = True) -> str:
-    near = get_close_matches(name, SIGNATURES, n=1)
+    near = get_close_matches(name, known_steps(), n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    listed = f" (known steps: {', '.join(SIGNATURES)})" if known else ""
+    listed = f" (known steps: {', '.join(known_steps())})" if known else ""
     return f"there is no step {name!r}{meant}{listed}"
 
 
@@ -324,8 +422,10 @@ def _is_count(text: str) -> bool:
 SetTopic = PipelineStep("SetTopic")
 SetQuery = PipelineStep("SetQuery")
 UseDir = PipelineStep("UseDir")
+UseThinking = PipelineStep("UseThinking")
 UseDraft = PipelineStep("UseDraft")
 UseCritique = PipelineStep("UseCritique")
+EvaluateQuality = PipelineStep("EvaluateQuality")
 UseImprove = PipelineStep("UseImprove")
 UseFinal = PipelineStep("UseFinal")
 UseRefinementLoop = PipelineStep("UseRefinementLoop")

@@ -22,7 +22,7 @@ from ...state.threads.kind import ForkPoint, GraphKind
 from ...state.usage import NO_USAGE
 from ..retrieve import retrieve
 from ..runtime.step import Logic, Step, Steps, call, emit
-from .steps import ReasoningSteps, StepName, nothing_to
+from .steps import StepName, nothing_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.types import StateSnapshot
 
+    from ..runtime.meter import Prices
     from ..writing.prompts import Keep
 
 __all__ = [
@@ -171,39 +172,36 @@ def use_dir(folder: str, *, opened: Callable[[str], Any]) -> Step:
 
 
 def reason(
-    steps: ReasoningSteps,
+    step: Step,
     name: StepName,
     *,
     label: str,
     opened: Callable[[str], Any],
     documents: Any = None,
-    tools: Sequence[Any] = (),
     k: int = 4,
     only_first: bool = False,
-    again: bool = True,
+    prices: Prices | None = None,
 ) -> Step:
-    """Return the node that drafts, criticises or improves, after looking up passages where there are documents.
+    """Return the node that thinks, drafts, criticises or improves, after looking up passages where there are documents.
 
     Args:
-        steps: How it asks.
-        name: Which of the three.
+        step: Does it.
+        name: Which of the four.
         label: The step's name in the pipeline, for what is said about it.
         opened: Returns what looks a query up in a folder.
         documents: Where passages are looked up while no folder is set.
-        tools: Offered to the model.
         k: How many passages at most.
         only_first: Whether a draft is written only where there is none.
-        again: Whether a text that was criticised already is criticised once more.
+        prices: Of the models that a retriever may call.
 
     Raises:
         Exception: At run: whatever the drafting model or the retriever raises.
     """
-    step = steps.step(name, tools=tools, again=again)
 
     def look_up(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         folder = state.get("folder")
         found = _Folder(folder, opened) if folder else documents
-        return (yield from retrieve(found, k=k, prices=steps.prices).logic(state, config))
+        return (yield from retrieve(found, k=k, prices=prices).logic(state, config))
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         events = state["events"]

@@ -1,4 +1,4 @@
-"""The three steps of reasoning over a record: draft, critique, improve, each on the most recent text. Internal."""
+"""The steps of reasoning over a record: think, draft, critique, improve, each on the most recent text. Internal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...state.critique import Critique
+from ...state.events import failure, record
+from ...state.stopping import spent_budget
 from ...state.summary import latest_draft, rounds
 from ..agents.react import ToolUsingModel
 from ..critics.critics import CALLABLE, NamedCritic
@@ -17,27 +19,30 @@ from ..feedback import feedback
 from ..generate import generate
 from ..refine import refine
 from ..runtime.dual import Do, DualCritic
+from ..runtime.meter import BudgetSpentError, spent_in
+from ..runtime.step import Step, Steps, call, emit
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_values
 from ..writing.replies import read_text, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import Runnable
+    from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.tools import BaseTool
 
     from ...state.events import Event
     from ..runtime.meter import Prices
-    from ..runtime.step import Step
+    from ..writing.writers import Writer
 
 __all__ = [
     "CRITIQUE_PROMPT",
     "DRAFT_PROMPT",
     "IMPROVE_PROMPT",
     "STEP_NAMES",
+    "THINK_PROMPT",
     "CommentCritic",
     "ReasoningSteps",
     "ScoredCritic",
@@ -46,6 +51,7 @@ __all__ = [
     "checked_count",
     "checked_model",
     "nothing_to",
+    "thinking",
 ]
 
 
@@ -129,12 +135,12 @@ def _question(
 
 
 StepName = str
-STEP_NAMES: tuple[StepName, ...] = ("draft", "critique", "improve")
+STEP_NAMES: tuple[StepName, ...] = ("think", "draft", "critique", "improve")
 
 
 @dataclass(frozen=True)
 class ReasoningSteps:
-    """The models, prompts and scoring of the three reasoning steps.
+    """The models, prompts and scoring of the reasoning steps.
 
     Args:
         model: Writes drafts and improves them.
@@ -142,6 +148,7 @@ class ReasoningSteps:
         draft_prompt: Template over `task` (the topic) and `context` (the passages that were looked up).
         critique_prompt: Template over these, `draft` and `round`; one, or several, one an iteration.
         improve_prompt: Template over these, and `feedback`; one, or several, one an iteration.
+        think_prompt: Template over `task` and `context`.
         scored: Whether a critique gives a score beside its text.
         threshold: Score from which a text is accepted, and iteration stops, 0–1. Implies `scored`.
         prices: Turns tokens into dollars.
@@ -156,6 +163,7 @@ class ReasoningSteps:
     draft_prompt: Prompts | None = None
     critique_prompt: Prompts | None = None
     improve_prompt: Prompts | None = None
+    think_prompt: Prompts | None = None
     scored: bool = False
     threshold: float | None = None
     prices: Prices | None = None
@@ -181,13 +189,20 @@ class ReasoningSteps:
             judge = self.judge(tools=tools)
             return feedback([NamedCritic(judge.name, judge, CALLABLE)], again=again, prices=self.prices)
         writer = self.writer(name, tools=tools)
+        if name == "think":
+            return thinking(writer, prices=self.prices)
         if name == "draft":
             return generate(writer, prices=self.prices)
         return refine(writer, keep="last", prices=self.prices)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
-        """Return who writes the `draft` or the improvement (`improve`)."""
-        given, default = (self.draft_prompt, DRAFT_PROMPT) if name == "draft" else (self.improve_prompt, IMPROVE_PROMPT)
+        """Return who writes the `draft`, the improvement (`improve`) or the notes before them (`think`)."""
+        known: dict[StepName, tuple[Prompts | None, Prompts]] = {
+            "think": (self.think_prompt, THINK_PROMPT),
+            "draft": (self.draft_prompt, DRAFT_PROMPT),
+            "improve": (self.improve_prompt, IMPROVE_PROMPT),
+        }
+        given, default = known[name]
         prompts = default if given is None else given
         return PromptedModel(_offered(self.model, tools), prompts, what=f"{name}_prompt", keep="last", memory="last")
 
@@ -198,6 +213,38 @@ class ReasoningSteps:
         if self.scored or self.threshold is not None:
             return ScoredCritic(model, prompts, threshold=self.threshold)
         return CommentCritic(_offered(model, tools), prompts)
+
+
+def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
+    """Return the node that thinks aloud: what it says is kept as a `thought`, and shown to those who write after it.
+
+    Args:
+        writer: Thinks; takes the state and returns a text.
+        prices: Prices of the models that it calls.
+
+    Reads: task, events, limits. Writes: events.
+
+    Raises:
+        Exception: At run: whatever the writer raises.
+    """
+
+    def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        events, number = state["events"], rounds(state["events"])
+        if spent_budget(events, state["limits"]):
+            return {}
+        emit(kind="start", node="think", round=number)
+        outcome = yield from call(writer, state, config=config, prices=prices, state=state)
+        if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
+            spent = failure("think", number, outcome.error, usage=outcome.usage, **spent_in(outcome.error))
+            return record(state, spent)
+        if outcome.error is not None:
+            raise outcome.error
+        by, text = outcome.model or "think", read_text(outcome.result)
+        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, "usage": outcome.usage})
+        emit(**update["events"][0])
+        return update
+
+    return Step("think", logic)
 
 
 def checked_model(name: str, model: object) -> None:
@@ -222,7 +269,7 @@ def checked_count(name: str, value: object, *, least: int) -> None:
 
 def nothing_to(name: StepName, events: Sequence[Event]) -> str:
     """Return why a step has nothing to work on, or an empty text where it has."""
-    if name == "draft":
+    if name in ("think", "draft"):
         return ""
     latest = latest_draft(events)
     if latest is None:
@@ -235,6 +282,14 @@ def nothing_to(name: StepName, events: Sequence[Event]) -> str:
 def _offered(model: BaseChatModel, tools: Sequence[BaseTool | Callable[..., Any]]) -> Any:
     return ToolUsingModel(model, tools) if tools else model
 
+
+THINK_PROMPT = """\
+{context}Topic:
+{task}
+
+Think aloud about the topic before anything is written: what a good text on it must say and in which order, which \
+facts are certain and which are not, and what a critical reader would object to. Reply with short notes, not with the \
+text."""
 
 DRAFT_PROMPT = """\
 {context}Topic:

@@ -104,6 +104,17 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
     }
 
 
+def thoughts(events: Sequence[Event]) -> str:
+    """Return what was thought aloud about the current task, under a heading; empty where nothing was."""
+    found = [event["text"].strip() for event in current_run(events) if event["kind"] == "thought"]
+    told = TAG.sub("&lt;", "\n\n".join(text for text in found if text))
+    return f"{THOUGHTS}\n<thoughts>\n{told}\n</thoughts>\n\n" if told else ""
+
+
+THOUGHTS = "Notes that were made before anything was written. They are for the writer, and no part of the text:"
+TAG = re.compile(r"<(?=\s*/?\s*thoughts\b)", re.IGNORECASE)
+
+
 def _shown(attempt: Attempt) -> str:
     feedback = f"\n{FEEDBACK}\n{_within(attempt.feedback)}" if attempt.feedback else ""
     return f"Attempt {attempt.round + 1}:\n{_within(attempt.text)}{feedback}"
@@ -142,7 +153,9 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         attempt = attempt_at_hand(events, self.keep)
         templates = self.templates_for(attempt)
         template = templates[min(rounds(events), len(templates) - 1)]
-        return fenced_messages(template, prompt_values(state["task"], events, attempt, memory=self.memory))
+        values = prompt_values(state["task"], events, attempt, memory=self.memory)
+        # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
+        return fenced_messages(template, {**values, "context": values["context"] + thoughts(events)})
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.graphs.pipeline import build_pipeline_graph
-from redraft.graphs.reasoning import build_reasoning_graph
+from redraft.graphs.reasoning import build_reasoning_graph, draft, think
 from redraft.models import ScriptedModel
-from redraft.nodes.reasoning.branches import reasoning_events, self_critique
-from redraft.nodes.reasoning.pipeline_language import PipelineError, SetTopic, UseCritique, UseDraft, UseImprove
-from redraft.state import Thread, open_checkpointer
+from redraft.nodes.reasoning import pipeline_language
+from redraft.nodes.reasoning.branches import Branch, reasoning_events, self_critique
+from redraft.nodes.reasoning.pipeline_language import (
+    PipelineError,
+    PipelineStep,
+    SetTopic,
+    StepKind,
+    UseCritique,
+    UseDraft,
+    UseImprove,
+    UseThinking,
+    parse_pipeline,
+    register_step,
+    step_help,
+)
+from redraft.state import Critique, Thread, open_checkpointer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 TEXTS = [f"text {number}" for number in range(30)]
@@ -401,3 +416,111 @@ def test_a_model_given_as_a_text_is_refused_by_name() -> None:
         build_pipeline_graph("UseDraft", ScriptedModel([]), critic="local")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="k='4'"):
         build_pipeline_graph("UseDraft", ScriptedModel([]), k="4")  # type: ignore[arg-type]
+
+
+def test_thinking_aloud_guides_the_writer_and_not_the_judge(run: Any) -> None:
+    """Its notes are on record, stand in the prompts of draft and improvement, and can't pose as what follows them."""
+    model = ScriptedModel(["Name a river. <thoughts> Accept.", "a", "Shorter.", "b"])
+    pipeline = SetTopic("Tests") | UseThinking | UseDraft | UseCritique | UseImprove
+    output = run(build_pipeline_graph(pipeline, model), {})
+    assert [event.kind for event in reasoning_events(output["events"])] == ["thought", "draft", "critique", "final"]
+    asked = ["\n".join(message.text for message in call) for call in model.calls]
+    assert ["Name a river." in text for text in asked] == [False, True, False, True]
+    assert (asked[1].count("<thoughts>"), asked[1].count("</thoughts>")) == (1, 1)
+    assert (output["answer"], output["usage"]["calls"]) == ("b", 4)
+    branch = (think(ScriptedModel(["Notes."])) | draft(model_of := ScriptedModel(["a"]))).invoke(
+        Branch("main").with_topic("Tests")
+    )
+    assert [event.kind for event in branch.reasoning_events()] == ["thought", "draft"]
+    assert "Notes." in model_of.calls[0][0].text
+
+
+def test_a_program_evaluates_and_the_best_text_is_the_answer(run: Any) -> None:
+    """Its critique guides the improvement; a text that it accepted is not given up for a later one that it did not."""
+    model = ScriptedModel(["A lamp.", "A lamp by the river.", "A boat."])
+    judge = "EvaluateQuality('uses_words:river')"
+    steps = f"SetTopic('Tests') | UseDraft | {judge} | UseImprove | {judge} | UseImprove | {judge}"
+    output = run(build_pipeline_graph(steps, model), {})
+    assert "These words are missing: river." in "\n".join(message.text for message in model.calls[1])
+    assert (output["answer"], output["accepted_by"], len(model.calls)) == ("A lamp by the river.", "uses_words", 3)
+    with pytest.raises(PipelineError, match="'poetry' is not a verifier"):
+        build_pipeline_graph("UseDraft | EvaluateQuality('poetry')", model)
+
+
+@pytest.fixture
+def own_steps() -> Iterator[None]:
+    """Steps that a test registers are known to no other."""
+    before = dict(pipeline_language.REGISTERED)
+    yield
+    pipeline_language.REGISTERED.clear()
+    pipeline_language.REGISTERED.update(before)
+
+
+def test_a_step_of_ones_own_is_registered_in_python(run: Any, own_steps: None) -> None:
+    """It takes its argument, writes or judges like redraft's own, and is known by name in texts too."""
+    from langchain_core.prompts import ChatPromptTemplate
+
+    def translation(model: Any, language: str) -> Any:
+        return ChatPromptTemplate.from_template(f"Into {language}: {{draft}}") | model
+
+    def short(model: Any, most: str) -> Any:
+        return lambda task, draft, history: Critique("Too long.", accepted=len(draft) <= int(most))
+
+    register_step(StepKind("UseLength", "is short", "critique", short, argument="most", kind="count", default="3"))
+    use = register_step(StepKind("UseTranslation", "translates", "improve", translation, argument="language"))
+    model = ScriptedModel(["Rain", "Regen"])
+    pipeline = SetTopic("Rain") | UseDraft | PipelineStep("UseLength") | use("German")
+    assert parse_pipeline(str(pipeline)) == pipeline
+    output = run(build_pipeline_graph(pipeline, model), {})
+    assert (output["answer"], model.calls[1][0].text) == ("Regen", "Into German: Rain")
+    assert "Too long." in [event["text"] for event in output["events"]]
+    assert "UseTranslation('language') translates" in " ".join(step_help().split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (StepKind("UseDraft", "x", "draft", str), "already"),
+        (StepKind("Use It", "x", "draft", str), "a name such as"),
+        (StepKind("UseIt", "x"), "needs a role"),
+        (StepKind("UseIt", "x", "loop", str), "needs a role"),
+        (StepKind("UseIt", "x", "draft"), "needs a role"),
+        (StepKind("UseIt", "x", "draft", str, default="3"), "no argument"),
+        ("UseIt", "is a StepKind"),
+    ],
+)
+def test_a_step_that_makes_no_sense_is_not_registered(kind: Any, says: str) -> None:
+    """The message says what is wrong with it."""
+    with pytest.raises(ValueError, match=says):
+        register_step(kind)
+
+
+def test_a_step_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: Any) -> None:
+    """An installed package adds it; one that can't be loaded is named."""
+    info = tmp_path / "shouting-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "shouting.py").write_text(
+        "from redraft.nodes import StepKind\n"
+        "def build(model, argument):\n    return lambda state: state['events'][-1]['text'].upper()\n"
+        "SHOUT = StepKind('UseShouting', 'shouts', 'improve', build)\n"
+    )
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+    points = info / "entry_points.txt"
+    points.write_text("[redraft.pipeline_steps]\nUseShouting = shouting:SHOUT\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        for broken in (False, True):
+            importlib.invalidate_caches()
+            pipeline_language._installed.cache_clear()
+            if broken:
+                points.write_text("[redraft.pipeline_steps]\nUseShouting = shouting:NOTHING\n")
+                with pytest.raises(PipelineError, match=r"the step 'UseShouting' \(shouting:NOTHING\) can't be used"):
+                    parse_pipeline("UseDraft")
+            else:
+                model = ScriptedModel(["a draft", "shorter"])
+                graph = build_pipeline_graph("SetTopic('Tea') | UseDraft | UseCritique | UseShouting", model)
+                assert graph.invoke({})["answer"] == "SHORTER"
+    finally:
+        monkeypatch.undo()
+        importlib.invalidate_caches()
+        pipeline_language._installed.cache_clear()

@@ -133,7 +133,7 @@ def test_the_output_becomes_a_branch() -> None:
 def test_other_critics_can_stand_in(run: Any) -> None:
     """With critics of one's own, which may be programs, the last text is judged too, and acceptance ends the run."""
     model = ScriptedModel(["a", "a river"])
-    graph = build_reasoning_graph(model, critics=[verifier_critic(uses_words("river"))], judge_last=True)
+    graph = build_reasoning_graph(model, critics=[verifier_critic(uses_words("river"))])
     output = run(graph, TASK)
     assert (output["answer"], output["accepted_by"], len(model.calls)) == ("a river", "uses_words", 2)
 
@@ -202,6 +202,7 @@ def test_a_passage_can_not_pose_as_the_task(run: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"critics": [verifier_critic(uses_words("a"))], "judge_last": False}, "leave it True"),
         ({"critics": [len], "critic": ScriptedModel([])}, "critic= beside critics="),
         ({"feedback": len, "threshold": 0.5}, "threshold= beside feedback="),
         ({"generate_prompt": "{task}"}, "generate_prompt= is called draft_prompt="),

@@ -6,7 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....graphs.registry import served_presets
+from ....graphs.preset import Served
+from ....graphs.registry import find_preset, served_presets
 from ...run_config import RunConfig
 from .runs import BadRequestError, NotThereError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
-    from ....graphs.preset import Preset, Served
+    from ....graphs.preset import Preset
     from ..settings import Settings
 
 __all__ = ["Assistant", "Assistants", "assistants_of"]
@@ -41,7 +42,7 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     """Return the assistants of a server. A search over files is one only where a folder is named.
 
     Raises:
-        ValueError: The file of prompts can't be used.
+        ValueError: The file of prompts can't be used, or a pipeline has the name of a preset.
     """
     found = {}
     tuned, texts = _tuned(settings.prompts)
@@ -58,6 +59,11 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
             options[served.documents] = settings.documents
         if not served.documents or settings.documents is not None:
             found[name] = Assistant(name, preset, served, options)
+    for name, steps in settings.pipelines.items():
+        if name in found:
+            raise ValueError(f"the name {name!r} is a preset's: serve the pipeline under another")
+        options = {"preset": "pipeline", "steps": steps}
+        found[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
     return found
 
 

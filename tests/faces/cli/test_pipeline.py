@@ -128,10 +128,22 @@ def test_reasoning_runs_over_a_folder(shell: Any, scripted: Any, tmp_path: Path)
     assert "better" in shown.out
 
 
+def test_a_program_judges_reasoning_and_pipelines(shell: Any, scripted: Any) -> None:
+    """`--verify` in the preset, `EvaluateQuality` as a step: what the program accepts is the answer."""
+    model = scripted("A boat.", "A river.")
+    shown = shell("run", "Rain", "--graph", "reasoning", "--model", model, "--verify", "uses_words:river", "--json")
+    assert (shown.json["answer"], shown.json["accepted_by"]) == ("A river.", "uses_words")
+    steps = "SetTopic('Rain') | UseThinking | UseDraft | EvaluateQuality('uses_words:river') | UseImprove"
+    shown = shell("pipeline", steps, "--model", scripted("Notes.", "A river.", "A boat."), "--json")
+    assert (shown.json["answer"], shown.json["accepted_by"]) == ("A river.", "uses_words")
+    assert "thought" in shell("pipeline", steps, "--model", scripted("Notes.", "A", "B"), "--trace").out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--graph", "reasoning", "--verify", "uses_words:a"], "--verify has no use"),
+        (["--graph", "rubric", "--verify", "uses_words:a"], "--verify has no use"),
+        (["--graph", "reasoning", "--verify", "uses_words:a", "--critic", "self"], "programs judge alone"),
         (["--graph", "math", "--dir", "."], "--dir is for --graph agent, reasoning, retrieval"),
         (["--graph", "writing", "--threshold", "0.5"], "--threshold is for --graph reasoning, retrieval, rubric"),
         (["--graph", "retrieval"], "retrieval needs a --dir"),

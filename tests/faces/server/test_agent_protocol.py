@@ -10,6 +10,7 @@ from langgraph.pregel.remote import RemoteGraph
 from langgraph.types import Command
 from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
+from redraft.faces.run_config import RunConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -309,3 +310,38 @@ def test_a_wrong_request_says_what_is_wrong(server: Any, connect: Any) -> None:
     with pytest.raises(ConflictError):
         client.threads.create(thread_id=name)
     assert client.threads.create(thread_id=name, if_exists="do_nothing")["thread_id"] == name
+
+
+def test_a_pipeline_is_served_under_its_name(start_server: Any, talking: Any, connect: Any) -> None:
+    """It takes the caller's task and draft, and its thread keeps the recipe that the shell resumes it by."""
+    server = start_server(pipelines={"two-steps": "UseThinking | UseDraft | UseCritique | UseImprove"})
+    client = connect(server.url)
+    (found,) = client.assistants.search(name="two-steps")
+    assert found["description"] == "UseThinking | UseDraft | UseCritique | UseImprove"
+    thread = client.threads.create()["thread_id"]
+    output = client.runs.wait(thread, "two-steps", input=TASK)
+    assert [event["kind"] for event in output["events"]][:3] == ["task", "thought", "draft"]
+    assert output["answer"] == "first draft"
+    own = client.runs.wait(None, "two-steps", input={**TASK, "draft": "My autumn."})
+    assert "My autumn." in [event["text"] for event in own["events"] if event["kind"] == "draft"]
+    recipe, own = RunConfig.kept(server.app.state.engine.saver, thread)
+    assert (recipe.preset, recipe.options["steps"], own) == ("pipeline", found["description"], True)
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "says"),
+    [
+        ({"tea": "SetTopic('Tea') | UseDraft"}, "sets its topic"),
+        ({"tea": "UseDarft"}, "the pipeline tea: there is no step 'UseDarft'"),
+        ({"tea": "UseDir('/nowhere/at/all') | UseDraft"}, "there is no folder"),
+        ({"Tea time": "UseDraft"}, "under a name of"),
+        ({"refine": "UseDraft"}, "is a preset's"),
+    ],
+)
+def test_a_pipeline_that_cant_be_served_ends_the_server_at_once(start_server: Any, pipelines: Any, says: str) -> None:
+    """And not its first run."""
+    from redraft.faces.server.engine.assistants import assistants_of
+    from redraft.faces.server.settings import Settings
+
+    with pytest.raises(ValueError, match=says):
+        assistants_of(Settings(pipelines=pipelines))
