@@ -12,7 +12,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from typing_extensions import TypedDict
 
-from .events import EventKind, Record
+from .events import FORMAT, EventKind, Record
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def _channel_adapter(channel: str, kind: Any) -> TypeAdapter[Any]:
 def _check(adapter: TypeAdapter[Any], values: Mapping[str, Any]) -> None:
     from pydantic import ValidationError
 
+    _refuse_later_format(values.get("events"))
     try:
         # Strict: lenient, pydantic takes "3" for 3, and what is used is the value as it is stored.
         adapter.validate_python(values, strict=True)
@@ -142,6 +143,16 @@ def _check(adapter: TypeAdapter[Any], values: Mapping[str, Any]) -> None:
                 _check_limits(*((name, type(value), value) for name, value in limits.items()))
             except (ValueError, TypeError) as error:
                 raise ValueError(f"its channel {channel!r} holds limits that make no sense: {error}") from None
+
+
+def _refuse_later_format(events: Any) -> None:
+    """Raise ValueError where a later release wrote events: by the rules of this one they could mean another thing."""
+    for event in events if isinstance(events, list) else ():
+        found = event.get("format") if isinstance(event, dict) else None
+        if isinstance(found, int) and found > FORMAT:
+            raise ValueError(
+                f"a later redraft wrote it, in record format {found}; this one reads up to {FORMAT}: upgrade redraft"
+            )
 
 
 @lru_cache

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
+    "FORMAT",
     "ORDER",
     "Choice",
     "CritiqueEvent",
@@ -51,6 +52,10 @@ class Choice(TypedDict):
     arm: str
     drafts: int
 
+
+FORMAT = 2
+"""The form of a record's events, on the `task` event that begins a run. Threads from before it was noted have 1, whose
+usage may lack `uncounted_calls` and whose drafts keep the order of their day (`ORDER`). All of them are read."""
 
 EventKind: TypeAlias = Literal[
     "task", "draft", "critique", "verdict", "revision", "retrieval", "thought", "human", "failure"
@@ -102,6 +107,8 @@ class _Incomplete(TypedDict):
 
 
 class _Task(TypedDict):
+    format: NotRequired[int]
+    """`FORMAT` of the release that wrote it."""
     carried: NotRequired[bool]
     """Its usage is what earlier topics of the same run of a pipeline cost."""
     options: NotRequired[dict[str, Any]]
@@ -363,6 +370,7 @@ def task_event(task: str, limits: Mapping[str, Any], options: Mapping[str, Any],
         "kind": "task",
         "round": 0,
         "by": "caller",
+        "format": FORMAT,
         "text": task,
         "limits": dict(limits),
         "options": {**options, "order": ORDER},

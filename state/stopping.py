@@ -115,7 +115,7 @@ def spent_budget(
     if besides is not None:
         usage = add_usage([usage, besides])
     tokens = limits.get("max_tokens")
-    if tokens is not None and (usage["total_tokens"] >= tokens or usage["uncounted_calls"]):
+    if tokens is not None and (usage["total_tokens"] >= tokens or usage.get("uncounted_calls")):
         return "token_budget"
     if (dollars := limits.get("max_cost_usd")) is not None:
         cost = usage["cost_usd"]

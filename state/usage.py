@@ -16,16 +16,17 @@ class Usage(TypedDict):
     """The cost of one event, or of a whole run.
 
     `cost_usd` is `None` where the price of a model that was called is not known; it is never guessed as 0.
-    `uncounted_calls` are those of `calls` whose provider reported no tokens: then the tokens are a lower bound.
-    `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing. `reused_calls` are those of
-    `calls` that were made before a crash and answered from the journal; what they cost then is counted, once.
+    `uncounted_calls` are those of `calls` whose provider reported no tokens: then the tokens are a lower bound. Threads
+    of format 1 may lack it. `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing.
+    `reused_calls` are those of `calls` that were made before a crash and answered from the journal; what they cost then
+    is counted, once.
     """
 
     input_tokens: int
     output_tokens: int
     total_tokens: int
     calls: int
-    uncounted_calls: int
+    uncounted_calls: NotRequired[int]
     cost_usd: float | None
     seconds: float
     reused_calls: NotRequired[int]
@@ -50,7 +51,7 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         total["output_tokens"] += usage["output_tokens"]
         total["total_tokens"] += usage["total_tokens"]
         total["calls"] += usage["calls"]
-        total["uncounted_calls"] += usage["uncounted_calls"]
+        total["uncounted_calls"] += usage.get("uncounted_calls", 0)
         total["seconds"] += usage["seconds"]
         if reused := usage.get("reused_calls"):
             total["reused_calls"] = total.get("reused_calls", 0) + reused

@@ -102,7 +102,7 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
     if oracle_touched(events):
         told.append("a critic knew the gold answer")
     tokens = amount(usage["total_tokens"], "token")
-    told.append(f"at least {tokens}" if usage["uncounted_calls"] else tokens)
+    told.append(f"at least {tokens}" if usage.get("uncounted_calls") else tokens)
     return [*told, money(usage["cost_usd"]), seconds(usage["seconds"])]
 
 
