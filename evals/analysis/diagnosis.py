@@ -10,7 +10,7 @@ from pydantic import Field
 
 from .equal_cost import mean_tokens
 from .method_row import refines_nothing
-from .paired import CHANCE, Interval, Paired, Proportion, Row, holm, paired, proportion
+from .paired import Interval, Paired, Proportion, Row, finding, holm, paired, proportion
 from .power import WANTED, Power, power_of
 from .prediction import predict_rounds
 from .round_rates import answers_right, drafts_right, round_limit, tokens_by_round
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..run.run_folder import Run
+    from .paired import Finding
 
 __all__ = ["Diagnosis", "Option", "diagnose"]
 
@@ -203,7 +204,11 @@ def _recommended(
 ) -> tuple[Option, str | None, str]:
     """Return the option that was weighed, the name to use if any, and why."""
     cheapest = min(baselines, key=lambda one: one.tokens)
-    helps = [one for one in refining if one.gain > 0 and one.p_corrected < CHANCE]
+
+    def found(one: Option) -> Finding:
+        return finding(one.gain, one.gain_ci95, one.p_corrected, wanted=wanted)
+
+    helps = [one for one in refining if found(one) == "better"]
     # The cheapest that is within a point of the best: further rounds must earn their tokens.
     top = max(one.accuracy for one in helps or refining)
     best = min((one for one in helps or refining if one.accuracy >= top - 0.01), key=lambda one: one.tokens)
@@ -228,6 +233,6 @@ def _recommended(
         return best, name, f"Use {name}: it {got}, {against}. {worth}"
     if helps:
         return best, None, f"Don't refine here: {name} {got}, {against}, but {instead}."
-    if high < wanted:
+    if found(best) != "undecided":
         return best, None, f"Don't refine here: {name} {got}, {against}: no {100 * wanted:g} points; {instead}."
     return best, None, f"Can't tell whether refining helps here: {name} {got}, {against}; {instead}."

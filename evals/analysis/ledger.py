@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
 from .critic_rates import CriticRow, critic_rows
+from .diagnosis import diagnose
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
-from .method_row import MethodRow, RoundRow, method_row
+from .headline import headline, headline_test
+from .method_row import Headline, MethodRow, RoundRow, method_row
+from .names import model_name, run_labels, short_labels, titles
 from .paired import Interval, Paired, Proportion, Row, holm, paired
 from .power import WANTED, Power
 from .round_rates import RoundRates
@@ -23,6 +25,7 @@ __all__ = [
     "CriticRow",
     "EqualCostRow",
     "Group",
+    "Headline",
     "Interval",
     "Ledger",
     "MethodRow",
@@ -42,6 +45,7 @@ __all__ = [
 class Group(Row):
     """The methods that can be held against each other: one dataset, one model."""
 
+    title: str = Field(description="The names of dataset and model, without its address; unique in the ledger.")
     dataset: str
     dataset_sha256: str
     kind: str = Field(description="How answers are judged.")
@@ -50,6 +54,9 @@ class Group(Row):
     methods: list[str] = Field(description="Labels, in the order given.")
     frontier: list[str] = Field(
         description="Labels of those that no other beats in accuracy and tokens, cheapest first."
+    )
+    recommendation: str | None = Field(
+        description="What `redraft diagnose` says of its runs; null where it can say nothing: no baseline, say."
     )
 
 
@@ -78,13 +85,14 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     """
     if not runs:
         raise ValueError("a ledger needs at least one run")
-    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, _labels(runs), strict=True)]
+    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, run_labels(runs), strict=True)]
     pairs = list(zip(rows, runs, strict=True))
     together: dict[tuple[str, str], list[tuple[MethodRow, Run]]] = {}
     for row, run in pairs:
         # By what a dataset holds and not by its name, which two files may share.
         together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
-    groups = [_group(members) for members in together.values()]
+    named = titles([(members[0][0].dataset, model, sha256) for (sha256, model), members in together.items()])
+    groups = [_group(title, members, wanted) for title, members in zip(named, together.values(), strict=True)]
     best = [label for group in groups for label in group.frontier]
     held: list[MethodRow] = []
     beside: dict[str, EqualCostRow] = {}
@@ -96,14 +104,21 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     finished: dict[str, MethodRow] = {}
     for group in groups:
         own = [row for row in held if row.label in group.methods]
+        names = dict(zip(group.methods, short_labels(group.methods), strict=True))
         tests = {row.label: change for row in own if (change := row.vs_zero_shot if row.baseline else row.overall)}
         equal_tests = {label: one.paired for label, one in beside.items() if label in group.methods}
+        first_tests = {row.label: test for row in own if (test := headline_test(row, beside.get(row.label)))}
         for kind in ([row for row in own if row.baseline], [row for row in own if not row.baseline]):
-            corrected, equals = _corrected(kind, tests), _corrected(kind, equal_tests)
-            beside |= {label: beside[label].model_copy(update={"p_corrected": p}) for label, p in equals.items()}
+            corrected, firsts = _corrected(kind, tests), _corrected(kind, first_tests)
+            for label, p in _corrected(kind, equal_tests).items():
+                # Headline and verdict show the same comparison at equal cost, so they give it the same p.
+                update = {"p_corrected": firsts[label] if beside[label].near else p}
+                beside[label] = beside[label].model_copy(update=update)
             for row in kind:
-                told = row.model_copy(update={"p_corrected": corrected.get(row.label)})
-                finished[row.label] = told.model_copy(update={"verdict": verdict(told, beside.get(row.label))})
+                equal = beside.get(row.label)
+                told = row.model_copy(update={"name": names[row.label], "p_corrected": corrected.get(row.label)})
+                first = headline(told, equal, firsts.get(row.label), names)
+                finished[row.label] = told.model_copy(update={"verdict": verdict(told, equal), "headline": first})
     return Ledger(
         groups=groups,
         methods=[finished[row.label] for row in rows],
@@ -122,26 +137,15 @@ def _corrected(rows: Sequence[MethodRow], tests: Mapping[str, Paired]) -> dict[s
     return ps | dict(zip(family, holm([ps[label] for label in family]), strict=True))
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
-    """Name each run by its method, and where that is not enough by dataset, model and folder too."""
-    labels = [
-        f"{run.info.method} (oracle)" if run.oracle and "oracle" not in run.info.method else run.info.method
-        for run in runs
-    ]
-    tells = [(run.info.dataset, run.info.model, str(run.folder)) for run in runs]
-    for words in zip(*tells, strict=True):
-        counts = Counter(labels)
-        several = {
-            label for label in counts if len({w for w, own in zip(words, labels, strict=True) if own == label}) > 1
-        }
-        labels = [f"{own} · {word}" if own in several else own for own, word in zip(labels, words, strict=True)]
-    return labels
-
-
-def _group(members: list[tuple[MethodRow, Run]]) -> Group:
+def _group(title: str, members: list[tuple[MethodRow, Run]], wanted: float) -> Group:
     first = members[0][0]
     rows = [row for row, _ in members]
+    try:
+        recommendation = diagnose([run for _, run in members], wanted=wanted).recommendation
+    except ValueError:  # no baseline or nothing that refines, several runs of one method, or no problem in common
+        recommendation = None
     return Group(
+        title=title,
         dataset=first.dataset,
         dataset_sha256=first.dataset_sha256,
         kind=first.kind,
@@ -149,6 +153,7 @@ def _group(members: list[tuple[MethodRow, Run]]) -> Group:
         problems=len(set.intersection(*(set(run.verdicts) for _, run in members))),
         methods=[row.label for row in rows],
         frontier=frontier(rows),
+        recommendation=recommendation,
     )
 
 
@@ -168,7 +173,7 @@ def _against_zero_shot(row: MethodRow, run: Run, members: list[tuple[MethodRow, 
 
 
 def _said(group: Group, members: list[tuple[MethodRow, Run]]) -> list[str]:
-    where = f"{group.dataset}, {group.model}"
+    where = f"{group.dataset}, {model_name(group.model)}"
     asked = {name for _, run in members for name in run.verdicts}
     said = [
         (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from .paired import Paired, Proportion, Row, paired, proportion
+from .paired import Finding, Paired, Proportion, Row, paired, proportion
 from .power import WANTED, Power, power_of
 from .round_rates import (
     RoundRates,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..run.result_record import ResultRecord
     from ..run.run_folder import Run
 
-__all__ = ["MethodRow", "RoundRow", "is_baseline", "method_row", "refines_nothing"]
+__all__ = ["Headline", "MethodRow", "RoundRow", "is_baseline", "method_row", "refines_nothing"]
 
 BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind|clauses)-\d+")
 EARLY = ("accepted", "undecided", "no_progress", "human")
@@ -46,10 +46,29 @@ class RoundRow(Row):
     predicted: float = Field(ge=0, le=1, description="The same share as `rates` predict it; see `predicting`.")
 
 
+class Headline(Row):
+    """A method held against the baseline that tells most about it."""
+
+    how: Literal["equal tokens", "zero-shot", "nearest tokens", "first draft"] = Field(
+        description="Which baseline: the one of equal tokens, else zero-shot, else the one nearest in tokens; where "
+        "there is none, its own first drafts. A baseline is held against zero-shot."
+    )
+    against: str = Field(description="The same in words, with the baseline's name and cost.")
+    paired: Paired = Field(description="The baseline's answers (before) against the method's (after).")
+    p_corrected: float = Field(
+        ge=0,
+        le=1,
+        description="Its p by Holm's method among the headlines of the refining methods, or of the "
+        "baselines, of its group; an oracle's as it is.",
+    )
+    finding: Finding = Field(description="By the corrected p and the interval; see `redraft.evals.analysis.paired`.")
+
+
 class MethodRow(Row):
     """One method on one dataset. Rates are shares, 0–1; a problem that failed is wrong and stays in `n`."""
 
     label: str = Field(description="Names the row; unique in the ledger, and marked where an oracle had a say.")
+    name: str = Field(description="Names the row among those of its dataset and model.")
     method: str
     run: str = Field(description="The folder of the run.")
     dataset: str
@@ -102,6 +121,7 @@ class MethodRow(Row):
     on_frontier: bool = Field(description="No other method gets as much right with as few tokens; never an oracle.")
     token_ratio: float | None = Field(description="Its tokens as a multiple of zero-shot's, on the same problems.")
     vs_zero_shot: Paired | None = Field(description="Zero-shot's answers against its own, on the same problems.")
+    headline: Headline | None = Field(description="Its difference to a baseline; null where there is none to take.")
     warnings: list[str] = Field(description="What to know before trusting the row.")
     verdict: str = Field(description="The row in plain sentences.")
 
@@ -118,7 +138,8 @@ def refines_nothing(run: Run) -> bool:
 
 
 def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
-    """Return the row of one run by itself: what holds it against other runs, and the verdict, are still empty.
+    """Return the row of one run by itself: what names it among or holds it against other runs, and the
+    verdict, are still open.
 
     Args:
         run: The run.
@@ -148,6 +169,7 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
     rates = round_rates(records, max_rounds=max_rounds)
     return MethodRow(
         label=label,
+        name=label,
         method=info.method,
         run=str(run.folder),
         dataset=info.dataset,
@@ -187,6 +209,7 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
         on_frontier=False,
         token_ratio=None,
         vs_zero_shot=None,
+        headline=None,
         warnings=_warnings(run, failed),
         verdict="",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANCE",
+    "Finding",
     "Interval",
     "Paired",
     "Proportion",
+    "finding",
     "fisher_p",
     "holm",
     "mcnemar_p",
@@ -28,6 +30,9 @@ Interval = tuple[float, float]
 
 CHANCE = 0.05
 """A p-value above this could be chance."""
+
+Finding = Literal["better", "worse", "no gain", "undecided"]
+"""A difference is beyond chance, or the wanted gain is ruled out, or these problems can't tell."""
 
 Z = 1.959963984540054
 """The normal quantile that leaves 2.5% above."""
@@ -108,6 +113,20 @@ def paired(before: Sequence[bool], after: Sequence[bool]) -> Paired:
         diff=(fixed - broken) / n if n else None,
         diff_ci95=_difference_interval(fixed, broken, n),
     )
+
+
+def finding(diff: float, interval: Interval, p: float, *, wanted: float) -> Finding:
+    """Return the finding of a comparison; every verdict, recommendation and picture takes it from here.
+
+    Args:
+        diff: The difference, -1 to 1.
+        interval: Its 95% interval.
+        p: Corrected, where there are other tests beside it.
+        wanted: The gain worth finding, a share between 0 and 1.
+    """
+    if p < CHANCE and diff:
+        return "better" if diff > 0 else "worse"
+    return "no gain" if interval[1] < wanted else "undecided"
 
 
 def mcnemar_p(fixed: int, broken: int) -> float:

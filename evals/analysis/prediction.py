@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Predicted", "predict_rounds"]
 
 DRAWS = 4000
+AT_ONCE = 500
 HALF = 0.5
 """The weight of a round for the rounds to come, as a share of the next one's."""
 
@@ -77,14 +78,17 @@ def predict_rounds(
             moves[at, before, int(rights[number]), int(number < last or goes_on)] += weight
             squared[before] += weight**2
     rng = np.random.default_rng(0)
-    # The first row is the sample itself, the others are draws, so that both go the same way.
-    weights = np.concatenate([np.ones((1, n)), rng.standard_exponential((DRAWS, n))])
-    shares = _with_prior(weights @ cells.reshape(n, 8), rng).reshape(-1, 2, 2, 2)
+    counted = np.concatenate([cells.reshape(n, 8), moves.reshape(n, 8)], axis=1)
+    # The first row is the sample itself, the others are draws, so that both go the same way. Weights of all draws at
+    # once would take gigabytes where there are many problems.
+    drawn = [rng.standard_exponential((AT_ONCE, n)) @ counted for _ in range(DRAWS // AT_ONCE)]
+    sums = np.concatenate([counted.sum(axis=0, keepdims=True), *drawn])
+    shares = _with_prior(sums[:, :8], rng).reshape(-1, 2, 2, 2)
     turns = []
     for kind in (0, 1):
         total = moves[:, kind].sum()
         # As many moves as would say as much without weights (Kish's effective size).
-        counts = weights @ moves[:, kind].reshape(n, 4) * (total / squared[kind] if total else 0)
+        counts = sums[:, 8 + 4 * kind : 12 + 4 * kind] * (total / squared[kind] if total else 0)
         if not total:  # nobody was seen to move from here: the estimate is that it stays
             counts[0, 2 * kind + 1] = 1
         turns.append(_with_prior(counts, rng).reshape(-1, 2, 2))

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .paired import CHANCE
+from .paired import CHANCE, finding
 
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
     from .method_row import MethodRow
-    from .paired import Paired
+    from .paired import Finding, Interval, Paired
     from .power import Power
 
-__all__ = ["change_in_words", "p_in_words", "percent", "power_in_words", "prices_in_words", "undecided", "verdict"]
+__all__ = [
+    "change_in_words",
+    "finding_in_words",
+    "p_in_words",
+    "percent",
+    "points",
+    "power_in_words",
+    "prices_in_words",
+    "undecided",
+    "verdict",
+]
 
 
 def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
@@ -48,25 +58,28 @@ def change_in_words(change: Paired, corrected: float | None, power: Power) -> st
     counted = f"fixed {change.fixed} and broke {change.broken} of {change.n}"
     if change.fixed or change.broken:
         counted += f" ({p_in_words(change.mcnemar_p, corrected)})"
-    if _p(change, corrected) <= CHANCE:
-        return counted if change.fixed > change.broken else f"{counted}, so it did harm,"
-    if change.diff_ci95[1] < power.wanted:
-        return f"{counted}, so it did not help,"
-    return f"{counted}, which could be chance," if change.fixed or change.broken else counted
+    found = _finding(change, corrected, power)
+    if found == "undecided":
+        return f"{counted}, which could be chance," if change.fixed or change.broken else counted
+    return counted + {"better": "", "worse": ", so it did harm,", "no gain": ", so it did not help,"}[found]
+
+
+def finding_in_words(found: Finding, power: Power) -> str:
+    """Return a finding in the fewest words."""
+    return {"no gain": f"no gain of {_wanted(power)}", "undecided": "can't tell"}.get(found, found)
 
 
 def undecided(change: Paired, corrected: float | None, power: Power) -> bool:
     """Return whether a change is within chance, and so is the wanted one."""
-    return _p(change, corrected) > CHANCE and change.diff_ci95[1] >= power.wanted
+    return _finding(change, corrected, power) == "undecided"
 
 
 def power_in_words(power: Power, n: int) -> str:
     """Return which difference so many problems would have shown, and how many the wanted one takes."""
     problems = "1 problem" if n == 1 else f"{n:,} problems"
     shown = "no difference" if power.detectable is None else f"{100 * power.detectable:.1f} points or more"
-    points = f"{100 * power.wanted:g} point{'' if power.wanted == ONE else 's'}"
     takes = "more than ten million" if power.needed is None else f"about {power.needed:,}"
-    return f"{problems} would have shown {shown} (80% power); {points} take {takes}."
+    return f"{problems} would have shown {shown} (80% power); {_wanted(power)} take {takes}."
 
 
 ONE = 0.01
@@ -90,6 +103,16 @@ def p_in_words(p: float, corrected: float | None = None) -> str:
 def percent(share: float | None) -> str:
     """Return a share as a percentage with one decimal."""
     return "none" if share is None else f"{100 * share:.1f}%"
+
+
+def points(ends: float | Interval | None) -> str:
+    """Return a difference in percentage points, or its interval, always with the sign."""
+    if ends is None:
+        return "–"
+    if isinstance(ends, tuple):
+        return f"{points(ends[0])} to {points(ends[1])}"
+    rounded = round(100 * ends, 1)
+    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
 
 
 def _best_round(row: MethodRow) -> list[str]:
@@ -135,9 +158,17 @@ def _beside(row: EqualCostRow) -> str:
     return f"{reached} ({p_in_words(both.mcnemar_p, row.p_corrected)}{chance})"
 
 
+def _wanted(power: Power) -> str:
+    return f"{100 * power.wanted:g} point{'' if power.wanted == ONE else 's'}"
+
+
 def _tokens(row: MethodRow) -> str:
     # A log that tells no tokens is not one of a method without any.
     return "at an unknown cost" if row.kind == "log" and not row.tokens else f"at {row.tokens:,.0f} tokens a problem"
+
+
+def _finding(change: Paired, corrected: float | None, power: Power) -> Finding:
+    return finding(change.diff or 0.0, change.diff_ci95, _p(change, corrected), wanted=power.wanted)
 
 
 def _p(change: Paired, corrected: float | None) -> float:

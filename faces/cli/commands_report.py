@@ -16,7 +16,7 @@ from .options import MODELS, AsJson, MaxOutputTokens, Model, Prices, Temperature
 if TYPE_CHECKING:
     from ...evals.analysis.comparison import Comparison
     from ...evals.analysis.diagnosis import Diagnosis
-    from ...evals.analysis.ledger import Ledger
+    from ...evals.analysis.ledger import Group, Ledger, MethodRow
     from ...evals.analysis.paired import Proportion
     from ..views.console import Screen
 
@@ -209,7 +209,7 @@ def diagnose(
 
 
 def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> None:
-    """Print a table of the methods, one of the critics, and the verdicts in words.
+    """Print each method's difference to its baseline, tables of methods and critics, and the verdicts in words.
 
     Args:
         screen: Where to.
@@ -218,6 +218,8 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
     """
     from rich.text import Text
 
+    for group in ledger.groups:
+        _show_headlines(screen, group, [row for row in ledger.methods if row.label in group.methods])
     columns = ("method", "right", "95%", "first", "fixed", "broke", "p", "tokens", "cost", "seconds", "rounds")
     table = plain_table(*columns, right=columns[1:])
     for row in ledger.methods:
@@ -251,6 +253,26 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
         screen.line(("more: ", "dim"), hint)
 
 
+def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None:
+    """Print what the page's first picture shows: a line a method, and the recommendation."""
+    from rich.text import Text
+
+    from ...evals.analysis.sentences import finding_in_words, points
+
+    screen.line((safe(group.title), "bold"), f": {amount(group.problems, 'problem')}")
+    table = plain_table("method", "points", "95%", "", "against", right=("points", "95%"))
+    for row in sorted((one for one in rows if one.headline), key=lambda one: one.baseline):
+        if first := row.headline:
+            both = points(first.paired.diff), points(first.paired.diff_ci95)
+            found = finding_in_words(first.finding, row.power)
+            table.add_row(Text(safe(row.name), style="bold"), *both, found, safe(first.against))
+    if table.row_count:
+        screen.put(table)
+    if group.recommendation:
+        screen.line((safe(group.recommendation), "bold"))
+    screen.line("")
+
+
 def _show_critics(screen: Screen, ledger: Ledger) -> None:
     from rich.text import Text
 
@@ -271,7 +293,15 @@ def _show_critics(screen: Screen, ledger: Ledger) -> None:
 
 
 def show_comparison(screen: Screen, found: Comparison) -> None:
-    """Print what changed between two files of results."""
+    """Print what changed between two files of results: the difference first."""
+    from ...evals.analysis.paired import finding
+    from ...evals.analysis.sentences import finding_in_words, p_in_words, points
+
+    said = finding(found.diff or 0.0, found.diff_ci95, found.mcnemar_p, wanted=found.power.wanted)
+    screen.line(
+        (f"{points(found.diff)} points", "bold"),
+        f" (95% {points(found.diff_ci95)}; {p_in_words(found.mcnemar_p)}): {finding_in_words(said, found.power)}",
+    )
     table = plain_table("", "right", "wrong after", right=("right", "wrong after"))
     table.columns[1].header, table.columns[2].header = "right after", "wrong after"
     table.add_row("right before", str(found.kept_right), str(found.broken))

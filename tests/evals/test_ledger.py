@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
+from redraft.evals.analysis.diagnosis import diagnose
 from redraft.evals.analysis.ledger import Ledger, MethodRow, build_ledger, find_runs, read_run
 from redraft.evals.analysis.method_row import is_baseline
 from redraft.evals.run.methods import BASELINES, METHODS
@@ -124,6 +125,47 @@ def test_each_method_is_told_in_one_sentence(four: Ledger) -> None:
         "at 0.9× the tokens of zero-shot; zero-shot at 1.1× its tokens reached 66.0% against its 100.0% (p < 0.001). "
         "Each point gained took 0.45 tokens a problem, each problem fixed 45.",
     }
+
+
+def test_each_method_has_a_headline_against_the_baseline_that_tells_most(four: Ledger, write_run: Any) -> None:
+    """A method is held against equal tokens; where nothing has as many that is said, and zero-shot stands in."""
+    told = {row.label: (row.headline.how, row.headline.against) if row.headline else None for row in four.methods}
+    assert told == {
+        "zero-shot": None,
+        "majority-5": ("zero-shot", "zero-shot at 2.1× its tokens"),
+        "program-3": ("equal tokens", "majority-5 at equal tokens"),
+        "oracle-refine-3": ("zero-shot", "zero-shot at 0.9× its tokens (no baseline has as many)"),
+    }
+    (majority, program) = (row.headline for row in four.methods[1:3])
+    assert majority
+    assert program
+    assert (program.paired, program.finding) == (four.equal_cost[0].paired, "no gain")
+    assert (majority.paired.diff, majority.finding) == (0.05, "better")
+    alone = only(build_ledger([read_run(write_run("self-refine-1", [solved("wr")] * 9))]))
+    assert alone.headline
+    assert (alone.headline.how, alone.headline.paired, alone.headline.finding) == (
+        "first draft",
+        alone.overall,
+        "better",
+    )
+
+
+def test_a_group_is_told_by_name_and_with_the_words_of_diagnose(write_run: Any, tmp_path: Path) -> None:
+    """A reader sees `sums · tiny`, not the address of a server, and one recommendation, whichever command is asked."""
+    here = {"model": "http://127.0.0.1:8911/v1#tiny"}
+    write_run("zero-shot", answers(10, 20, tokens=10), **here)
+    write_run("self-refine-1", [solved("wr" if at % 4 else "r") for at in range(20)], **here)
+    write_run("zero-shot", answers(1, 2, tokens=1), folder="file/zero-shot", model="gguf:/models/tiny.gguf")
+    write_run("zero-shot", answers(1, 2, tokens=1), folder="there/zero-shot", model="https://example.org/v1#tiny")
+    runs = find_runs([tmp_path])
+    groups = build_ledger(runs).groups
+    assert sorted(group.title for group in groups) == [
+        "sums · tiny · http://127.0.0.1:8911/v1#tiny",
+        "sums · tiny · https://example.org/v1#tiny",
+        "sums · tiny.gguf",
+    ]
+    (said,) = [group.recommendation for group in groups if group.recommendation]
+    assert said == diagnose([run for run in runs if run.info.model == here["model"]]).recommendation
 
 
 def test_a_row_has_rates_with_intervals_and_what_they_cost(four: Ledger) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..console import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from ....evals.analysis.ledger import Group, Ledger, MethodRow, Proportion
 
-__all__ = ["draw_calibration", "draw_critics", "draw_frontier", "draw_rounds", "short_labels"]
+__all__ = ["draw_calibration", "draw_critics", "draw_curve", "draw_frontier", "draw_rounds"]
 
 # Places in matplotlib's colour cycle, which a theme sets; shapes, hatches and words say the same without them.
 GOOD, WARM, FAINT = "C0", "C1", "C2"
@@ -29,21 +28,9 @@ NAME_WIDTH = 42
 """Characters of a name; a longer one is cut."""
 
 
-def short_labels(ledger: Ledger) -> dict[str, str]:
-    """Return for each label what names it among the methods of its own dataset and model."""
-    found: dict[str, str] = {}
-    for group in ledger.groups:
-        names = [label.partition(" · ")[0] for label in group.methods]
-        several = Counter(names)
-        found |= {
-            label: name if several[name] == 1 else label for label, name in zip(group.methods, names, strict=True)
-        }
-    return found
-
-
 def title_of(row: MethodRow, ledger: Ledger) -> str:
     """Return the title of a method's panel; with several datasets, its own on a line below."""
-    name = shortened(short_labels(ledger)[row.label], 28)
+    name = shortened(row.name, 28)
     return f"{name}\n{shortened(row.dataset, 28)}" if len(ledger.groups) > 1 else name
 
 
@@ -142,6 +129,29 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> None:
     figure.legend(loc="outside lower center", ncols=2, frameon=False, handles=places[0].get_legend_handles_labels()[0])
 
 
+def draw_curve(figure: Figure, ledger: Ledger) -> None:
+    """Draw the answers that are right had a run ended after each round, with the best one marked, a panel a method."""
+    from matplotlib.ticker import MaxNLocator
+
+    methods = _with_rounds(ledger)
+    curves = [[row.first_draft, *(one.delivered for one in row.rounds)] for row in methods]
+    low, high = span([end for curve in curves for share in curve for end in share.ci95])
+    for axes, row, curve in zip(panels(figure, len(methods), height=HEIGHT), methods, curves, strict=True):
+        axes.set_title(title_of(row, ledger), loc="left")
+        for place, share in enumerate(curve):
+            point(axes, place, share, marker="o", color=GOOD)
+        axes.plot(range(len(curve)), [percent(share.rate) for share in curve], "o-", color=GOOD)
+        best = curve[row.best_round]
+        axes.plot([row.best_round], [percent(best.rate)], "*", color=WARM, markersize=16, zorder=4, label="best round")
+        where = f"after round {row.best_round}" if row.best_round else "first draft"
+        axes.set_xlabel(f"round; best: {where}, {best.k} of {best.n}")
+        axes.set_ylim(low, high)
+        axes.set_xlim(-0.4, len(curve) - 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.set_ylabel("answers that are right, %")
+    figure.legend(loc="outside lower center", frameon=False, handles=axes.get_legend_handles_labels()[0])
+
+
 def draw_calibration(figure: Figure, ledger: Ledger) -> None:
     """Draw the accuracy after each round, measured with 95% intervals and as the rates predict it, a panel a method."""
     methods = _with_rounds(ledger)
@@ -216,7 +226,7 @@ def draw_frontier(figure: Figure, ledger: Ledger) -> None:
     for axes, group in zip(panels(figure, len(ledger.groups), height=4, columns=1), ledger.groups, strict=True):
         rows = [row for row in ledger.methods if row.label in group.methods and row.n]
         if len(ledger.groups) > 1:
-            axes.set_title(shortened(f"{group.dataset} · {group.model}", 80), loc="left")
+            axes.set_title(shortened(group.title, 80), loc="left")
         drawn.append((axes, rows, _draw_group(axes, group, rows)))
     last = drawn[-1][0]
     for words, shape, colour, fill, shown in (
@@ -229,9 +239,8 @@ def draw_frontier(figure: Figure, ledger: Ledger) -> None:
     last.plot([], [], ":", color=FAINT, label="the most right for the tokens")
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
     figure.draw_without_rendering()  # only then is known where things are
-    names = short_labels(ledger)
     for axes, rows, best in drawn:
-        _name_points(axes, rows, best, names)
+        _name_points(axes, rows, best)
 
 
 def _draw_group(axes: Axes, group: Group, rows: Sequence[MethodRow]) -> list[MethodRow]:
@@ -263,7 +272,7 @@ def _log_axis(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def _name_points(axes: Axes, rows: Sequence[MethodRow], best: Sequence[MethodRow], names: Mapping[str, str]) -> None:
+def _name_points(axes: Axes, rows: Sequence[MethodRow], best: Sequence[MethodRow]) -> None:
     """Write each method's name beside its point, where it covers least of the points, names and lines."""
     from matplotlib.transforms import Bbox
 
@@ -284,7 +293,7 @@ def _name_points(axes: Axes, rows: Sequence[MethodRow], best: Sequence[MethodRow
         for number, (dx, dy) in enumerate(OFFSETS):
             side = "left" if dx > 0 else "right"
             text = axes.annotate(
-                shortened(names[row.label], NAME_WIDTH),
+                shortened(row.name, NAME_WIDTH),
                 where,
                 (dx, dy),
                 textcoords="offset points",

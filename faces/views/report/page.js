@@ -50,7 +50,7 @@
     return said.map((one) => element("span", "fact", one));
   }
 
-  function stepOf(step) {
+  function stepOf(step, withoutTexts) {
     const title = element("h3", "title", step.title);
     if (step.kind === "feedback") {
       const word = step.accepted === null ? "can't be read:" : step.accepted ? "accepts" : "rejects";
@@ -63,7 +63,7 @@
       title.append(mark(step.correct));
     }
     title.append(...facts(step));
-    const item = element("li", "step " + step.kind, title, words(step));
+    const item = element("li", "step " + step.kind, title, withoutTexts ? "" : words(step));
     if (step.note) item.append(element("p", "note", step.note));
     return item;
   }
@@ -78,8 +78,11 @@
     tell("accepted by", problem.accepted_by);
     tell("tokens", number(problem.tokens));
     tell("error", problem.error);
-    const steps = element("ol", "steps", ...problem.steps.map(stepOf));
-    details.append(block("question", data.questions[problem.question]), about, steps);
+    if (problem.without_texts) {
+      details.append(element("p", "note", "These results keep no texts: neither the problem's nor those of its drafts."));
+    }
+    const steps = element("ol", "steps", ...problem.steps.map((step) => stepOf(step, problem.without_texts)));
+    details.append(problem.without_texts ? "" : block("question", data.questions[problem.question]), about, steps);
   }
 
   function itemOf(problem) {

@@ -6,13 +6,13 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ....evals.analysis.paired import CHANCE
 from ....evals.analysis.round_rates import drafts_right
+from ....evals.analysis.sentences import finding_in_words, points
 from ....state.threads.diffs import diff_words
 from ..console import safe
 from ..documents import LONGEST_COMPARED, LONGEST_SHOWN, colours, data_uri, html_environment, part, policy
 from ..wording import REJECTED_WORDS, STOP_WORDS
-from .figures import short_labels
+from .forest import forest
 from .plots import draw_plots, write_plots
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-    from ....evals.analysis.ledger import Ledger, MethodRow, Run
+    from ....evals.analysis.ledger import Group, Ledger, Run
     from ....evals.analysis.paired import Interval
     from ....evals.run.result_record import Iteration, ResultRecord
 
@@ -54,7 +54,7 @@ def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
     script, styles = part(__package__, "page.js"), colours() + part(__package__, "page.css")
     page = template.render(
         ledger=ledger,
-        short=short_labels(ledger),
+        groups=[_group(group, ledger) for group in ledger.groups],
         runs=[(label, _facts(run)) for label, run in labelled],
         plots=[(plot, data_uri(plot.svg), data_uri(plot.dark_svg)) for plot in plots],
         problems=problems_data(labelled),
@@ -74,11 +74,23 @@ def _template() -> Template:
     environment.filters |= {
         "percent": _percent,
         "between": _between,
-        "points": _points,
+        "points": points,
         "p": _p,
-        "shift": _shift,
+        "finding": lambda row: finding_in_words(row.headline.finding, row.power),
     }
     return environment.from_string(part(__package__, "page.html.j2"))
+
+
+def _group(group: Group, ledger: Ledger) -> dict[str, Any]:
+    """Return what the page shows of a group: its heading, its methods, and the picture of their headlines."""
+    rows = [row for row in ledger.methods if row.label in group.methods]
+    return {
+        "title": group.title,
+        "problems": group.problems,
+        "recommendation": group.recommendation,
+        "rows": rows,
+        "forest": forest(rows),
+    }
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -98,26 +110,8 @@ def _between(ends: Interval) -> str:
     return f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f}%"
 
 
-def _points(ends: float | Interval | None) -> str:
-    """Return a difference in percentage points, always with its sign."""
-    if ends is None:
-        return "–"
-    if isinstance(ends, tuple):
-        return f"{_points(ends[0])} to {_points(ends[1])}"
-    rounded = round(100 * ends, 1)
-    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
-
-
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.2g}"
-
-
-def _shift(row: MethodRow) -> str:
-    """Return `helped` or `harmed` where that is unlikely to be chance, else nothing."""
-    p = row.overall.mcnemar_p if row.baseline or row.p_corrected is None else row.p_corrected
-    if row.oracle or p > CHANCE or not row.overall.diff:
-        return ""
-    return "helped" if row.overall.diff > 0 else "harmed"
 
 
 OUTCOMES = {"fixed": "fixed", "broken": "broken", "kept_right": "kept right", "kept_wrong": "kept wrong"}
@@ -164,6 +158,7 @@ def _problem(record: ResultRecord) -> dict[str, Any]:
         "tokens": record.total_tokens,
         "oracle": record.oracle,
         "error": _optional(record.error),
+        "without_texts": not record.question and not any(one.solution or one.feedback for one in record.iterations_log),
         "steps": list(_steps(record.iterations_log)),
     }
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from ..theme import darkened, light_figures
-from .figures import draw_calibration, draw_critics, draw_frontier, draw_rounds
+from .figures import draw_calibration, draw_critics, draw_curve, draw_frontier, draw_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +37,13 @@ class Plot:
 
 
 def draw_plots(ledger: Ledger) -> list[Plot]:
-    """Return the plots that a ledger has something for: `frontier`, `rounds`, `calibration`, `critics`.
+    """Return the plots that a ledger has something for: `curve`, `frontier`, `rounds`, `calibration`, `critics`.
 
     Raises:
         ImportError: The extra `evals` is not installed.
     """
     refining = any(row.rounds for row in ledger.methods)
-    wanted = {"rounds": refining, "calibration": refining, "critics": bool(ledger.critics)}
+    wanted = {"curve": refining, "rounds": refining, "calibration": refining, "critics": bool(ledger.critics)}
     plots = []
     for name, title, caption, draw, describe in PLOTS:
         if wanted.get(name, True):
@@ -73,6 +73,16 @@ def _drawn(draw: Callable[[Figure, Ledger], None], ledger: Ledger) -> tuple[byte
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
         return svg.getvalue(), png.getvalue()
+
+
+def _describe_curve(ledger: Ledger) -> str:
+    return "; ".join(
+        f"{row.label}: {row.first_draft.k} right at first, then "
+        + ", ".join(f"{one.delivered.k}" for one in row.rounds)
+        + f" of {row.n}; best after {f'round {row.best_round}' if row.best_round else 'the first draft'}"
+        for row in ledger.methods
+        if row.rounds
+    )
 
 
 def _describe_frontier(ledger: Ledger) -> str:
@@ -111,6 +121,14 @@ def _share(share: Proportion) -> str:
 
 PLOTS: list[tuple[str, str, str, Callable[[Figure, Ledger], None], Callable[[Ledger], str]]] = [
     (
+        "curve",
+        "Right answers round by round",
+        "Had the run ended after a round, its answer would have been the best draft so far; 0 is the first draft. Bars "
+        "are Wilson's 95% intervals, the star marks the first of the best rounds.",
+        draw_curve,
+        _describe_curve,
+    ),
+    (
         "frontier",
         "What accuracy cost",
         "Up is better, left is cheaper. Bars are Wilson's 95% intervals: where they overlap widely, look at the paired "
@@ -127,7 +145,7 @@ PLOTS: list[tuple[str, str, str, Callable[[Figure, Ledger], None], Callable[[Led
     ),
     (
         "calibration",
-        "Accuracy round by round, predicted and measured",
+        "Drafts round by round, predicted and measured",
         "The prediction takes the rates of accepting, fixing and breaking as the same in every round; where the two "
         "part, they are not.",
         draw_calibration,

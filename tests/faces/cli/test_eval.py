@@ -154,6 +154,8 @@ def test_two_files_of_anyones_are_compared(shell: Any, tmp_path: Path) -> None:
     assert {"before", "after", "mcnemar_p", "diff", "diff_ci95"} <= set(found)
     shown = shell("compare", "a.jsonl", "b.jsonl")
     assert (shown.code, "fixed 2 and broke 1 of 4" in shown.out) == (0, True)
+    assert shown.out.startswith("+25.0 points (95% ")
+    assert "; p = 1): can't tell" in shown.out.splitlines()[0]
     assert shell("compare", "a.jsonl", "none.jsonl").code == 2
 
 
@@ -184,6 +186,10 @@ def test_a_sample_is_diagnosed(shell: Any, scripted: Any, problems: str) -> None
     shown = shell("diagnose", problems, "--model", scripted(*replies), *words)
     assert shown.code == 0, shown.err
     assert "4 problems; the first draft is right in" in shown.out
+    reported = shell("report", "sample").out.splitlines()
+    assert reported[0].endswith(": 4 problems")
+    assert reported[2].split()[:2] == ["self-refine-1", "−50.0"]
+    assert "Can't tell whether refining helps here" in reported[3]
     assert "Can't tell whether refining helps here" in shown.out
     again = shell("diagnose", "sample", "--wanted", "50", "--json")
     assert (again.code, again.json["n"], again.json["power"]["wanted"]) == (0, 4, 0.5)

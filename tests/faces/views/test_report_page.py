@@ -108,14 +108,18 @@ def page(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report(runs, out=tmp_path_factory.mktemp("report"))
 
 
+PLOTS = ("calibration", "critics", "curve", "frontier", "rounds")
+
 # What can be seen without a browser.
 
 
-def test_the_report_opens_with_the_verdicts(runs: Path, page: Path) -> None:
-    """Whoever reads only the first lines knows what refining fixed and broke, at what cost."""
+def test_the_report_opens_with_the_picture_and_the_verdicts(runs: Path, page: Path) -> None:
+    """Whoever reads only the first lines sees each method's difference, what is advised, and what refining fixed."""
     assert page.name == "report.html"
     text = html.unescape(page.read_text(encoding="utf-8"))
-    places = [text.index(row.verdict) for row in build_ledger(find_runs([runs])).methods]
+    ledger = build_ledger(find_runs([runs]))
+    told = [ledger.groups[0].title, '<ol class="forest">', "+33.3", ledger.groups[0].recommendation or "none"]
+    places = [text.index(one) for one in (*told, *(row.verdict for row in ledger.methods))]
     assert places == sorted(places)
     assert places[-1] < text.index("<table>")
     assert "program-2 fixed 2 and broke 0 of 6" in text
@@ -126,7 +130,7 @@ def test_the_same_runs_give_the_same_report(runs: Path, page: Path, tmp_path: Pa
     first, second = page.parent, report(runs, out=tmp_path).parent
     names = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
     assert [path.name for path in names] == [
-        *(f"{name}.{kind}" for name in ("calibration", "critics", "frontier", "rounds") for kind in ("png", "svg")),
+        *(f"{name}.{kind}" for name in PLOTS for kind in ("png", "svg")),
         "report.html",
     ]
     for name in names:
@@ -170,6 +174,64 @@ def test_a_missing_extra_is_named(runs: Path, tmp_path: Path, monkeypatch: pytes
 # What a browser shows.
 
 
+def test_the_picture_has_a_line_a_method(chromium: Chromium, page: Path) -> None:
+    """A method's mark stands where its axis has its difference, its interval around it, and words say the same."""
+    chromium.open(page)
+    shown = chromium.run("[...document.querySelectorAll('.forest li:not(.axis)')].map((one) => one.innerText)")
+    assert [" ".join(one.split()) for one in shown] == [
+        "program-2 +33.3 (−18.7 to +70.0) can't tell · 83.3% right, against zero-shot at 3.0× its tokens "
+        "(no baseline has as many)",
+        "zero-shot baseline 50.0% right (18.8–81.2%)",
+    ]
+    spots = "((one) => one.left + one.width / 2)(document.querySelector('.forest {}').getBoundingClientRect())"
+    ends = "((one) => [one.left, one.right])(document.querySelector('.forest .range').getBoundingClientRect())"
+    ticks = chromium.run(
+        "[...document.querySelectorAll('.forest text')].map((one) => [one.textContent, "
+        "((box) => box.left + box.width / 2)(one.getBoundingClientRect())])"
+    )
+    axis = [(float(words.replace("−", "-")), place) for words, place in ticks]
+    a_point = (axis[-1][1] - axis[0][1]) / (axis[-1][0] - axis[0][0])
+    assert chromium.run(spots.format("li > svg .zero")) == pytest.approx(dict(axis)[0], abs=1)
+    assert chromium.run(spots.format(".point")) == pytest.approx(dict(axis)[0] + 33.3 * a_point, abs=1.5)
+    interval = [dict(axis)[0] + end * a_point for end in (-18.7, 70.0)]
+    assert chromium.run(ends) == pytest.approx(interval, abs=2.5)
+
+
+def odd_runs(kind: str, place: Path) -> None:
+    """Write runs that are hard to show."""
+    told = {"dataset": LONG, "model": LONG} if kind == "long names" else {}
+    if kind == "no texts":
+        bare = record("q0", [("", False), ("", True)], question="", ground_truth=None)
+        write_run(place / "one", "program-1", [bare.model_copy(update={"predicted_answer": None})])
+    elif kind == "one problem":
+        write_run(place / "zero", "zero-shot", [record("q0", [(WRONG, False)])])
+        write_run(place / "one", "program-1", [record("q0", [(WRONG, False), (RIGHT, True)], critic="program")])
+    else:
+        write_run(place / "zero", "zero-shot", [record("q0", [(WRONG, False)])], **told)
+        for number in range(11 if kind == "many methods" else 1):
+            name = f"{LONG}-{number}" if told else f"self-refine-with-a-name-of-its-own-{number}"
+            write_run(place / name[-6:], name, [record("q0", [(WRONG, False), (RIGHT, True)], critic="self")], **told)
+
+
+LONG = "<script>window.taken = 3</script> مرحبا " + 260 * "x"
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("kind", ["no texts", "one problem", "many methods", "long names"])
+def test_odd_results_fit_the_screen_too(chromium: Chromium, tmp_path: Path, kind: str, width: int) -> None:
+    """One method, one problem, twelve methods, records without texts and names of any length: all can be read."""
+    odd_runs(kind, tmp_path / "runs")
+    chromium.looks(width, dark=True)
+    chromium.open(report(tmp_path / "runs", out=tmp_path / "out"), "method=program-1")
+    assert chromium.complaints() == []
+    assert chromium.run("window.taken ?? null") is None
+    assert chromium.run("document.documentElement.scrollWidth") == width
+    words = chromium.run("document.body.innerText")
+    assert ("its own first drafts (no baseline was run)" in words) is (kind == "no texts")
+    assert ("These results keep no texts" in words) is (kind == "no texts")
+    assert ("(empty)" in words) is (kind == "one problem")  # the critic that accepted said nothing
+
+
 @pytest.mark.parametrize("width", [1400, 400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_needs_no_network_and_fits_the_screen(chromium: Chromium, page: Path, width: int, dark: bool) -> None:
@@ -184,7 +246,7 @@ def test_the_page_needs_no_network_and_fits_the_screen(chromium: Chromium, page:
     drawn = chromium.run(
         "[...document.images].map((image) => [image.complete && image.naturalWidth > 0, image.currentSrc])"
     )
-    assert [fine for fine, _ in drawn] == [True] * 4
+    assert [fine for fine, _ in drawn] == [True] * 5
     svg = base64.b64decode(drawn[0][1].partition(",")[2]).decode()
     assert ("#14171b" in svg) is dark  # plots follow the scheme
 
@@ -210,7 +272,7 @@ def test_tables_can_be_read_aloud(chromium: Chromium, page: Path) -> None:
         "input:not(label *)",
     ):
         assert chromium.run(f"document.querySelectorAll('{missing}').length") == 0, missing
-    assert "program-2: 83.3% right at" in chromium.run("document.images[0].alt")
+    assert "program-2: 83.3% right at" in chromium.run("document.images[1].alt")
     levels = chromium.run("[...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
     assert all(then - one <= 1 for one, then in pairwise(levels))
 
