@@ -14,24 +14,31 @@ __all__ = ["read_pipeline"]
 
 
 def read_pipeline(steps: str) -> Pipeline:
-    """Return the pipeline, its folders absolute.
+    """Return the pipeline, its folders and files absolute.
 
     Raises:
         BadInputError: It makes no sense, or there is no such folder; the message points at the place.
     """
-    from ..nodes.reasoning.pipeline_language import Pipeline, PipelineError, UseDir, parse_pipeline
+    from ..nodes.reasoning.pipeline_language import Pipeline, PipelineError, parse_pipeline
 
     try:
         parsed = parse_pipeline(steps, check=_existing_folder)
     except PipelineError as error:
         first, _, rest = str(error).partition("\n")
         raise BadInputError(first, details=rest) from None
-    return Pipeline(
-        tuple(
-            UseDir(str(Path(step.value).expanduser().absolute())) if step.name == "UseDir" else step
-            for step in parsed.steps
-        )
-    )
+    return Pipeline(tuple(_found_anywhere(step) for step in parsed.steps))
+
+
+def _found_anywhere(step: PipelineStep) -> PipelineStep:
+    """Return a step whose folder or file, where it names one, is found from any folder."""
+    from ..nodes.reasoning.pipeline_language import EvaluateQuality, UseDir
+
+    if step.name == "UseDir":
+        return UseDir(str(Path(step.value).expanduser().absolute()))
+    scheme, _, file = step.value.partition(":") if step.name == "EvaluateQuality" else ("", "", "")
+    if scheme == "json_schema" and file:
+        return EvaluateQuality(f"{scheme}:{Path(file).expanduser().absolute()}")
+    return step
 
 
 def _existing_folder(step: PipelineStep) -> None:

@@ -15,7 +15,7 @@ from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.critics.model_critic import VERDICT_PROMPT, Verdict
 from redraft.nodes.critics.program_critic import read_program
 from redraft.nodes.critics.structured_replies import StructuredModel, UnreadableReplyError
-from redraft.nodes.reasoning.pipeline_language import SIGNATURES, Pipeline, PipelineError, PipelineStep, parse_pipeline
+from redraft.nodes.reasoning.pipeline_language import Pipeline, PipelineError, PipelineStep, known_steps, parse_pipeline
 from redraft.nodes.verify.code_replies import read_code
 from redraft.nodes.verify.expressions import plain_notation
 from redraft.nodes.verify.numeric_answers import extract_number, same_number
@@ -180,17 +180,17 @@ def test_no_control_token_is_left(text: str) -> None:
 
 
 arguments = st.text(min_size=1, max_size=12).filter(str.strip)
-steps = st.sampled_from(list(SIGNATURES)).flatmap(
+steps = st.sampled_from(list(known_steps())).flatmap(
     lambda name: (
         st.just(PipelineStep(name))
-        if not SIGNATURES[name].argument
+        if not known_steps()[name].argument
         else st.builds(PipelineStep, st.just(name), st.integers(1, 1000).map(str))
-        if SIGNATURES[name].kind == "count"
+        if known_steps()[name].kind == "count"
         else st.builds(PipelineStep, st.just(name), arguments)
     )
 )
 TOKENS = [
-    *SIGNATURES,
+    *known_steps(),
     "(",
     ")",
     "'",

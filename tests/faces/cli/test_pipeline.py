@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from redraft.faces.run_config import RunConfig
+from redraft.state import open_checkpointer
 
 TEXTS = ["a draft", "a flaw", "better", "another flaw", "best"]
 
@@ -136,6 +136,12 @@ def test_a_program_judges_reasoning_and_pipelines(shell: Any, scripted: Any) -> 
     steps = "SetTopic('Rain') | UseThinking | UseDraft | EvaluateQuality('uses_words:river') | UseImprove"
     shown = shell("pipeline", steps, "--model", scripted("Notes.", "A river.", "A boat."), "--json")
     assert (shown.json["answer"], shown.json["accepted_by"]) == ("A river.", "uses_words")
+    Path("schema.json").write_text("{}")
+    shown = shell("pipeline", "SetTopic('x') | UseDraft | EvaluateQuality('json_schema:schema.json')", "--model",
+                  scripted("{}"), "--thread", "json", "--json")  # fmt: skip
+    assert shown.json["accepted_by"] == "matches_json_schema"
+    with open_checkpointer("runs.sqlite") as saver:
+        assert str(Path("schema.json").absolute()) in RunConfig.of_thread(saver, "json").options["steps"]
     assert "thought" in shell("pipeline", steps, "--model", scripted("Notes.", "A", "B"), "--trace").out
 
 
