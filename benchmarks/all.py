@@ -37,6 +37,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "rounds": (QUICK, ("--full",)),
     "clients": (QUICK, ()),
     "startup": (QUICK, ()),
+    "stored_index": (QUICK, ()),
     "memory": (QUICK, ()),
     "peers": (QUICK, ()),
     "journal_cost": (QUICK, ()),

@@ -39,11 +39,19 @@ FOLDER = Option(
     metavar="FOLDER",
     reaches="show the model files of the folder {}",
 )
+INDEX = Option(
+    "index",
+    str,
+    "--index",
+    "A stored index to look passages up in, as `redraft index` makes it.",
+    metavar="NAME",
+    reaches="show the model passages of your index {}",
+)
 TOOLS = Option(
     "tools",
     tuple[str, ...],
     "--tool",
-    "A tool: calculate, run_python, or search (with --dir); may be repeated.",
+    "A tool: calculate, run_python, or search (with --dir or --index); may be repeated.",
     metavar="NAME",
     default=(),
 )
@@ -153,20 +161,37 @@ def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **opt
 def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
     from .agent import build_agent_graph
 
-    tools = _tools(options.pop("tools", ()), options.pop("folder", None), options.pop("passages", 4))
+    tools = _tools(options.pop("tools", ()), options)
     every = [*_verifier_critics(verifiers), *_models(model, critics), *_people(options)]
     options = _renamed(options, refine_prompt="refiner_prompt")
     return build_agent_graph(model=model, tools=tools, critic=every or None, **options)
 
 
-def _tools(names: Sequence[str], folder: str | None, passages: int) -> list[Any]:
+def _searched(options: dict[str, Any], *, top_k: int) -> Any:
+    """Return what searches the --dir or --index, which are taken out of the options; `None` where neither is given."""
+    folder, index = options.pop("folder", None), options.pop("index", None)
+    if folder is not None and index is not None:
+        raise ValueError("--dir and --index both say what is searched: give one of them")
+    if index is not None:
+        from ..nodes.retrieval.stored_index import open_index
+
+        return open_index(index, top_k=top_k)
+    if folder is not None:
+        from ..nodes.retrieval.retrievers import folder_index
+
+        return folder_index(str(folder), top_k=top_k)
+    return None
+
+
+def _tools(names: Sequence[str], options: dict[str, Any]) -> list[Any]:
     from ..nodes.agents.tool_critics import calculator_tool, python_tool, search_tool
 
     known = ("calculate", "run_python", "search")
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"there is no tool {unknown[0]!r}; known are {', '.join(known)}")
-    if ("search" in names) != (folder is not None):
-        raise ValueError("--tool search and --dir FOLDER belong together: it searches the folder's files")
+    passages = options.pop("passages", 4)
+    if ("search" in names) != ("folder" in options or "index" in options):
+        raise ValueError("--tool search and --dir FOLDER, or --index NAME, belong together: that is what it searches")
     found = []
     for name in dict.fromkeys(names):
         if name == "calculate":
@@ -176,14 +201,11 @@ def _tools(names: Sequence[str], folder: str | None, passages: int) -> list[Any]
 
             found.append(python_tool(Sandbox()))
         else:
-            from ..nodes.retrieval.retrievers import folder_index
-
-            found.append(search_tool(folder_index(str(folder), top_k=passages)))
+            found.append(search_tool(_searched(options, top_k=passages)))
     return found
 
 
 def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
-    from ..nodes.retrieval.retrievers import folder_index
     from .reasoning import build_reasoning_graph
 
     if verifiers:
@@ -191,8 +213,9 @@ def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
             raise ValueError("in reasoning programs judge alone: give --verify or --critic")
         options["critics"] = _verifier_critics(verifiers)
     k = options.pop("passages", 4)
-    if folder := options.pop("folder", None):
-        options |= {"documents": folder_index(folder, top_k=k), "k": k}
+    searched = _searched(options, top_k=k)
+    if searched is not None:
+        options |= {"documents": searched, "k": k}
     return build_reasoning_graph(model, critic=_other_model(critics), **options)
 
 
@@ -201,15 +224,22 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
 
     if any(critic != "self" for critic in critics):
         raise ValueError("in retrieval --critic is self, which lets --model plan and refine the queries")
-    folder = options.pop("folder", None)
-    if folder is None:
-        raise ValueError("retrieval needs a --dir: the folder whose documents are searched")
+    sources, index = options.pop("folder", None), options.pop("index", None)
+    if (sources is None) == (index is None):
+        raise ValueError("retrieval needs a --dir, the folder whose documents are searched, or the name of an --index")
     if people := _people(options):
         options["critics"] = people
     options = _renamed(options, passages="top_k", threshold="confidence_threshold")
     by = options.pop("search", "hybrid")
     options |= {"hybrid": by != "vectors", "vectors": by != "words"}
-    return build_retrieval_graph(folder, model=model, use_llm=bool(critics), **options)
+    if index is not None:
+        from ..nodes.retrieval.stored_index import open_index
+
+        own = {"hybrid": options["hybrid"], "vectors": options["vectors"]}
+        sources = open_index(index, embeddings=options.get("embeddings"), top_k=options.get("top_k", 5), **own)
+        if sources.embeddings is not None:
+            options["embeddings"] = sources.embeddings
+    return build_retrieval_graph(sources, model=model, use_llm=bool(critics), **options)
 
 
 def _rubric(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
@@ -364,7 +394,7 @@ PRESETS = (
         "agent",
         "An agent that can calculate, whose answer is judged and refined.",
         _agent,
-        options=(FOLDER, TOOLS, PASSAGES, HUMAN),
+        options=(FOLDER, INDEX, TOOLS, PASSAGES, HUMAN),
         serves=(Served("agent", recipe={"tools": ("calculate",)}),),
         conversation="messages",
     ),
@@ -372,14 +402,14 @@ PRESETS = (
         "reasoning",
         "Drafts, criticises and improves three times.",
         _reasoning,
-        options=(FOLDER, PASSAGES, THRESHOLD),
+        options=(FOLDER, INDEX, PASSAGES, THRESHOLD),
         one_critic=True,
     ),
     Preset(
         "retrieval",
         "Searches a folder's files, refining its queries.",
         _retrieval,
-        options=(FOLDER, PASSAGES, THRESHOLD, SEARCH, HUMAN),
+        options=(FOLDER, INDEX, PASSAGES, THRESHOLD, SEARCH, HUMAN),
         no_verifiers="the similarity of what was found decides",
         # It searches by rules, so that it runs without a key and fetches no model.
         needs_model=False,

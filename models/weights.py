@@ -12,7 +12,7 @@ import threading
 import zipfile
 from pathlib import Path
 
-__all__ = ["cache_dir", "smollm2_path"]
+__all__ = ["cache_dir", "data_dir", "smollm2_path"]
 
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -30,6 +30,14 @@ def cache_dir() -> Path:
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME")
     return (Path(shared) if shared else Path.home() / ".cache") / "redraft"
+
+
+def data_dir() -> Path:
+    """Return the data folder: `REDRAFT_DATA`, else `XDG_DATA_HOME/redraft`, else `~/.local/share/redraft`."""
+    if own := os.environ.get("REDRAFT_DATA"):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_DATA_HOME")
+    return (Path(shared) if shared else Path.home() / ".local" / "share") / "redraft"
 
 
 def smollm2_path(*, quiet: bool = False) -> Path:

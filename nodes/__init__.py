@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .retrieval.documents import load_folder, load_page
     from .retrieval.findings import RetrievalResult, as_retriever, retrieval_result
     from .retrieval.retrievers import DocumentIndex, folder_index
+    from .retrieval.stored_index import open_index, update_index
     from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
     from .rubric.critic import rubric_critic
     from .rubric.rubrics import Dimension, QualityAssessment, Rubric
@@ -85,6 +86,7 @@ else:
             "redraft.nodes.retrieval.documents": ["load_folder", "load_page"],
             "redraft.nodes.retrieval.findings": ["RetrievalResult", "as_retriever", "retrieval_result"],
             "redraft.nodes.retrieval.retrievers": ["DocumentIndex", "folder_index"],
+            "redraft.nodes.retrieval.stored_index": ["open_index", "update_index"],
             "redraft.nodes.rubric.assessments": ["assessment_of", "refinement_metadata", "refinement_metrics"],
             "redraft.nodes.rubric.critic": ["rubric_critic"],
             "redraft.nodes.rubric.rubrics": ["Dimension", "QualityAssessment", "Rubric"],
@@ -153,6 +155,7 @@ __all__ = [
     "matches",
     "matches_json_schema",
     "model_critic",
+    "open_index",
     "parse_pipeline",
     "passes_hidden_tests",
     "passes_visible_tests",
@@ -172,6 +175,7 @@ __all__ = [
     "search_tool",
     "tool_critic",
     "travel_metadata",
+    "update_index",
     "uses_words",
     "verifier",
     "verifier_critic",

@@ -33,8 +33,11 @@ class LazyCommand:
         from .options import examples, with_preset_options
 
         module, _, function = self.home.partition(":")
-        alone = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
         found = getattr(import_module(f".{module}", __package__), function)
+        if isinstance(found, Typer):  # a command with subcommands
+            found.info.epilog = examples(*self.examples)
+            return built(found)
+        alone = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
         if self.of_presets:
             with bad_input():
                 found = with_preset_options(found)
@@ -284,6 +287,20 @@ COMMANDS = (
             "redraft diff run-1f0c",
             "redraft diff run-1f0c --before 0 --after 1",
             "redraft diff run-1f0c with-gpt-5",
+        ),
+    ),
+    LazyCommand(
+        "index",
+        "commands_index:index",
+        "Index folders once under a name; later runs search it at once, and only what changed is read again.",
+        (
+            "redraft index docs --name handbook",
+            "redraft index docs papers https://docs.python.org/3/faq/general.html --name handbook",
+            "redraft index --name handbook    reads again what changed",
+            "redraft index list",
+            "redraft index export handbook handbook.index",
+            "redraft index import handbook.index --name theirs",
+            'redraft run "When does a run stop?" --graph retrieval --index handbook',
         ),
     ),
     LazyCommand(

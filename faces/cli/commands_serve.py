@@ -57,6 +57,9 @@ def serve(
             help="A pipeline to serve under a name, as `redraft pipeline` takes its steps; may be repeated.",
         ),
     ] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", metavar="NAME", help="A stored index that retrieval searches instead.")
+    ] = None,
     prompts: PromptFile = None,
     judge: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of `redraft calibrate`: accepts where that is rarely wrong.")
@@ -112,6 +115,7 @@ def serve(
             db=db,
             model=spec,
             models=tuple(allow_model or ()),
+            index=index,
             documents=None if documents is None else str(Path(documents).expanduser().absolute()),
             judge=None if judge is None else str(judge.expanduser().absolute()),
             pipelines=_named(pipeline or []),

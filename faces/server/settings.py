@@ -38,7 +38,9 @@ class Settings(BaseModel):
     models: tuple[str, ...] = ()
     """Specs of further models that a caller may name instead."""
     documents: str | None = None
-    """Folder whose files the preset `retrieval` searches; without it that preset is not served."""
+    """Folder whose files the preset `retrieval` searches; without it, or an `index`, that preset is not served."""
+    index: str | None = None
+    """A stored index that the preset `retrieval` searches in place of a folder."""
     prompts: str | None = None
     """File of prompts, as `redraft tune` writes it, for the preset of its kind of problems; read once."""
     judge: str | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["RANK_CONSTANT", "DocumentIndex", "FusedRetriever", "folder_index", "fuse", "open_sources"]
+__all__ = ["RANK_CONSTANT", "DocumentIndex", "FusedRetriever", "IndexRetriever", "folder_index", "fuse", "open_sources"]
 
 RANK_CONSTANT = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
@@ -118,7 +118,7 @@ class FusedRetriever(BaseRetriever):
         """Return what has a retriever find more than it was made to, where a single call asks for more."""
         if top_k <= self.top_k:
             return {}
-        if isinstance(one, DocumentIndex | FusedRetriever):
+        if isinstance(one, IndexRetriever | FusedRetriever):
             return {"top_k": top_k}
         return {"k": top_k} if isinstance(one, VectorStoreRetriever) else {}
 
@@ -164,7 +164,46 @@ def folder_index(
     )
 
 
-class DocumentIndex(BaseRetriever):
+class IndexRetriever(BaseRetriever):
+    """Searches an index by vectors and by words, and fuses both by reciprocal rank.
+
+    Raises:
+        ValueError: There is nothing to search by. At build.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    embeddings: Embeddings | None = Field(default=None, repr=False)
+    top_k: int = Field(default=5, ge=1)
+    hybrid: bool = True
+    vectors: bool = True
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        searches = ["vectors"] * self.vectors + ["bm25"] * self.hybrid
+        if not searches:
+            raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
+        self.name = self.name or "+".join(searches)
+
+    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
+        """Return what each search finds, best first, by its name."""
+        raise NotImplementedError
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        most = max(self.top_k, top_k)
+        rankings = self._rankings(query, max(4 * most, 20))
+        return fuse(list(rankings.values()), top_k=most, names=list(rankings))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        search = self._get_relevant_documents
+        return await run_in_executor(None, search, query, run_manager=run_manager.get_sync(), top_k=top_k)
+
+
+class DocumentIndex(IndexRetriever):
     """Searches documents by vectors and BM25 words, fused by reciprocal rank; a LangChain retriever.
 
     What it returns has `id`, `score` (which only ranks), `found_by` (which of `vectors` and `bm25` found it) and what
@@ -184,23 +223,13 @@ class DocumentIndex(BaseRetriever):
         ImportError: The extra `retrieval` is not installed. At build.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     documents: list[Document] = Field(repr=False)
-    embeddings: Embeddings | None = Field(default=None, repr=False)
-    top_k: int = Field(default=5, ge=1)
-    hybrid: bool = True
-    vectors: bool = True
     path: str | None = None
     _vectors: Any = PrivateAttr(default=None)
     _words: Any = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        searches = ["vectors"] * self.vectors + ["bm25"] * self.hybrid
-        if not searches:
-            raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
-        self.name = self.name or "+".join(searches)
         self.documents = [
             Document(one.page_content, metadata={**one.metadata, "id": key}) for key, one in _once(self.documents)
         ]
@@ -223,11 +252,7 @@ class DocumentIndex(BaseRetriever):
         if self._vectors is not None:
             self._vectors.client.close()
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        most = max(self.top_k, top_k)
-        depth = max(4 * most, 20)
+    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
         rankings: dict[str, list[Document]] = {}
         if self._vectors is not None:
             by_id = {document.metadata["id"]: document for document in self.documents}
@@ -235,13 +260,7 @@ class DocumentIndex(BaseRetriever):
             rankings["vectors"] = [by_id[document.metadata["id"]] for document, _ in near]
         if self._words is not None:
             rankings["bm25"] = [self.documents[number] for number in self._by_words(query, depth)]
-        return fuse(list(rankings.values()), top_k=most, names=list(rankings))
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        search = self._get_relevant_documents
-        return await run_in_executor(None, search, query, run_manager=run_manager.get_sync(), top_k=top_k)
+        return rankings
 
     def _by_words(self, query: str, depth: int) -> list[int]:
         tokens = _tokens([query])
@@ -351,7 +370,7 @@ def open_sources(
             retrievers.append(folder_index(one, **own))
         elif isinstance(one, VectorStore):
             retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
-        elif isinstance(one, DocumentIndex | FusedRetriever) and one.top_k < top_k:
+        elif isinstance(one, IndexRetriever | FusedRetriever) and one.top_k < top_k:
             retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
         elif isinstance(one, BaseRetriever):
             retrievers.append(one)
@@ -360,6 +379,6 @@ def open_sources(
                 f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
                 f"these, not {one!r:.120}"
             )
-    if len(retrievers) == 1 and isinstance(retrievers[0], DocumentIndex | FusedRetriever):
+    if len(retrievers) == 1 and isinstance(retrievers[0], IndexRetriever | FusedRetriever):
         return retrievers[0]
     return FusedRetriever(retrievers=retrievers, top_k=top_k)

@@ -56,8 +56,9 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
         if "judge" in {option.name for option in preset.options}:
             options |= judge
         if served.documents:
-            options[served.documents] = settings.documents
-        if not served.documents or settings.documents is not None:
+            # A stored index is given by name in the folder's place.
+            options |= {served.documents: settings.documents} if settings.index is None else {"index": settings.index}
+        if not served.documents or settings.documents is not None or settings.index is not None:
             found[name] = Assistant(name, preset, served, options)
     for name, steps in settings.pipelines.items():
         if name in found:

@@ -8,13 +8,15 @@ from importlib import import_module
 
 import pytest
 from redraft.faces.cli.command_list import COMMANDS, LazyCommand
+from typer import Typer
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_list_says_what_the_command_says(command: LazyCommand) -> None:
     """`redraft --help` and `redraft COMMAND --help` open with the same sentence."""
     module, _, function = command.home.partition(":")
-    said = inspect.getdoc(getattr(import_module(f"redraft.faces.cli.{module}"), function)) or ""
+    found = getattr(import_module(f"redraft.faces.cli.{module}"), function)
+    said = found.info.help if isinstance(found, Typer) else inspect.getdoc(found) or ""
     assert command.summary == " ".join(said.split("\n\n")[0].split())
 
 
