@@ -17,12 +17,12 @@ def read_pipeline(steps: str) -> Pipeline:
     """Return the pipeline, its folders and files absolute.
 
     Raises:
-        BadInputError: It makes no sense, or there is no such folder; the message points at the place.
+        BadInputError: It makes no sense, or there is no such folder or index; the message points at the place.
     """
     from ..nodes.reasoning.pipeline_language import Pipeline, PipelineError, parse_pipeline
 
     try:
-        parsed = parse_pipeline(steps, check=_existing_folder)
+        parsed = parse_pipeline(steps, check=_existing)
     except PipelineError as error:
         first, _, rest = str(error).partition("\n")
         raise BadInputError(first, details=rest) from None
@@ -41,8 +41,17 @@ def _found_anywhere(step: PipelineStep) -> PipelineStep:
     return step
 
 
-def _existing_folder(step: PipelineStep) -> None:
+def _existing(step: PipelineStep) -> None:
     from ..nodes.reasoning.pipeline_language import PipelineError
 
     if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
         raise PipelineError(f"there is no folder {step.value!r}")
+    if step.name == "UseIndex":
+        from ..nodes.retrieval.stored_index import index_path
+
+        try:
+            found = index_path(step.value).is_file()
+        except ValueError as error:
+            raise PipelineError(str(error)) from None
+        if not found:
+            raise PipelineError(f"there is no index {step.value!r}")

@@ -136,6 +136,10 @@ def build_pipeline_graph(
     # A folder is read and indexed once, however many steps look into it.
     @cache
     def opened(folder: str) -> Any:
+        if folder.startswith(STORED):
+            from ..nodes.retrieval.stored_index import open_index
+
+            return open_index(folder.removeprefix(STORED), top_k=k)
         return open_folder(folder) if open_folder else folder_index(folder, top_k=k)
 
     built = {label: _built(step, model) for label, step in parsed.labelled()}
@@ -179,6 +183,10 @@ def build_pipeline_graph(
     return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
 
 
+STORED = "index:"
+"""Stands before the name of a stored index in the state, where else is a folder's path."""
+
+
 def _built(step: PipelineStep, model: BaseChatModel) -> Any:
     """Return the writer or critic of a step that brings its own; `None` for one that asks the model as others do.
 
@@ -215,6 +223,8 @@ def _node(
         return reasoning(step.step_kind.role, label)
     if step.name == "UseDir":
         return use_dir(step.value, opened=opened)
+    if step.name == "UseIndex":
+        return use_dir(f"{STORED}{step.value}", opened=opened, name=step.name)
     return set_topic(step.value, keep=keep) if step.name == "SetTopic" else set_query(step.value)
 
 

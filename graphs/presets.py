@@ -90,7 +90,9 @@ JUDGE = Option(
     judging=True,
 )
 STEPS = Option(
-    "steps", str, reaches="show the model files of the folders that its pipeline looks in, and open files it names: {}"
+    "steps",
+    str,
+    reaches="show the model files of the folders and indexes that its pipeline looks in, and open files it names: {}",
 )
 
 

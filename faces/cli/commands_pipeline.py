@@ -60,10 +60,10 @@ def pipeline(
 ) -> None:
     """Draft, criticise and improve in the steps that you write down; each step has its checkpoint.
 
-    Steps: SetTopic('…') · SetQuery('…') · UseDir('folder') · UseThinking · UseDraft · UseCritique ·
-    EvaluateQuality('uses_words:A,B'), as --verify of run · UseImprove (or UseFinal) · UseRefinementLoop('3') ·
-    UseSelfCritique('1'), which scores what it made; and those of installed packages. A step that finds nothing to work
-    on says so and changes nothing.
+    Steps: SetTopic('…') · SetQuery('…') · UseDir('folder') · UseIndex('name') · UseThinking · UseDraft ·
+    UseCritique · EvaluateQuality('uses_words:A,B'), as --verify of run · UseImprove (or UseFinal) ·
+    UseRefinementLoop('3') · UseSelfCritique('1'), which scores what it made; and those of installed packages. A step
+    that finds nothing to work on says so and changes nothing.
     """
     from ..pipeline_text import read_pipeline
     from ..run_config import RunConfig

@@ -23,6 +23,7 @@ DOING = {
     "refine": "revising",
     "retrieve": "looking up passages",
     "UseDir": "reading the folder",
+    "UseIndex": "opening the index",
     "human": "asking a person",
     "branch": "beginning",
     "select": "comparing",

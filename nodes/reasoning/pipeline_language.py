@@ -31,6 +31,7 @@ __all__ = [
     "UseDraft",
     "UseFinal",
     "UseImprove",
+    "UseIndex",
     "UseRefinementLoop",
     "UseSelfCritique",
     "UseThinking",
@@ -93,6 +94,7 @@ OWN = (
     StepKind("SetTopic", "begins work on a topic", argument="topic"),
     StepKind("SetQuery", "looks passages up for this instead of the topic", argument="query"),
     StepKind("UseDir", "looks passages up in the documents of a folder", argument="folder"),
+    StepKind("UseIndex", "looks passages up in a stored index", argument="index"),
     StepKind("UseThinking", "thinks aloud: notes that later drafts are written by", "think"),
     StepKind("UseDraft", "writes a first draft", "draft"),
     StepKind("UseCritique", "criticises the most recent draft or improvement", "critique"),
@@ -422,6 +424,7 @@ def _is_count(text: str) -> bool:
 SetTopic = PipelineStep("SetTopic")
 SetQuery = PipelineStep("SetQuery")
 UseDir = PipelineStep("UseDir")
+UseIndex = PipelineStep("UseIndex")
 UseThinking = PipelineStep("UseThinking")
 UseDraft = PipelineStep("UseDraft")
 UseCritique = PipelineStep("UseCritique")

@@ -153,22 +153,23 @@ def set_query(query: str) -> Step:
     return Step("SetQuery", logic)
 
 
-def use_dir(folder: str, *, opened: Callable[[str], Any]) -> Step:
+def use_dir(folder: str, *, opened: Callable[[str], Any], name: str = "UseDir") -> Step:
     """Return the node that looks passages up in a folder from here on.
 
     Args:
-        folder: Its path.
+        folder: Its path, or what else `opened` knows it by.
         opened: Returns what looks a query up in the folder; raises where there is none.
+        name: Of the step.
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
-        emit(kind="start", node="UseDir", round=0)
+        emit(kind="start", node=name, round=0)
         outcome = yield from call(opened, folder, config=config, prices=None, state=_own(state))
         if outcome.error is not None:
             raise outcome.error
         return {"folder": folder, "documents_since": len(state.get("events") or [])}
 
-    return Step("UseDir", logic)
+    return Step(name, logic)
 
 
 def reason(

@@ -51,6 +51,11 @@ def test_an_index_is_made_renewed_searched_listed_moved_and_deleted(shell: Any, 
     shown = shell(*drafted, "--index", "theirs")
     assert shown.code == 0
     assert "2 passages" in shown.out
+    steps = "SetTopic('Snow') | UseIndex('theirs') | UseDraft"
+    shown = shell("pipeline", steps, "--model", scripted("Frozen rain."), "--db", "memory", "--trace")
+    assert (shown.code, "[1] snow.md" in shown.out) == (0, True), shown
+    missing = shell("pipeline", steps.replace("theirs", "none"), "--model", scripted("Rain."), "--db", "memory")
+    assert (missing.code, "there is no index 'none'" in missing.err) == (2, True), missing
 
 
 def test_a_thread_is_resumed_with_its_index(shell: Any) -> None:
