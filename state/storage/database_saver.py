@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_c
 
 from .db_executor import in_db_executor
 from .group_writer import GroupWriter, Rows
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
 from .index import RunsTable, row_from_checkpoint, stored_values
 from .journal import JournalTable
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DatabaseSaver"]
 
 
-class DatabaseSaver(BaseCheckpointSaver[str]):
+class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
     A database says how it reads (`get_tuple`, `list`, `get_delta_channel_history`, safe from several threads), which
@@ -42,6 +43,8 @@ class DatabaseSaver(BaseCheckpointSaver[str]):
     serde: PlainSerializer
     inserts: Mapping[str, Any]
     """By `checkpoints`, `writes` (which replace), `new_writes` (which don't), `runs` and `replies`."""
+    writes_table: tuple[str, str]
+    """The table of what tasks wrote, and its column of values."""
 
     def __init__(self, *saver: Any, serde: PlainSerializer, committers: Sequence[Committer], width: int) -> None:
         super().__init__(*saver, serde=serde)
@@ -125,6 +128,58 @@ class DatabaseSaver(BaseCheckpointSaver[str]):
 
     adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
 
+    def _stored(self, thread_id: str) -> StoredThread:
+        found = [*self.list({"configurable": {"thread_id": thread_id}})][::-1]
+        table, value = self.writes_table
+        statement = (
+            f"SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, {value} FROM {table} "  # noqa: S608
+            "WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns, checkpoint_id, task_path, task_id, idx"
+        )
+        writes: dict[tuple[str, str], list[StoredWrite]] = {}
+        for namespace, checkpoint_id, *about, kind, data in self._query(statement, {"thread_id": thread_id}):
+            place = str(namespace), str(checkpoint_id)
+            writes.setdefault(place, []).append(StoredWrite(*about, self.serde.loads_typed((kind, data))))
+        replies = {call: kept for call in self.journal.calls(thread_id) if (kept := self.journal.get(thread_id, call))}
+        return StoredThread(thread_id, found, writes, replies)
+
+    def _keep(self, thread: StoredThread) -> None:
+        steps: list[Rows] = []
+        row = None
+        for one in thread.checkpoints:
+            config, known = _at(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
+            steps += self._checkpoint_steps(config, one.checkpoint, known, held_versions(one))
+            if (newer := row_from_checkpoint(config, one.checkpoint, known)) is not None:
+                row = newer if row is None else newer.after(row)
+        for (namespace, checkpoint_id), writes in thread.writes.items():
+            place = thread.thread_id, namespace, checkpoint_id
+            rows: list[Sequence[Any]] = [
+                (*place, one.task_id, one.task_path, one.index, one.channel, *self.serde.dumps_typed(one.value))
+                for one in writes
+            ]
+            steps.append(Rows(self.inserts["new_writes"], rows))
+        if row is not None:
+            steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
+        for call, kept in thread.replies.items():
+            self.journal.add(thread.thread_id, call, kept)
+        # In one transaction, after the replies: without its checkpoints nobody finds those.
+        self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
+
+    def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
+        for table in ("checkpoints", self.writes_table[0]):
+            for namespace, checkpoint_id in places:
+                statement = (
+                    f"DELETE FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
+                    "AND checkpoint_id = %(checkpoint_id)s RETURNING checkpoint_id"
+                )
+                values = {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id}
+                self._query(statement, values)
+        newest = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        if newest is not None:
+            row = row_from_checkpoint(newest.config, newest.checkpoint, newest.metadata)
+            if row is not None:
+                rows = Rows(self.inserts["runs"], [stored_values(row, self.vault)])
+                self.writer.write(rows, thread_id=thread_id, key="checkpoint")
+
     def _of_checkpoint(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> tuple[str, list[Rows]]:
@@ -149,6 +204,14 @@ class DatabaseSaver(BaseCheckpointSaver[str]):
         # As LangGraph's savers decide it.
         replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         return thread_id, (*where, task_id), Rows(self.inserts["writes" if replaced else "new_writes"], rows)
+
+
+def _at(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
+    """Return what a checkpoint of a thread is put with: its parent stands where its own id comes."""
+    parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
+    namespace = one.config["configurable"].get("checkpoint_ns", "")
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    return {"configurable": place if parent is None else {**place, "checkpoint_id": parent}}
 
 
 _alist = in_db_executor(BaseCheckpointSaver.list)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
 from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["IndexedMemorySaver"]
 
 
-class IndexedMemorySaver(InMemorySaver):
+class IndexedMemorySaver(Housekeeping, InMemorySaver):
     """LangGraph's in-memory saver, safe from many threads, with its threads listed in `runs`. It dies with the process.
 
     Its async methods are LangGraph's, which call the sync ones: each holds the lock for microseconds.
@@ -87,6 +88,51 @@ class IndexedMemorySaver(InMemorySaver):
                 self.runs.delete(name)
         for name in names:
             self.journal.forget(name)
+
+    def _stored(self, thread_id: str) -> StoredThread:
+        with self.lock:
+            found = [*self.list({"configurable": {"thread_id": thread_id}})]
+            # By namespace, in the order in which they began.
+            found.sort(key=lambda one: one.config["configurable"]["checkpoint_id"])
+            writes = {
+                (namespace, checkpoint_id): [
+                    StoredWrite(task_id, path, index, channel, self.serde.loads_typed(typed))
+                    for (_, index), (task_id, channel, typed, path) in stored.items()
+                ]
+                for (thread, namespace, checkpoint_id), stored in self.writes.items()
+                if thread == thread_id
+            }
+        replies = {call: kept for call in self.journal.calls(thread_id) if (kept := self.journal.get(thread_id, call))}
+        return StoredThread(thread_id, found, writes, replies)
+
+    def _keep(self, thread: StoredThread) -> None:
+        with self.lock:
+            for one in thread.checkpoints:
+                place = {"thread_id": thread.thread_id, "checkpoint_ns": one.config["configurable"]["checkpoint_ns"]}
+                if one.parent_config:
+                    place["checkpoint_id"] = one.parent_config["configurable"]["checkpoint_id"]
+                self.put({"configurable": place}, one.checkpoint, one.metadata, held_versions(one))
+            for (namespace, checkpoint_id), writes in thread.writes.items():
+                self.writes[thread.thread_id, namespace, checkpoint_id] = {
+                    (write.task_id, write.index): (
+                        *(write.task_id, write.channel),
+                        *(self.serde.dumps_typed(write.value), write.task_path),
+                    )
+                    for write in writes
+                }
+        for call, kept in thread.replies.items():
+            self.journal.add(thread.thread_id, call, kept)
+
+    def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
+        with self.lock:
+            for namespace, checkpoint_id in places:
+                self.storage[thread_id][namespace].pop(checkpoint_id, None)
+                self.writes.pop((thread_id, namespace, checkpoint_id), None)
+            newest = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+            previous = self.runs.get(thread_id)
+            row = newest and row_from_checkpoint(newest.config, newest.checkpoint, newest.metadata, previous=previous)
+            if row is not None:
+                self.runs.upsert(row)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

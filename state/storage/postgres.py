@@ -155,6 +155,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     """
 
     inserts = {name: name for name in INSERTS}  # noqa: RUF012
+    writes_table = ("checkpoint_writes", "blob")
 
     def __init__(self, pool: ConnectionPool[Connection], serde: PlainSerializer) -> None:
         committers = [PostgresCommitter(pool) for _ in range(WRITERS)]
@@ -252,7 +253,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As LangGraph's; `"delete"` takes the threads' rows too."""
         if strategy != "delete" or isinstance(thread_ids, str):
-            super().prune(thread_ids, strategy=strategy)
+            PostgresSaver.prune(self, thread_ids, strategy=strategy)
             return
         with self.pool.connection() as conn, conn.transaction():
             self._on(conn).prune(thread_ids, strategy=strategy)

@@ -135,6 +135,7 @@ class IndexedSqliteSaver(DatabaseSaver):
     """
 
     inserts = INSERTS
+    writes_table = ("writes", "value")
 
     def __init__(self, conn: sqlite3.Connection, path: Path, serde: PlainSerializer) -> None:
         super().__init__(serde=serde, committers=[SqliteCommitter(conn)], width=READERS)

@@ -67,7 +67,8 @@ class PlainSerializer(JsonPlusSerializer):
     """
 
     def __init__(self, vault: Vault | None = None, *, allow: Iterable[type] = ()) -> None:
-        super().__init__(allowed_msgpack_modules=tuple(allow) or None)
+        self.own_types = tuple(allow)
+        super().__init__(allowed_msgpack_modules=self.own_types or None)
         self.vault = vault
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:

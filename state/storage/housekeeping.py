@@ -1,0 +1,360 @@
+"""Housekeeping of a saver: threads copied, pruned, and taken from one database to another in a file. Internal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import reprlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from ..events import broken_links
+from .db_executor import in_db_executor
+from .journal import KeptReply
+from .trust import PlainSerializer, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from langchain_core.runnables import RunnableConfig
+
+    from .index import RunIndex
+    from .journal import Journal
+
+__all__ = [
+    "FORMAT",
+    "Housekeeping",
+    "StoredThread",
+    "StoredWrite",
+    "held_versions",
+    "read_thread_file",
+    "thread_lines",
+]
+
+FORMAT = 1
+"""Of a thread's file. Readers refuse a later one."""
+
+Place = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+
+
+@dataclass(frozen=True)
+class StoredWrite:
+    """One value that a task wrote."""
+
+    task_id: str
+    task_path: str
+    index: int
+    channel: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class StoredThread:
+    """All that is kept of a thread, the oldest checkpoint first."""
+
+    thread_id: str
+    checkpoints: Sequence[CheckpointTuple]
+    writes: Mapping[Place, Sequence[StoredWrite]]
+    replies: Mapping[str, KeptReply] = field(default_factory=dict)
+
+
+class Housekeeping(ABC):
+    """What every saver of `open_checkpointer` does with whole threads: LangGraph's contract, and files."""
+
+    runs: RunIndex
+    journal: Journal
+    db_executor: Executor | None = None
+
+    if TYPE_CHECKING:  # of the saver that this is mixed into, whose own methods come after these
+
+        def delete_thread(self, thread_id: str) -> None: ...
+
+        def list(
+            self,
+            config: RunnableConfig | None,
+            *,
+            filter: dict[str, Any] | None = None,  # noqa: A002
+        ) -> Iterator[CheckpointTuple]: ...
+
+    @abstractmethod
+    def _stored(self, thread_id: str) -> StoredThread:
+        """Return all that is kept of a thread; no checkpoints where there is none."""
+
+    @abstractmethod
+    def _keep(self, thread: StoredThread) -> None:
+        """Write a whole thread at once."""
+
+    @abstractmethod
+    def _drop(self, thread_id: str, places: Sequence[Place]) -> None:
+        """Delete checkpoints and their writes, and bring the thread's row up to date."""
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread, with its checkpoints, its record and its journal. One that is not there gives none.
+
+        Raises:
+            ValueError: There is a thread of the new name already.
+        """
+        found = self._stored(source_thread_id)
+        if found.checkpoints:
+            self._keep_new(found, target_thread_id)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete threads (`"delete"`), or all but the newest checkpoint of each namespace (`"keep_latest"`).
+
+        Raises:
+            TypeError: `thread_ids` is a text.
+            ValueError: The strategy is unknown.
+            NotImplementedError: `"keep_latest"`, and a thread is kept as differences from one checkpoint to the next,
+                as all runs of redraft are. Nothing was pruned.
+        """
+        if isinstance(thread_ids, str):
+            raise TypeError("thread_ids is a list of thread ids, not a text")
+        if strategy == "delete":
+            for thread_id in thread_ids:
+                self.delete_thread(str(thread_id))
+            return
+        if strategy != "keep_latest":
+            raise ValueError(f"strategy must be 'keep_latest' or 'delete', not {strategy!r}")
+        threads = [self._stored(str(thread_id)) for thread_id in thread_ids]
+        for thread in threads:
+            if any(map(_is_difference, thread.checkpoints)):
+                raise NotImplementedError(
+                    f"thread {thread.thread_id!r} is kept as differences from one checkpoint to the next, so none can "
+                    "be left out; 'delete' deletes it"
+                )
+        for thread in threads:
+            newest = {_place(one)[0]: _place(one)[1] for one in thread.checkpoints}
+            self._drop(thread.thread_id, [at for at in map(_place, thread.checkpoints) if newest[at[0]] != at[1]])
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that these runs made, and threads of which then none are left.
+
+        Args:
+            run_ids: Values of `run_id` in the metadata that runs were made with.
+
+        Raises:
+            NotImplementedError: Later checkpoints of such a thread build on them. Nothing was deleted.
+        """
+        made: dict[str, set[Place]] = {}
+        for run_id in run_ids:
+            for one in self.list(None, filter={"run_id": str(run_id)}):
+                made.setdefault(one.config["configurable"]["thread_id"], set()).add(_place(one))
+        whole, partly = [], []
+        for thread_id, places in made.items():
+            thread = self._stored(thread_id)
+            left = [one for one in thread.checkpoints if _place(one) not in places]
+            if left and any(map(_is_difference, thread.checkpoints)):
+                raise NotImplementedError(
+                    f"other runs of thread {thread_id!r} build on what these made; delete_thread deletes it as a whole"
+                )
+            (partly if left else whole).append((thread_id, sorted(places)))
+        for thread_id, places in partly:
+            self._drop(thread_id, places)
+        for thread_id, _ in whole:
+            self.delete_thread(thread_id)
+
+    def export_thread(self, thread_id: str) -> list[str]:
+        """Return a thread as the lines of a JSON Lines file that `import_thread` of any database takes.
+
+        They are not encrypted, whatever the database is. Paths of a search are threads of their own.
+
+        Raises:
+            LookupError: There is no such thread.
+        """
+        found = self._stored(thread_id)
+        if not found.checkpoints:
+            raise LookupError(f"there is no thread {thread_id!r} here")
+        return list(thread_lines(found))
+
+    def import_thread(self, lines: Iterable[str], thread_id: str | None = None) -> str:
+        """Write a thread that `export_thread` returned, and return its id.
+
+        Args:
+            lines: The lines of the file.
+            thread_id: Another id for it.
+
+        Raises:
+            ValueError: A line can't be read, the record was changed since it was made, or there is a thread of that id.
+        """
+        found = read_thread_file(lines, getattr(self, "serde", None))
+        _check_record(found)
+        return self._keep_new(found, thread_id or found.thread_id)
+
+    acopy_thread = in_db_executor(copy_thread)
+    aprune = in_db_executor(prune)
+    adelete_for_runs = in_db_executor(delete_for_runs)
+    aexport_thread = in_db_executor(export_thread)
+    aimport_thread = in_db_executor(import_thread)
+
+    def _keep_new(self, found: StoredThread, thread_id: str) -> str:
+        if self._stored(thread_id).checkpoints:
+            raise ValueError(f"there is a thread {thread_id!r} already; give another id")
+        self._keep(StoredThread(thread_id, found.checkpoints, found.writes, found.replies))
+        return thread_id
+
+
+def thread_lines(thread: StoredThread) -> Iterator[str]:
+    """Yield the lines of a thread's file: a head, each checkpoint with what was written under it, the replies."""
+    newest = next((one for one in reversed(thread.checkpoints) if not _place(one)[0]), thread.checkpoints[-1])
+    values = newest.checkpoint["channel_values"]
+    yield _json(
+        {
+            "redraft_thread": FORMAT,
+            "version": version("redraft"),
+            "thread_id": thread.thread_id,
+            "task": values.get("task") if isinstance(values.get("task"), str) else None,
+            "head": values.get("head") if isinstance(values.get("head"), str) else None,
+            "checkpoints": len(thread.checkpoints),
+        }
+    )
+    serde = PlainSerializer(None)
+    for one in thread.checkpoints:
+        place = _place(one)
+        yield _json(
+            {
+                "checkpoint_ns": place[0],
+                "checkpoint_id": place[1],
+                "parent_id": one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None,
+                "checkpoint": _packed(serde, one.checkpoint),
+                "metadata": one.metadata,
+                "writes": [
+                    [write.task_id, write.task_path, write.index, write.channel, *_packed(serde, write.value)]
+                    for write in thread.writes.get(place, ())
+                ],
+            }
+        )
+    for call, kept in thread.replies.items():
+        yield _json({"call": call, "reply": kept.reply, "seconds": kept.seconds})
+
+
+def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
+    """Return the thread that a file holds.
+
+    Args:
+        lines: Its lines.
+        serde: Says which types may be built; default: plain data, LangChain's messages and LangGraph's own.
+
+    Raises:
+        ValueError: A line can't be read, or some are missing.
+    """
+    plain = PlainSerializer(None, allow=getattr(serde, "own_types", ()))
+    head: dict[str, Any] | None = None
+    checkpoints: list[CheckpointTuple] = []
+    writes: dict[Place, list[StoredWrite]] = {}
+    replies: dict[str, KeptReply] = {}
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+            if head is None:
+                head = _head(line)
+            elif "call" in line:
+                replies[str(line["call"])] = KeptReply(str(line["reply"]), float(line["seconds"]))
+            else:
+                checkpoint = _checkpoint(line, head["thread_id"], plain)
+                checkpoints.append(checkpoint)
+                writes[_place(checkpoint)] = [
+                    StoredWrite(str(task), str(path), int(index), str(channel), _unpacked(plain, [kind, data]))
+                    for task, path, index, channel, kind, data in line["writes"]
+                ]
+        except (KeyError, TypeError, RecursionError, ValueError) as error:
+            raise ValueError(f"line {number} can't be read: {error}") from None
+    if head is None:
+        raise ValueError("the file is empty")
+    if head["checkpoints"] != len(checkpoints):
+        raise ValueError(
+            f"it should hold {head['checkpoints']} checkpoints, and holds {len(checkpoints)}: was it cut off?"
+        )
+    return StoredThread(head["thread_id"], checkpoints, writes, replies)
+
+
+def _check_record(thread: StoredThread) -> None:
+    """Return if the record of a thread is as it was written, or it has none.
+
+    Raises:
+        ValueError: It is not.
+    """
+    at = {_place(one): one for one in thread.checkpoints}
+    newest = next((one for one in reversed(thread.checkpoints) if not _place(one)[0]), None)
+    head = newest and newest.checkpoint["channel_values"].get("head")
+    if newest is None or not isinstance(head, str):
+        return
+    # From the newest back to where the record stands as a whole, which is nowhere for most runs.
+    events: list[Any] = []
+    one = newest
+    while True:
+        held = one.checkpoint["channel_values"].get("events")
+        if held is not None:
+            events[:0] = getattr(held, "value", held)
+            break
+        parent = one.parent_config and at.get(("", one.parent_config["configurable"]["checkpoint_id"]))
+        if not parent:
+            break
+        one = parent
+        written = [write.value for write in thread.writes.get(_place(one), ()) if write.channel == "events"]
+        events[:0] = [event for value in written for event in value]
+    try:
+        broken = broken_links(events, head)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"its record can't be read: {reprlib.repr(str(error))}") from None
+    if broken:
+        raise ValueError(f"its record was changed since it was made: event {broken[0]} of {len(events)}")
+
+
+def _head(line: Any) -> dict[str, Any]:
+    if not isinstance(line, dict) or "redraft_thread" not in line:
+        raise ValueError("it is no thread's file, as `redraft export` writes it")
+    if line["redraft_thread"] != FORMAT:
+        raise ValueError(f"it has format {line['redraft_thread']!r}, and this version reads {FORMAT}; update redraft")
+    if not isinstance(line.get("thread_id"), str) or not isinstance(line.get("checkpoints"), int):
+        raise ValueError("it names no thread, or not how many checkpoints there are")  # noqa: TRY004  (as all bad data)
+    return line
+
+
+def _checkpoint(line: dict[str, Any], thread_id: str, plain: PlainSerializer) -> CheckpointTuple:
+    namespace, checkpoint_id, parent = str(line["checkpoint_ns"]), str(line["checkpoint_id"]), line["parent_id"]
+    known = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    found = CheckpointTuple(
+        {"configurable": {**known, "checkpoint_id": checkpoint_id}},
+        _unpacked(plain, line["checkpoint"]),
+        dict(line["metadata"]),  # type: ignore[arg-type]  # `checked` looks at it
+        None if parent is None else {"configurable": {**known, "checkpoint_id": str(parent)}},
+    )
+    return checked(found, None)
+
+
+def _place(one: CheckpointTuple) -> Place:
+    where = one.config["configurable"]
+    return str(where.get("checkpoint_ns", "")), str(where["checkpoint_id"])
+
+
+def held_versions(one: CheckpointTuple) -> dict[str, Any]:
+    """Return the versions of the channels whose values a checkpoint holds: an absent value overwrites none."""
+    values = one.checkpoint["channel_values"]
+    return {channel: version for channel, version in one.checkpoint["channel_versions"].items() if channel in values}
+
+
+def _is_difference(one: CheckpointTuple) -> bool:
+    """Return whether the checkpoint holds some channels as what was added since an earlier one."""
+    return "counters_since_delta_snapshot" in one.metadata
+
+
+def _packed(serde: PlainSerializer, value: Any) -> list[str]:
+    kind, data = serde.dumps_typed(value)
+    return [kind, base64.b64encode(data).decode()]
+
+
+def _unpacked(serde: PlainSerializer, packed: Any) -> Any:
+    kind, data = packed
+    return serde.loads_typed((str(kind), base64.b64decode(data, validate=True)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -1,0 +1,183 @@
+"""Threads are copied, pruned, and taken from one database to another in a file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.graph import END, START, MessagesState, StateGraph
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import Critique, Thread, open_checkpointer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LAMP: Any = {"configurable": {"thread_id": "lamp"}}
+KEY = "ab" * 32
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Any]:
+    """Opens an empty database of a kind."""
+
+    def opened(kind: str) -> Any:
+        if kind == "postgres":
+            return open_checkpointer(str(request.getfixturevalue("postgres_url")))
+        if kind == "encrypted":
+            return open_checkpointer(str(tmp_path / "encrypted.sqlite"), key=KEY)
+        return open_checkpointer("memory" if kind == "memory" else str(tmp_path / f"{kind}.sqlite"))
+
+    return opened
+
+
+@pytest.fixture(params=["memory", "sqlite", "encrypted", "postgres"])
+def saver(request: pytest.FixtureRequest, database: Callable[[str], Any]) -> Iterator[Any]:
+    with database(request.param) as saver:
+        yield saver
+
+
+def reject(task: str, draft: str, history: Any, /) -> Critique:
+    return Critique("Write it anew.", accepted=draft == "a bright lamp", score=len(draft) / 20)
+
+
+def loop(saver: Any, *replies: str) -> Any:
+    return build_refine_graph(ScriptedModel(list(replies)), critics=[reject], checkpointer=saver)
+
+
+def ran(saver: Any) -> Any:
+    """A thread that was revised twice."""
+    graph = loop(saver, "a lamp", "the lamp", "a bright lamp")
+    graph.invoke({"task": "Write about a lamp."}, LAMP, durability="sync")
+    return graph
+
+
+def facts(saver: Any, name: str) -> Any:
+    """What a reader sees of a thread."""
+    thread = Thread(loop(saver), name)
+    steps = [(one.checkpoint_id, one.node) for one in thread.history()]
+    row = saver.runs.get(name)
+    return steps, thread.replay().output["events"], thread.replay().matches, (row.task, row.created_at, row.score)
+
+
+@pytest.mark.parametrize("target", ["memory", "sqlite", "encrypted", "postgres"])
+@pytest.mark.parametrize("source", ["memory", "file", "postgres"])
+def test_a_thread_goes_to_another_database_in_a_file(source: str, target: str, database: Callable[[str], Any]) -> None:
+    """There it has every step and its journal, replays, goes on and is forked as where it came from."""
+    if source == target:
+        pytest.skip("one database of a kind")
+    with database(source) as first:
+        ran(first)
+        lines = first.export_thread("lamp")
+        before = facts(first, "lamp")
+        calls = first.journal.calls("lamp")
+    with database(target) as other:
+        assert other.import_thread(lines) == "lamp"
+        assert facts(other, "lamp") == before
+        assert other.journal.calls("lamp") == calls
+        forked = Thread(loop(other, "a bright lamp"), "lamp").fork(at=0, thread_id="other")
+        assert forked.resume()["answer"] == "a bright lamp"
+        with pytest.raises(ValueError, match="there is a thread 'lamp' already; give another id"):
+            other.import_thread(lines)
+        assert other.import_thread(lines, "again") == "again"
+        assert facts(other, "again") == before
+
+
+def test_an_unfinished_thread_goes_on_elsewhere_without_paying_twice(database: Callable[[str], Any]) -> None:
+    """Its journal goes with it: the node that was broken off finds its reply there."""
+
+    def broken(task: str, draft: str, history: Any, /) -> Critique:
+        raise OSError("no line")
+
+    with database("file") as first:
+        graph = build_refine_graph(ScriptedModel(["a bright lamp"]), critics=[broken], checkpointer=first)
+        graph.invoke({"task": "Write."}, LAMP, interrupt_before=["feedback"])
+        lines = first.export_thread("lamp")
+    with database("postgres") as other:
+        other.import_thread(lines)
+        output = Thread(loop(other), "lamp").resume()
+    assert (output["answer"], output["stop_reason"], output["usage"]["calls"]) == ("a bright lamp", "accepted", 1)
+
+
+def spoiled(lines: list[str], how: str) -> list[str]:
+    if how == "cut off":
+        return lines[:2]
+    if how == "no thread":
+        return ['{"task": "x"}']
+    if how == "later":
+        return [lines[0].replace('"redraft_thread":1', '"redraft_thread":2'), *lines[1:]]
+    if how == "no JSON":
+        return [lines[0], "{"]
+    changed = []
+    for line in map(json.loads, lines):
+        for write in line.get("writes", ()):
+            text = base64.b64decode(write[5])
+            if write[3] == "events":
+                write[5] = base64.b64encode(text.replace(b"the lamp", b"the LAMP")).decode()
+            if how == "pickle":
+                write[4:] = ["pickle", base64.b64encode(b"cos\nsystem\n.").decode()]
+        changed.append(json.dumps(line))
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("cut off", r"it should hold \d+ checkpoints, and holds 1: was it cut off\?"),
+        ("no thread", "line 1 can't be read: it is no thread's file, as `redraft export` writes it"),
+        ("later", "it has format 2, and this version reads 1; update redraft"),
+        ("no JSON", "line 2 can't be read"),
+        ("changed", r"its record was changed since it was made: event \d of 10"),
+        ("pickle", "it is tagged 'pickle', which is never read"),
+    ],
+)
+def test_a_file_that_is_not_as_it_was_written_is_refused(how: str, says: str, database: Callable[[str], Any]) -> None:
+    """It says which line and why, runs nothing that it holds, and leaves no thread behind."""
+    with database("file") as saver:
+        ran(saver)
+        lines = spoiled(saver.export_thread("lamp"), how)
+        with pytest.raises(ValueError, match=says):
+            saver.import_thread(lines, "other")
+        assert [row.thread_id for row in saver.runs.list()] == ["lamp"]
+
+
+def test_a_copy_is_the_thread_under_another_name(saver: Any) -> None:
+    """It has every step and its record; the other stays as it is when it goes on, and when it is deleted."""
+    graph = ran(saver)
+    before = facts(saver, "lamp")
+    saver.copy_thread("lamp", "copy")
+    assert facts(saver, "copy") == before == facts(saver, "lamp")
+    graph.update_state({"configurable": {"thread_id": "copy"}}, {"answer": "mine"})
+    saver.prune(["copy"], strategy="delete")
+    assert facts(saver, "lamp") == before
+    assert saver.runs.get("copy") is None
+    with pytest.raises(NotImplementedError, match=r"differences|DeltaChannel"):
+        saver.prune(["lamp"], strategy="keep_latest")
+    with pytest.raises(LookupError, match="there is no thread 'copy' here"):
+        saver.export_thread("copy")
+
+
+def test_what_a_run_made_is_deleted_by_its_id(saver: Any) -> None:
+    """A thread of one run goes as a whole; of one that others build on nothing is deleted, and that is said."""
+    plain = StateGraph(MessagesState)
+    plain.add_node("say", lambda state: {"messages": [("ai", "yes")]})
+    plain.add_edge(START, "say")
+    plain.add_edge("say", END)
+    said = plain.compile(checkpointer=saver)
+    for run in ("one", "two"):
+        said.invoke({"messages": []}, {"configurable": {"thread_id": "plain"}, "metadata": {"run_id": run}})
+        loop(saver, "a bright lamp").invoke({"task": "t"}, {**LAMP, "metadata": {"run_id": run}})
+    loop(saver, "a bright lamp").invoke(
+        {"task": "t"}, {"configurable": {"thread_id": "alone"}, "metadata": {"run_id": "three"}}
+    )
+    saver.delete_for_runs(["three"])
+    assert {row.thread_id for row in saver.runs.list()} == {"lamp", "plain"}
+    with pytest.raises(NotImplementedError, match="other runs of thread 'lamp' build on what these made"):
+        saver.delete_for_runs(["one"])
+    saver.delete_thread("lamp")
+    saver.delete_for_runs(["two"])
+    left = saver.get_tuple({"configurable": {"thread_id": "plain"}})
+    assert left.metadata["run_id"] == "one"
