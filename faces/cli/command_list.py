@@ -304,6 +304,45 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "copy",
+        "commands_keeping:copy_thread",
+        "Copy a thread with all of its steps under another id.",
+        ("redraft copy run-1f0c kept",),
+    ),
+    LazyCommand(
+        "export",
+        "commands_keeping:export",
+        "Write a thread to a file that `redraft import` takes into any database. It is not encrypted.",
+        (
+            "redraft export run-1f0c",
+            "redraft export run-1f0c -o - | redraft import - --db postgresql://me@host/runs",
+        ),
+    ),
+    LazyCommand(
+        "import",
+        "commands_keeping:import_thread",
+        "Take a thread from a file into a database, where it is shown, replayed, resumed and forked as where it was.",
+        (
+            "redraft import run-1f0c.jsonl",
+            "redraft import run-1f0c.jsonl --thread again",
+        ),
+    ),
+    LazyCommand(
+        "delete",
+        "commands_keeping:delete",
+        "Delete threads with all that is kept of them. Their forks stay.",
+        ("redraft delete run-1f0c run-77ab",),
+    ),
+    LazyCommand(
+        "prune",
+        "commands_keeping:prune",
+        "Delete the threads that nobody has touched for a while.",
+        (
+            "redraft prune --older-than 30d --keep accepted --dry-run",
+            "redraft prune --older-than 30d --keep accepted --yes",
+        ),
+    ),
+    LazyCommand(
         "serve",
         "commands_serve:serve",
         "Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.",

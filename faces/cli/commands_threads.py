@@ -13,7 +13,7 @@ import typer
 from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
 from .options import AsJson, Db, ThreadId
 
-__all__ = ["diff", "history", "html", "replay", "show", "threads", "tree"]
+__all__ = ["diff", "file_name", "history", "html", "replay", "show", "threads", "tree"]
 
 
 def threads(
@@ -158,7 +158,7 @@ def html(
     from ..views.console import Screen
     from ..views.run_page import write_run_page
 
-    page = out or Path(f"{_file_name(thread_id)}.html")
+    page = out or Path(f"{file_name(thread_id)}.html")
     if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
         raise BadInputError(f"{str(page)!r} is there already and is no page: it would be lost; name another with -o")
     with opened(db) as saver, bad_input():
@@ -189,7 +189,7 @@ def _drawable(saver: Any, thread_id: str) -> Any:
     return Thread(graph, thread_id)
 
 
-def _file_name(thread_id: str) -> str:
+def file_name(thread_id: str) -> str:
     """Return a file's name for a thread: its id, where that can be one, else what is left of it and a hash."""
     name = re.sub(r"[^\w.-]+", "-", thread_id).strip(".-")[:LONGEST_NAME]
     return name if name == thread_id else f"{name or 'run'}-{hashlib.sha256(thread_id.encode()).hexdigest()[:8]}"

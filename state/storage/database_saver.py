@@ -136,9 +136,11 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             "WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns, checkpoint_id, task_path, task_id, idx"
         )
         writes: dict[tuple[str, str], list[StoredWrite]] = {}
-        for namespace, checkpoint_id, *about, kind, data in self._query(statement, {"thread_id": thread_id}):
-            place = str(namespace), str(checkpoint_id)
-            writes.setdefault(place, []).append(StoredWrite(*about, self.serde.loads_typed((kind, data))))
+        for namespace, checkpoint_id, task, path, index, channel, kind, data in self._query(
+            statement, {"thread_id": thread_id}
+        ):
+            write = StoredWrite(task, path, index, channel, self.serde.loads_typed((kind, data)))
+            writes.setdefault((str(namespace), str(checkpoint_id)), []).append(write)
         replies = {call: kept for call in self.journal.calls(thread_id) if (kept := self.journal.get(thread_id, call))}
         return StoredThread(thread_id, found, writes, replies)
 

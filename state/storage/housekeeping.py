@@ -19,12 +19,6 @@ from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from langchain_core.runnables import RunnableConfig
-
-    from .index import RunIndex
-    from .journal import Journal
 
 __all__ = [
     "FORMAT",
@@ -67,20 +61,12 @@ class StoredThread:
 class Housekeeping(ABC):
     """What every saver of `open_checkpointer` does with whole threads: LangGraph's contract, and files."""
 
-    runs: RunIndex
-    journal: Journal
-    db_executor: Executor | None = None
-
-    if TYPE_CHECKING:  # of the saver that this is mixed into, whose own methods come after these
-
-        def delete_thread(self, thread_id: str) -> None: ...
-
-        def list(
-            self,
-            config: RunnableConfig | None,
-            *,
-            filter: dict[str, Any] | None = None,  # noqa: A002
-        ) -> Iterator[CheckpointTuple]: ...
+    if TYPE_CHECKING:  # of the saver that this is mixed into
+        runs: Any
+        journal: Any
+        db_executor: Any
+        list: Any
+        delete_thread: Any
 
     @abstractmethod
     def _stored(self, thread_id: str) -> StoredThread:
@@ -145,7 +131,8 @@ class Housekeeping(ABC):
         for run_id in run_ids:
             for one in self.list(None, filter={"run_id": str(run_id)}):
                 made.setdefault(one.config["configurable"]["thread_id"], set()).add(_place(one))
-        whole, partly = [], []
+        whole: dict[str, list[Place]] = {}
+        partly: dict[str, list[Place]] = {}
         for thread_id, places in made.items():
             thread = self._stored(thread_id)
             left = [one for one in thread.checkpoints if _place(one) not in places]
@@ -153,10 +140,10 @@ class Housekeeping(ABC):
                 raise NotImplementedError(
                     f"other runs of thread {thread_id!r} build on what these made; delete_thread deletes it as a whole"
                 )
-            (partly if left else whole).append((thread_id, sorted(places)))
-        for thread_id, places in partly:
-            self._drop(thread_id, places)
-        for thread_id, _ in whole:
+            (partly if left else whole)[thread_id] = sorted(places)
+        for thread_id, some in partly.items():
+            self._drop(thread_id, some)
+        for thread_id in whole:
             self.delete_thread(thread_id)
 
     def export_thread(self, thread_id: str) -> list[str]:

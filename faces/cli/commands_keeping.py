@@ -1,0 +1,195 @@
+"""Commands that keep house: `copy`, `delete`, `prune`, `export` and `import`. Internal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..problems import DEFAULT_DB, BadInputError, bad_input
+from .options import AsJson, Db, ThreadId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..views.console import Screen
+
+__all__ = ["copy_thread", "delete", "export", "import_thread", "prune"]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
+Other = Annotated[str | None, typer.Option("--thread", metavar="ID", help="Its id here; else the one it had.")]
+
+
+def copy_thread(
+    thread_id: ThreadId,
+    target: Annotated[str, typer.Argument(metavar="NEW", help="The id of the copy.")],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a thread with all of its steps under another id."""
+    from ..sessions import checked_row, checked_thread_id, opened
+    from ..views.console import Screen
+
+    target = checked_thread_id(target)
+    with opened(db) as saver:
+        checked_row(saver, thread_id)
+        with bad_input():
+            saver.copy_thread(thread_id, target)
+    data = {"thread_id": target, "copy_of": thread_id}
+    Screen(as_json=as_json).result(data, lambda screen: screen.line(("copied to ", "dim"), target))
+
+
+def delete(
+    thread_ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Threads; a search takes its paths along.")],
+    yes: Yes = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Delete threads with all that is kept of them. Their forks stay."""
+    from ..sessions import checked_row, opened
+    from ..views.console import Screen
+
+    screen = Screen(as_json=as_json)
+    with opened(db) as saver:
+        wanted = list(dict.fromkeys(thread_ids))
+        for thread_id in wanted:
+            checked_row(saver, thread_id)
+        _delete(screen, saver, wanted, yes=yes)
+
+
+def prune(
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Threads that did not move for so long: 30d, 12h, 45m.")
+    ],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REASON", help="Not those that stopped so, accepted say; may be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
+    yes: Yes = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the threads that nobody has touched for a while."""
+    from ..sessions import opened
+    from ..views.console import Screen
+    from ..views.wording import checked_reason
+
+    before = (datetime.now(UTC) - _age(older_than)).isoformat(timespec="microseconds")
+    kept = {None if checked_reason(one) == "unfinished" else one for one in keep or ()}
+    screen = Screen(as_json=as_json)
+    with opened(db) as saver:
+        wanted: list[str] = []
+        last = None
+        with bad_input():
+            while page := saver.runs.list(limit=500, before=last):
+                wanted += [row.thread_id for row in page if row.updated_at < before and row.stop_reason not in kept]
+                last = page[-1].position
+        if dry_run or not wanted:
+            _told(screen, "would delete", wanted, ())
+            return
+        _delete(screen, saver, wanted, yes=yes)
+
+
+def export(
+    thread_id: ThreadId,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where it goes; else ID.jsonl; - is stdout.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write a thread to a file that `redraft import` takes into any database. It is not encrypted."""
+    from ..sessions import checked_row, opened
+    from ..views.console import Screen
+    from .commands_threads import file_name
+
+    with opened(db) as saver:
+        checked_row(saver, thread_id)
+        with bad_input():
+            lines = saver.export_thread(thread_id)
+    if out is not None and str(out) == "-":
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        return
+    place = out or Path(f"{file_name(thread_id)}.jsonl")
+    if place.exists():
+        raise BadInputError(f"{str(place)!r} is there already: it would be lost; name another with -o")
+    place.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = {"thread_id": thread_id, "file": str(place), "checkpoints": len(lines) - 1}
+    Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(place)))
+
+
+def import_thread(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="As `redraft export` writes it; - is stdin.")],
+    thread: Other = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Take a thread from a file into a database, where it is shown, replayed, resumed and forked as where it was.
+
+    Its record is checked first: one that was changed is refused. A recipe that somebody else wrote is asked about
+    before it is followed.
+    """
+    from ..sessions import checked_thread_id, opened
+    from ..views.console import Screen
+
+    with opened(db, create=True) as saver, ExitStack() as stack, bad_input():
+        lines = sys.stdin if str(file) == "-" else stack.enter_context(file.open(encoding="utf-8"))
+        made = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
+    Screen(as_json=as_json).result({"thread_id": made}, lambda screen: screen.line(("imported as ", "dim"), made))
+
+
+def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool) -> None:
+    """Delete threads, after a question where somebody can answer it; those that somebody runs right now stay."""
+    from ...state.threads.lease import BusyThreadError, leased
+    from ..views.wording import amount
+    from .asking import can_ask, typed_line
+
+    if not yes:
+        if not can_ask(screen):
+            raise BadInputError(f"this deletes {amount(len(thread_ids), 'thread')} for good; --yes says that it may")
+        said = typed_line(screen, f"delete {amount(len(thread_ids), 'thread')} for good? [y/N] ")
+        if (said or "").strip().casefold() not in {"y", "yes"}:
+            raise BadInputError("nothing was deleted")
+    deleted, busy = [], []
+    for thread_id in thread_ids:
+        try:
+            with leased(saver, thread_id):
+                saver.delete_thread(thread_id)
+            deleted.append(thread_id)
+        except BusyThreadError:
+            busy.append(thread_id)
+    _told(screen, "deleted", deleted, busy)
+
+
+def _told(screen: Screen, what: str, deleted: Sequence[str], busy: Sequence[str]) -> None:
+    from ..views.wording import amount
+
+    def show(screen: Screen) -> None:
+        for thread_id in deleted:
+            screen.line((f"{what} ", "dim"), thread_id)
+        for thread_id in busy:
+            screen.line((f"{thread_id} is run by somebody right now, and stays", "yellow"))
+        screen.line((f"{what} {amount(len(deleted), 'thread')}", "dim"))
+
+    key = what.replace(" ", "_")
+    screen.result({key: list(deleted), "busy": list(busy)}, show)
+
+
+def _age(text: str) -> timedelta:
+    found = AGE.fullmatch(text.strip())
+    if found is None:
+        raise BadInputError(f"--older-than takes a number and d, h or m, such as 30d, not {text!r}")
+    unit = {"d": "days", "h": "hours", "m": "minutes"}[found["unit"]]
+    try:
+        return timedelta(**{unit: float(found["number"])})
+    except OverflowError:
+        raise BadInputError(f"--older-than {text} is too long") from None
+
+
+AGE = re.compile(r"(?P<number>\d{1,6}(?:\.\d{1,3})?)\s*(?P<unit>[dhm])")

@@ -1,0 +1,71 @@
+"""The commands that keep house: copy, export, import, delete and prune."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redraft.state import open_checkpointer
+from redraft.state.storage.group_writer import Statement
+from redraft.state.threads.lease import leased
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def lamp(shell: Callable[..., Any], scripted: Callable[..., str]) -> str:
+    """A finished thread."""
+    assert shell("run", "Write.", "--model", scripted("a lamp", "no issues"), "--thread", "lamp", "--json").code == 0
+    return "lamp"
+
+
+def names(shell: Callable[..., Any], *words: str) -> set[str]:
+    return {row["thread_id"] for row in json.loads(shell("threads", "--json", *words).out)}
+
+
+def test_a_thread_is_taken_to_another_database_and_back(shell: Callable[..., Any], lamp: str) -> None:
+    """A file holds it, another database shows and replays it, and nothing that is there is overwritten."""
+    assert shell("export", lamp).code == 0
+    again = shell("export", lamp)
+    assert (again.code, "is there already: it would be lost" in again.err) == (2, True)
+    assert shell("import", "lamp.jsonl", "--db", "other.sqlite").code == 0
+    assert shell("replay", lamp, "--db", "other.sqlite").code == 0
+    refused = shell("import", "lamp.jsonl", "--db", "other.sqlite")
+    assert (refused.code, "there is a thread 'lamp' already; give another id" in refused.err) == (2, True)
+    assert shell("import", "lamp.jsonl", "--thread", "twice").code == 0
+    assert shell("copy", lamp, "thrice").code == 0
+    assert names(shell) == {"lamp", "twice", "thrice"}
+    unknown = shell("copy", "nobody", "x")
+    assert (unknown.code, "nobody" in unknown.err) == (2, True)
+
+
+def test_threads_are_deleted_after_a_yes(shell: Callable[..., Any], lamp: str) -> None:
+    """Where nobody can be asked `--yes` is needed; what somebody runs right now stays, and that is said."""
+    shell("copy", lamp, "busy")
+    asked = shell("delete", lamp, "busy")
+    assert (asked.code, "this deletes 2 threads for good; --yes says that it may" in asked.err) == (2, True)
+    with open_checkpointer("runs.sqlite") as saver, leased(saver, "busy"):
+        done = json.loads(shell("delete", lamp, "busy", "--yes", "--json").out)
+    assert done == {"deleted": ["lamp"], "busy": ["busy"]}
+    assert names(shell) == {"busy"}
+
+
+def test_old_threads_are_pruned(shell: Callable[..., Any], lamp: str, tmp_path: Path) -> None:
+    """By how long they lay still, and without those that stopped as was named; `--dry-run` only says which."""
+    shell("copy", lamp, "old")
+    shell("copy", lamp, "old-unfinished")
+    long_ago = (datetime.now(UTC) - timedelta(days=31)).isoformat(timespec="microseconds")
+    with open_checkpointer(tmp_path / "runs.sqlite") as saver:
+        saver.writer.write(Statement("UPDATE runs SET updated_at = :at WHERE thread_id LIKE 'old%'", {"at": long_ago}))
+        saver.writer.write(Statement("UPDATE runs SET stop_reason = NULL WHERE thread_id = 'old-unfinished'"))
+    for words, code in ((["--older-than", "a month"], 2), (["--older-than", "30d", "--keep", "nonsense"], 2)):
+        assert shell("prune", *words).code == code
+    shown = json.loads(shell("prune", "--older-than", "30d", "--keep", "unfinished", "--dry-run", "--json").out)
+    assert shown == {"would_delete": ["old"], "busy": []}
+    assert names(shell) == {"lamp", "old", "old-unfinished"}
+    assert shell("prune", "--older-than", "30d", "--yes").code == 0
+    assert names(shell) == {"lamp"}
