@@ -43,6 +43,7 @@ def shell_in(page: str) -> list[str]:
 def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A working folder that holds a folder of documents and a script for a model; its spec."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDRAFT_DATA", str(tmp_path / "data"))  # and no index in the home of who runs the tests
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES * 20))
     return f"scripted:{tmp_path / 'replies.jsonl'}"
