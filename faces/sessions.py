@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .problems import BadInputError, bad_input
+from .problems import DEFAULT_DB, BadInputError, bad_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,12 @@ __all__ = [
 OPENAI_DEFAULT = "openai:gpt-5-mini"
 
 
-def encryption_key() -> str | None:
-    """Return what encrypts the database: REDRAFT_ENCRYPTION_KEY, or `None` where it is not set or empty."""
+def encryption_key(db: str = DEFAULT_DB) -> str | None:
+    """Return what encrypts a database: REDRAFT_ENCRYPTION_KEY; `None` where it is not set or empty, and for memory."""
+    from ..state.storage.checkpointers import kind_and_place
+
+    if kind_and_place(db)[0] == "memory":
+        return None
     return os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
 
 
@@ -54,7 +58,7 @@ def opened(db: str, *, create: bool = False) -> Iterator[Any]:
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
 
-        saver = open_checkpointer(db, key=encryption_key()).open()
+        saver = open_checkpointer(db, key=encryption_key(db)).open()
     try:
         yield saver
     finally:

@@ -335,7 +335,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                 )
                 return
             db = plan.db or str(folder / "runs.sqlite")
-            async with open_checkpointer(db, key=encryption_key()) as saver:
+            async with open_checkpointer(db, key=encryption_key(db)) as saver:
                 # Methods are built before there is a database, so that one that makes no sense leaves nothing behind.
                 graph = method.graph.copy({"checkpointer": saver}).with_config(callbacks=[fingerprints])
                 with_saver = replace(method, graph=graph)

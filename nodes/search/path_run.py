@@ -191,7 +191,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             "redraft_recipe": recipe,
             PATH_RECIPE: None,
         }
-        saver = saver_of(config) or IndexedMemorySaver()
+        saver = saver_of(config) or IndexedMemorySaver(allow=None)
         return {
             "configurable": {**own, "thread_id": plan["thread_id"] or plan["name"], SAVER: saver},
             "metadata": parent,

@@ -64,6 +64,8 @@ def open_checkpointer(
 
         key = key_bytes(key)
     kind, place = kind_and_place(url)
+    if key is not None and kind == "memory":
+        raise ValueError("what is kept in memory is not encrypted: leave out key=, or give a database")
     if synchronous not in ("full", "normal"):
         raise ValueError(f"synchronous must be 'full' or 'normal', not {synchronous!r}")
     if synchronous == "normal" and kind == "postgres":
@@ -97,7 +99,7 @@ class Checkpointer:
         if self._kind == "memory":
             from .memory import IndexedMemorySaver
 
-            return IndexedMemorySaver()
+            return IndexedMemorySaver(allow=self._allow)
         vault = None
         if self._key is not None:
             from .encryption import Vault

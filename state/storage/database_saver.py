@@ -13,6 +13,7 @@ from .group_writer import GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
 from .index import RunsTable, row_from_checkpoint, stored_values
 from .journal import JournalTable
+from .trust import naming_keys
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -187,7 +188,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     ) -> tuple[str, list[Rows]]:
         """Return whose checkpoint it is, and all that is written of it."""
         known = get_checkpoint_metadata(config, metadata)
-        steps = self._checkpoint_steps(config, checkpoint, known, versions)
+        with naming_keys(self.serde, checkpoint["channel_values"]):
+            steps = self._checkpoint_steps(config, checkpoint, known, versions)
         if (row := row_from_checkpoint(config, checkpoint, known)) is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
         return str(config["configurable"]["thread_id"]), steps
@@ -198,11 +200,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Return whose they are, which, and the rows. What a task wrote stays; its errors and pauses are replaced."""
         place = config["configurable"]
         thread_id, *where = str(place["thread_id"]), str(place["checkpoint_ns"]), str(place["checkpoint_id"])
-        rows: list[Sequence[Any]] = [
-            (thread_id, *where, task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, *dumped)
-            for index, (channel, value) in enumerate(writes)
-            for dumped in [self.serde.dumps_typed(value)]
-        ]
+        with naming_keys(self.serde, dict(writes)):
+            rows: list[Sequence[Any]] = [
+                (thread_id, *where, task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, *dumped)
+                for index, (channel, value) in enumerate(writes)
+                for dumped in [self.serde.dumps_typed(value)]
+            ]
         # As LangGraph's savers decide it.
         replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         return thread_id, (*where, task_id), Rows(self.inserts["writes" if replaced else "new_writes"], rows)

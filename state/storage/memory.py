@@ -12,9 +12,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
 from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
+from .trust import PlainSerializer, naming_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
@@ -32,10 +33,13 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
     """LangGraph's in-memory saver, safe from many threads, with its threads listed in `runs`. It dies with the process.
 
     Its async methods are LangGraph's, which call the sync ones: each holds the lock for microseconds.
+
+    Args:
+        allow: Types of one's own that may be kept, as databases have it; `None`: whatever LangGraph's serializer takes.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, allow: Iterable[type] | None = ()) -> None:
+        super().__init__(serde=None if allow is None else PlainSerializer(allow=allow))
         self.lock = threading.RLock()
         self.runs = RunsInMemory(self.lock)
         self.journal = JournalInMemory()
@@ -69,7 +73,8 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
             previous = self.runs.get(str(config["configurable"]["thread_id"]))
             known = get_checkpoint_metadata(config, metadata)
             row = row_from_checkpoint(config, checkpoint, known, previous=previous)
-            saved = super().put(config, checkpoint, metadata, new_versions)
+            with naming_keys(self.serde, checkpoint["channel_values"]):
+                saved = super().put(config, checkpoint, metadata, new_versions)
             if row is not None:
                 self.runs.upsert(row)
             return saved
@@ -77,7 +82,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        with self.lock:
+        with self.lock, naming_keys(self.serde, dict(writes)):
             super().put_writes(config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -21,6 +22,8 @@ from langgraph.checkpoint.serde.jsonplus import (
     EXT_PYDANTIC_V1,
     EXT_PYDANTIC_V2,
     JsonPlusSerializer,
+    _msgpack_default,
+    _option,
 )
 
 from ..checked_channels import check_found, naming
@@ -28,14 +31,14 @@ from ..schema import RefineState
 from .encryption import TAG_MARK, EncryptionKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
 
     from .encryption import Vault
     from .index import Query
 
-__all__ = ["LARGEST_VALUE", "SET_UP_ENCRYPTION", "PlainSerializer", "check_key", "checked"]
+__all__ = ["LARGEST_VALUE", "SET_UP_ENCRYPTION", "PlainSerializer", "check_key", "checked", "naming_keys"]
 
 LARGEST_VALUE = 64 * 2**20
 """Bytes of one serialised value, written or read. A list of empty objects takes some 60 times as much memory."""
@@ -75,10 +78,25 @@ class PlainSerializer(JsonPlusSerializer):
         """Return the tag and the bytes of a value.
 
         Raises:
-            ValueError: It is larger than `LARGEST_VALUE`.
+            ValueError: It is larger than `LARGEST_VALUE`, or holds a type that would not be read back.
             TypeError: It can't be serialised.
         """
-        kind, data = super().dumps_typed(obj)
+        if obj is None or isinstance(obj, bytes | bytearray):
+            kind, data = super().dumps_typed(obj)
+        else:
+            gate = self._gate()
+
+            def encoded(part: Any) -> Any:
+                found = _msgpack_default(part)
+                # Only objects are looked at, so plain data pay nothing.
+                if isinstance(found, ormsgpack.Ext):
+                    ormsgpack.unpackb(ormsgpack.packb(found), ext_hook=gate.look, option=ormsgpack.OPT_NON_STR_KEYS)
+                return found
+
+            try:
+                kind, data = "msgpack", ormsgpack.packb(obj, default=encoded, option=_option)
+            except ormsgpack.MsgpackEncodeError as error:
+                raise (ValueError(f"it would not be read back: {gate.refusal}") if gate.refusal else error) from None
         if len(data) > LARGEST_VALUE:
             raise _too_large(data)
         return (kind, data) if self.vault is None else self.vault.seal(kind, data)
@@ -105,13 +123,40 @@ class PlainSerializer(JsonPlusSerializer):
             return json.loads(content, object_hook=_no_object)
         if kind != "msgpack":
             raise ValueError(f"it is tagged {kind!r}, which is never read; what is kept here is 'msgpack'")
-        allowed = self._allowed_msgpack_modules  # LangGraph has `True` for all of them, which never counts here
-        named = frozenset(allowed) if isinstance(allowed, set) else frozenset()
-        gate = _Gate(SAFE_MSGPACK_TYPES | named, self._unpack_ext_hook)
+        gate = self._gate()
         try:
             return ormsgpack.unpackb(content, ext_hook=gate, option=ormsgpack.OPT_NON_STR_KEYS)
         except (ValueError, TypeError) as error:
             raise ValueError(gate.refusal or f"it is no msgpack: {error}") from None
+
+    def _gate(self) -> _Gate:
+        allowed = self._allowed_msgpack_modules  # LangGraph has `True` for all of them, which never counts here
+        named = frozenset(allowed) if isinstance(allowed, set) else frozenset()
+        return _Gate(SAFE_MSGPACK_TYPES | named, self._unpack_ext_hook)
+
+
+@contextmanager
+def naming_keys(serde: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Name the key of the state, and the type, of what can't be kept.
+
+    Args:
+        serde: Serialises them.
+        values: What is written within, by its key.
+
+    Raises:
+        ValueError, TypeError: As raised within, with the key before it.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, ormsgpack.MsgpackEncodeError) as error:
+        given = values.get("__start__")
+        for key, value in [*(given.items() if isinstance(given, dict) else ()), *values.items()]:
+            try:
+                serde.dumps_typed(value)
+            except (ValueError, TypeError) as reason:
+                kind = ValueError if isinstance(reason, ValueError) else TypeError
+                raise kind(f"the state's {key!r} can't be kept: {reason}") from error
+        raise
 
 
 class _Gate:
@@ -124,17 +169,18 @@ class _Gate:
         """What is wrong; ormsgpack keeps no error of ours."""
 
     def __call__(self, code: int, data: bytes) -> Any:
-        self._look(code, data, 1)
+        self.look(code, data)
         return self._build(code, data)
 
-    def _look(self, code: int, data: bytes, depth: int) -> None:
+    def look(self, code: int, data: bytes, depth: int = 1) -> None:
+        """Raise ValueError for an object that must not be built, however deep inside."""
         if depth > DEEPEST:
             self._refuse(f"more than {DEEPEST} objects stand inside each other")
         if code != EXT_DELTA_SNAPSHOT and code not in FIELDS:
             self._refuse(f"it holds an object of the unknown kind {code}")
         fields = ormsgpack.unpackb(
             data,
-            ext_hook=lambda inner, content: self._look(inner, content, depth + 1),
+            ext_hook=lambda inner, content: self.look(inner, content, depth + 1),
             option=ormsgpack.OPT_NON_STR_KEYS,
         )
         # It names no type, and what is inside it was looked at just now.

@@ -108,7 +108,7 @@ class Engine:
     def _opened(self) -> Any:
         from ....state import open_checkpointer
 
-        return open_checkpointer(self.settings.db, key=encryption_key()).open()
+        return open_checkpointer(self.settings.db, key=encryption_key(self.settings.db)).open()
 
     # what there is
 

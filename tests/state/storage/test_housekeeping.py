@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -21,15 +22,15 @@ KEY = "ab" * 32
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Any]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
     """Opens an empty database of a kind."""
 
-    def opened(kind: str) -> Any:
+    def opened(kind: str, allow: Any = ()) -> Any:
         if kind == "postgres":
-            return open_checkpointer(str(request.getfixturevalue("postgres_url")))
+            return open_checkpointer(str(request.getfixturevalue("postgres_url")), allow=allow)
         if kind == "encrypted":
-            return open_checkpointer(str(tmp_path / "encrypted.sqlite"), key=KEY)
-        return open_checkpointer("memory" if kind == "memory" else str(tmp_path / f"{kind}.sqlite"))
+            return open_checkpointer(str(tmp_path / "encrypted.sqlite"), key=KEY, allow=allow)
+        return open_checkpointer("memory" if kind == "memory" else str(tmp_path / f"{kind}.sqlite"), allow=allow)
 
     return opened
 
@@ -181,3 +182,37 @@ def test_what_a_run_made_is_deleted_by_its_id(saver: Any) -> None:
     saver.delete_for_runs(["two"])
     left = saver.get_tuple({"configurable": {"thread_id": "plain"}})
     assert left.metadata["run_id"] == "one"
+
+
+@dataclass
+class Plan:
+    """A type of a user's own."""
+
+    steps: int
+
+
+class Planned(TypedDict, total=False):
+    plan: Any
+    step: int
+
+
+@pytest.mark.parametrize("given", [{"step": 1}, {"plan": [Plan(2)]}], ids=["by a node", "as input"])
+@pytest.mark.parametrize("kind", ["memory", "file", "postgres"])
+def test_what_could_not_be_read_back_is_not_written(kind: str, given: Any, database: Callable[..., Any]) -> None:
+    """Every saver names the key and the type at once, and takes the type where it is allowed."""
+    graph = StateGraph(Planned)
+    graph.add_node("plan", lambda state: {"step": 2} if state.get("plan") else {"plan": Plan(1)})
+    graph.add_edge(START, "plan")
+    graph.add_edge("plan", END)
+    with database(kind) as saver, pytest.raises(ValueError, match=r"the state's 'plan' can't be kept: .*\.Plan'"):
+        graph.compile(checkpointer=saver).invoke(given, LAMP)
+    with database(kind, allow=[Plan]) as saver:
+        compiled = graph.compile(checkpointer=saver)
+        other: Any = {"configurable": {"thread_id": "other"}}
+        assert compiled.invoke(given, other) == compiled.get_state(other).values
+
+
+def test_memory_is_not_encrypted() -> None:
+    """A key for what is kept in memory is refused, since nothing would come of it."""
+    with pytest.raises(ValueError, match="what is kept in memory is not encrypted: leave out key="):
+        open_checkpointer("memory", key=KEY)

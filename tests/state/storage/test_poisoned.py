@@ -140,9 +140,11 @@ def test_what_graphs_hold_is_read_as_it_was() -> None:
 
 
 def test_a_type_of_ones_own_is_built_when_it_is_named() -> None:
-    """A class of the user's is refused by its name, and built where `allow` has it."""
-    stored = PlainSerializer().dumps_typed(KeptReply("a", 1.0))
+    """A class of the user's is refused by its name, written or read, and built where `allow` has it."""
+    stored = PlainSerializer(allow=[KeptReply]).dumps_typed(KeptReply("a", 1.0))
     refusal = r"'redraft\.state\.storage\.journal\.KeptReply', .*open_checkpointer\(…, allow="
+    with pytest.raises(ValueError, match=refusal):
+        PlainSerializer().dumps_typed(KeptReply("a", 1.0))
     with pytest.raises(ValueError, match=refusal):
         PlainSerializer().loads_typed(stored)
     assert PlainSerializer(allow=[KeptReply]).loads_typed(stored) == KeptReply("a", 1.0)
