@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from ...models.spec_names import model_name
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
 from .critic_rates import CriticRow, critic_rows
 from .diagnosis import diagnose
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
 from .headline import headline, headline_test
 from .method_row import Headline, MethodRow, RoundRow, method_row
-from .names import model_name, run_labels, short_labels, titles
+from .names import run_labels, short_labels, titles
 from .paired import Interval, Paired, Proportion, Row, holm, paired
 from .power import WANTED, Power
 from .round_rates import RoundRates

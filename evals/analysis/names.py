@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
+
+from ...models.spec_names import model_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..run.run_folder import Run
 
-__all__ = ["model_name", "run_labels", "short_labels", "titles"]
-
-
-def model_name(spec: str) -> str:
-    """Return the name of a model without the address that serves it, or the folder that its file lies in."""
-    kind, _, rest = spec.partition(":")
-    place, _, name = rest.partition("#")
-    if kind in ("http", "https", "replay") and name:
-        return name
-    # A path of Windows may be read elsewhere; its rules split both kinds.
-    return PureWindowsPath(place).name or spec if kind in ("gguf", "scripted", "replay") else spec
+__all__ = ["run_labels", "short_labels", "titles"]
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:

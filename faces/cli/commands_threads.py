@@ -28,13 +28,22 @@ def threads(
     from ..sessions import opened
     from ..views.console import Screen
     from ..views.wording import checked_reason
-    from .thread_views import show_threads
+    from .thread_views import model_of, show_threads
 
     wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
     with opened(db) as saver, bad_input():
         rows = saver.runs.list(limit=limit, stop_reason=wanted)
-    data = [{**dataclasses.asdict(row), "recipe": _parsed(row.recipe)} for row in rows]
-    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, stopped=stopped))
+        sizes = saver.sizes([row.thread_id for row in rows])
+    data = [
+        {
+            **dataclasses.asdict(row),
+            "recipe": _parsed(row.recipe),
+            "model": model_of(row),
+            "bytes": sizes[row.thread_id],
+        }
+        for row in rows
+    ]
+    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, sizes, stopped=stopped))
 
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:

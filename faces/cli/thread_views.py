@@ -6,14 +6,16 @@ A list, a tree of forks, steps, drafts, a replay, and what differs between two d
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from ...models.spec_names import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
-from ..views.console import one_line, plain_table, safe
+from ..views.console import one_line, plain_table, safe, terminal_width
 from ..views.live import show_event
-from ..views.wording import amount, money, reason_style, score_of, seconds
+from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
 from .running import RESULT_KEYS, show_outcome
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "branch_data",
     "drafts_data",
+    "model_of",
     "show_diff",
     "show_drafts",
     "show_history",
@@ -38,8 +41,14 @@ __all__ = [
 ]
 
 
-def show_threads(screen: Screen, rows: Sequence[RunRow], *, stopped: str | None = None) -> None:
-    """Print one line a thread, or that there is none that `stopped` so."""
+WIDE = 110
+"""Characters of a screen that has room for all columns."""
+
+
+def show_threads(
+    screen: Screen, rows: Sequence[RunRow], sizes: Mapping[str, int], *, stopped: str | None = None
+) -> None:
+    """Print one line a thread, or that there is none that `stopped` so; on a wide screen with model and size."""
     from rich.text import Text
 
     if not rows and stopped is not None:
@@ -48,17 +57,21 @@ def show_threads(screen: Screen, rows: Sequence[RunRow], *, stopped: str | None 
     if not rows:
         screen.line('no threads here yet; start one with: redraft run "Write …"')
         return
-    table = plain_table("thread", "stopped", "rounds", "score", "tokens", "task", right=("rounds", "score", "tokens"))
+    wide = terminal_width() >= WIDE
+    names = ["thread", "moved", "stopped", "rounds", "score", "tokens", *(("size", "model") if wide else ()), "task"]
+    table = plain_table(*names, right=("rounds", "score", "tokens", "size"))
     table.columns[0].overflow = "fold"
-    table.columns[1].no_wrap = True
-    table.columns[5].no_wrap, table.columns[5].overflow, table.columns[5].ratio = True, "ellipsis", 1
+    table.columns[1].no_wrap = table.columns[2].no_wrap = True
+    table.columns[-1].no_wrap, table.columns[-1].overflow, table.columns[-1].ratio = True, "ellipsis", 1
     for row in rows:
         table.add_row(
             Text(safe(row.thread_id), style="bold"),
+            Text(moved(row.updated_at), style="dim"),
             _stopped(row),
             str(row.rounds),
             score_of(row.score),
             f"{row.total_tokens:,}",
+            *((size(sizes[row.thread_id]), Text(safe(model_of(row) or ""))) if wide else ()),
             Text(one_line(row.task), style="dim" if row.recipe is None else ""),
         )
     screen.put(table)
@@ -66,6 +79,15 @@ def show_threads(screen: Screen, rows: Sequence[RunRow], *, stopped: str | None 
         screen.line(("unfinished threads go on with: redraft resume ID", "dim"))
     if any(row.recipe is None for row in rows):
         screen.line(("threads whose task is dim were built in Python; only Python can resume them", "dim"))
+
+
+def model_of(row: RunRow) -> str | None:
+    """Return the name of the model that a thread was begun with; `None` where its graph was built in Python."""
+    try:
+        spec = json.loads(row.recipe or "")["model"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    return model_name(spec) if isinstance(spec, str) else None
 
 
 def branch_data(branch: ThreadTree) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..problems import BadInputError
@@ -15,11 +16,13 @@ __all__ = [
     "checked_reason",
     "mark",
     "money",
+    "moved",
     "percent",
     "reason_style",
     "said_nothing",
     "score_of",
     "seconds",
+    "size",
     "usage_words",
 ]
 
@@ -72,6 +75,30 @@ def money(cost_usd: float | None) -> str:
         if cost_usd < 0.01
         else f"${cost_usd:.3f}"
     )
+
+
+def moved(at: str, now: datetime | None = None) -> str:
+    """Return a moment as a list shows it, by this machine's clock: the time of today, else the day.
+
+    Args:
+        at: ISO 8601 with an offset.
+        now: Default: now.
+    """
+    moment = datetime.fromisoformat(at).astimezone()
+    today = (now or datetime.now().astimezone()).date()
+    if moment.date() == today:
+        return f"{moment:%H:%M}"
+    return f"{moment:%b %d}" if moment.year == today.year else f"{moment:%b %Y}"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the largest unit of which there is one."""
+    value, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
 
 
 def percent(share: float) -> str:

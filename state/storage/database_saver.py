@@ -46,6 +46,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """By `checkpoints`, `writes` (which replace), `new_writes` (which don't), `runs` and `replies`."""
     writes_table: tuple[str, str]
     """The table of what tasks wrote, and its column of values."""
+    lengths: Mapping[str, str]
+    """How many bytes a row of each table holds."""
 
     def __init__(self, *saver: Any, serde: PlainSerializer, committers: Sequence[Committer], width: int) -> None:
         super().__init__(*saver, serde=serde)
@@ -166,6 +168,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             self.journal.add(thread.thread_id, call, kept)
         # In one transaction, after the replies: without its checkpoints nobody finds those.
         self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
+
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        found = dict.fromkeys(thread_ids, 0)
+        values = {f"id{number}": thread_id for number, thread_id in enumerate(found)}
+        places = ", ".join(f"%({name})s" for name in values)
+        for table, length in self.lengths.items() if values else ():
+            statement = f"SELECT thread_id, SUM({length}) FROM {table} WHERE thread_id IN ({places}) GROUP BY thread_id"  # noqa: S608
+            for thread_id, length_of in self._query(statement, values):
+                found[thread_id] += int(length_of or 0)
+        return found
 
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         for table in ("checkpoints", self.writes_table[0]):

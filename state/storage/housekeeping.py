@@ -80,6 +80,10 @@ class Housekeeping(ABC):
     def _drop(self, thread_id: str, places: Sequence[Place]) -> None:
         """Delete checkpoints and their writes, and bring the thread's row up to date."""
 
+    @abstractmethod
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """Return the bytes that are kept of each of these threads, its journal with them and without indexes."""
+
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread, with its checkpoints, its record and its journal. One that is not there gives none.
 
@@ -176,6 +180,7 @@ class Housekeeping(ABC):
     acopy_thread = in_db_executor(copy_thread)
     aprune = in_db_executor(prune)
     adelete_for_runs = in_db_executor(delete_for_runs)
+    asizes = in_db_executor(sizes)
     aexport_thread = in_db_executor(export_thread)
     aimport_thread = in_db_executor(import_thread)
 

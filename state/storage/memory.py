@@ -128,6 +128,23 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         for call, kept in thread.replies.items():
             self.journal.add(thread.thread_id, call, kept)
 
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        found = dict.fromkeys(thread_ids, 0)
+        with self.lock:
+            for thread_id, namespaces in self.storage.items():
+                if thread_id in found:
+                    kept = (one for checkpoints in namespaces.values() for one in checkpoints.values())
+                    found[thread_id] += sum(
+                        len(data) for checkpoint, about, _ in kept for _, data in (checkpoint, about)
+                    )
+            for (thread_id, *_), (_, data) in self.blobs.items():
+                if thread_id in found:
+                    found[thread_id] += len(data)
+            for (thread_id, *_), written in self.writes.items():
+                if thread_id in found:
+                    found[thread_id] += sum(len(data) for _, _, (_, data), _ in written.values())
+        return found
+
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         with self.lock:
             for namespace, checkpoint_id in places:

@@ -156,6 +156,12 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
 
     inserts = {name: name for name in INSERTS}  # noqa: RUF012
     writes_table = ("checkpoint_writes", "blob")
+    lengths = {  # noqa: RUF012
+        "checkpoints": "pg_column_size(checkpoint) + pg_column_size(metadata)",
+        "checkpoint_blobs": "pg_column_size(blob)",
+        "checkpoint_writes": "pg_column_size(blob)",
+        "redraft_journal": "pg_column_size(reply)",
+    }
 
     def __init__(self, pool: ConnectionPool[Connection], serde: PlainSerializer) -> None:
         committers = [PostgresCommitter(pool) for _ in range(WRITERS)]

@@ -136,6 +136,11 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     inserts = INSERTS
     writes_table = ("writes", "value")
+    lengths = {  # noqa: RUF012
+        "checkpoints": "LENGTH(checkpoint) + LENGTH(metadata)",
+        "writes": "LENGTH(value)",
+        "redraft_journal": "LENGTH(reply)",
+    }
 
     def __init__(self, conn: sqlite3.Connection, path: Path, serde: PlainSerializer) -> None:
         super().__init__(serde=serde, committers=[SqliteCommitter(conn)], width=READERS)

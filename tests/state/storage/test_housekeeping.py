@@ -161,6 +161,17 @@ def test_a_copy_is_the_thread_under_another_name(saver: Any) -> None:
         saver.export_thread("copy")
 
 
+def test_a_threads_size_is_what_is_kept_of_it(saver: Any) -> None:
+    """A thread with more in it is larger, a copy as large, and one that is not there has none."""
+    ran(saver)
+    saver.copy_thread("lamp", "copy")
+    loop(saver, "a bright lamp").invoke({"task": "t"}, {"configurable": {"thread_id": "small"}})
+    sizes = saver.sizes(["lamp", "copy", "small", "none"])
+    assert sizes["lamp"] == pytest.approx(sizes["copy"], rel=0.05)
+    assert sizes["lamp"] > sizes["small"] > 500
+    assert (sizes["none"], saver.sizes([])) == (0, {})
+
+
 def test_what_a_run_made_is_deleted_by_its_id(saver: Any) -> None:
     """A thread of one run goes as a whole; of one that others build on nothing is deleted, and that is said."""
     plain = StateGraph(MessagesState)
