@@ -281,13 +281,17 @@ class RunConfig(BaseModel):
 
         from ..graphs.loop import build_refine_graph
         from ..nodes.critics.critics import human_critic
+        from ..state.threads.kind import kind_of
 
         if search:
             from ..graphs.branching import build_branching_graph
 
             return build_branching_graph(FakeListChatModel(responses=[]), checkpointer=checkpointer)
         people = [human_critic()] if human else []
-        return build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)
+        graph = build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)
+        # A fork that it writes goes on with the graph of its parent.
+        kind_of(graph).fingerprint = {}
+        return graph
 
 
 @cache

@@ -17,6 +17,7 @@ from ..nodes.check import check as check_step
 from ..nodes.critics.critics import CALLABLE, NamedCritic, model_critic, name_critics
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
+from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
 from ..nodes.prepare import prepare as prepare_step
@@ -152,12 +153,20 @@ def build_refine_graph(
     options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
-    no_draft = getattr(generate, "no_draft", "")
     if isinstance(revise, AdaptiveWriter):
         options["arms"] = [list(arm) for arm in revise.arms]
 
     graph = StateGraph(state_schema, input_schema=input_schema, output_schema=RefineOutput)
-    graph.add_node("prepare", prepare_step(prepare, limits=limits, options=options, no_draft=no_draft, prices=prices))
+    rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
+    made = fingerprint(
+        ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
+        writers={"generate": first, "refine": revise},
+        critics=named,
+        options={**rules, "check": check, "prepare": prepare},
+    )
+    no_draft = getattr(generate, "no_draft", "")
+    opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
+    graph.add_node("prepare", opening)
     graph.add_node("generate", generate_step(first, prices=prices))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
     # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its steps.
@@ -174,7 +183,7 @@ def build_refine_graph(
     graph.add_conditional_edges("check", Router(route), ["refine", END])
     graph.add_edge("refine", "feedback")
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    attach_kind(graph, LoopKind(people=bool(people)))
+    attach_kind(graph, LoopKind(people=bool(people), fingerprint=made, options=options))
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))

@@ -24,6 +24,7 @@ def prepare(
     *,
     limits: Mapping[str, Any] | None = None,
     options: Mapping[str, Any],
+    fingerprint: Mapping[str, Any] | None = None,
     no_draft: str = "",
     prices: Prices | None = None,
 ) -> Step:
@@ -36,6 +37,7 @@ def prepare(
         limits: In force where the thread has none yet; what the caller gives as a plain dict is put over the limits in
             force, and a `Limits` replaces them.
         options: What of the graph's options the record must hold for its folds.
+        fingerprint: Of the graph; default: the record says nothing of it.
         no_draft: Why a caller can't give the first draft; empty: they can.
         prices: Prices of the models that `then` may call.
 
@@ -64,7 +66,7 @@ def prepare(
             # A copy, since all runs share the constant.
             "usage": NO_USAGE.copy(),
         }
-        opening = _opening(state, task, valid, options)
+        opening = _opening(state, task, valid, options, fingerprint=fingerprint)
         if then is not None:
             fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
             outcome = yield from call(then, fresh, config=config, prices=prices, state=fresh)
@@ -77,7 +79,8 @@ def prepare(
             counted = any(event.get("usage") for event in given.get("events", []))
             usage = {} if counted else {"usage": outcome.usage}
             # Made anew: `then` may have changed the task or the limits that the first one holds.
-            opening = _opening(state, task, merged_limits(valid, given.get("limits")), options, **usage)
+            changed = merged_limits(valid, given.get("limits"))
+            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **usage)
             added = extra_update({**fresh, **opening}, given, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}
         # Written once more, for `generate`: the channel holds it for one step only.

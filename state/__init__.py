@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .storage.index import RunRow
     from .summary import Attempt, best_draft, draft_rank
     from .threads.diffs import Diff
+    from .threads.fingerprint import ChangedGraphError
     from .threads.history import HistoryStep, ThreadTree
     from .threads.lease import BusyThreadError
     from .threads.replay import Replay
@@ -38,6 +39,7 @@ else:
             "redraft.state.storage.index": ["RunRow"],
             "redraft.state.summary": ["Attempt", "best_draft", "draft_rank"],
             "redraft.state.threads.diffs": ["Diff"],
+            "redraft.state.threads.fingerprint": ["ChangedGraphError"],
             "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
             "redraft.state.threads.lease": ["BusyThreadError"],
             "redraft.state.threads.replay": ["Replay"],
@@ -51,6 +53,7 @@ __all__ = [
     "Attempt",
     "BadCheckpointError",
     "BusyThreadError",
+    "ChangedGraphError",
     "Checkpointer",
     "Critic",
     "Critique",

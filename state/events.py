@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "CHANGE_KINDS",
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
     "FORMAT",
     "ORDER",
+    "ChangeEvent",
     "Choice",
     "CritiqueEvent",
     "DraftEvent",
@@ -26,6 +28,7 @@ __all__ = [
     "EventKind",
     "EventOfKind",
     "FailureEvent",
+    "ForkEvent",
     "FrozenRecord",
     "HumanEvent",
     "Record",
@@ -58,13 +61,15 @@ FORMAT = 2
 usage may lack `uncounted_calls` and whose drafts keep the order of their day (`ORDER`). All of them are read."""
 
 EventKind: TypeAlias = Literal[
-    "task", "draft", "critique", "verdict", "revision", "retrieval", "thought", "human", "failure"
+    "task", "draft", "critique", "verdict", "revision", "retrieval", "thought", "human", "failure", "change", "fork"
 ]
 
 DRAFT_KINDS = ("draft", "revision")
 ORDER = 2
 """The order of drafts that a task is begun under, on its event; those from before it was noted keep the first one."""
 CRITIQUE_KINDS = ("critique", "human")
+CHANGE_KINDS = ("change", "fork")
+"""From them on the record goes on by another graph, or in another thread; to no step of the run do they belong."""
 
 
 class _Common(TypedDict):
@@ -111,9 +116,14 @@ class _Task(TypedDict):
     """`FORMAT` of the release that wrote it."""
     carried: NotRequired[bool]
     """Its usage is what earlier topics of the same run of a pipeline cost."""
+
+
+class _Graph(TypedDict):
     options: NotRequired[dict[str, Any]]
     """What of the graph's options a fold needs (`keep`, `judge_last`, the `arms` of an adaptive run), and the
     `order` of drafts."""
+    fingerprint: NotRequired[dict[str, Any]]
+    """The graph's nodes, models, critics and options by name, prompts as hashes, and the release that built it."""
 
 
 class Sample(TypedDict):
@@ -206,7 +216,16 @@ class _Path(TypedDict):
     """verdict, failure: the path of a search that it is about."""
 
 
-class TaskEvent(_Common, _Limited, _Task):
+class _Fork(TypedDict):
+    parent: NotRequired[str]
+    """The thread that it was forked from."""
+    parent_head: NotRequired[str]
+    """The hash of the last event that the parent had there; its record was verified to lead to it."""
+    fork_at: NotRequired[int | str]
+    """The round or the checkpoint."""
+
+
+class TaskEvent(_Common, _Limited, _Task, _Graph):
     """The start of a run."""
 
     kind: Literal["task"]
@@ -260,9 +279,21 @@ class FailureEvent(_Common, _Failure, _Path):
     kind: Literal["failure"]
 
 
+class ChangeEvent(_Common, _Graph):
+    """The moment from which another graph goes on; `text` says what differs."""
+
+    kind: Literal["change"]
+
+
+class ForkEvent(_Common, _Graph, _Fork):
+    """Where a fork begins to go its own way: what is before it is its parent's, unchanged."""
+
+    kind: Literal["fork"]
+
+
 class Event(
     _Common, _Limited, _Judged, _Oracle, _Rejected, _Incomplete, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
-    _Retrieval, _Failure, _Path
+    _Retrieval, _Failure, _Path, _Graph, _Fork
 ):  # fmt: skip
     """One thing that happened, of any kind: what reads a record asks each event for what it may hold.
 
@@ -282,6 +313,8 @@ EventOfKind: TypeAlias = (
     | RetrievalEvent
     | ThoughtEvent
     | FailureEvent
+    | ChangeEvent
+    | ForkEvent
 )
 """The same, told apart by `kind`: what a stored event is checked by, and what its JSON schema says."""
 
@@ -364,8 +397,16 @@ def given_draft(text: object) -> dict[str, Any]:
     return {"kind": "draft", "round": 0, "by": "human", "text": clean(text), "given": True}
 
 
-def task_event(task: str, limits: Mapping[str, Any], options: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    """Return the event that begins a run: what is asked for, the limits in force, and the options of the graph."""
+def task_event(
+    task: str,
+    limits: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    fingerprint: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """Return the event that begins a run: what is asked for, the limits in force, and the graph that runs it."""
+    known = {"fingerprint": dict(fingerprint)} if fingerprint else {}
     return {
         "kind": "task",
         "round": 0,
@@ -374,6 +415,7 @@ def task_event(task: str, limits: Mapping[str, Any], options: Mapping[str, Any],
         "text": task,
         "limits": dict(limits),
         "options": {**options, "order": ORDER},
+        **known,
         **fields,
     }
 

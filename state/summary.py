@@ -162,7 +162,7 @@ class RunSummary:
 
     __slots__ = (
         *("length", "last", "start", "verdict", "retrieval", "limits", "oracle", "rounds", "usage"),
-        *("attempts", "closed", "step", "ordered"),
+        *("attempts", "closed", "step", "ordered", "options"),
     )
 
     def __init__(self) -> None:
@@ -184,6 +184,8 @@ class RunSummary:
         """Those in force; empty before the first task."""
         self.retrieval: int | None = None
         """Index of the last retrieval."""
+        self.options: dict[str, Any] = {}
+        """Those of the graph that runs the current task now."""
         self.ordered = False
         """Whether the task was begun under the order of `draft_rank`."""
         self._begin_drafts()
@@ -218,6 +220,8 @@ class RunSummary:
         if kind == "task":
             self._begin(self.length)
             self.ordered = event.get("options", {}).get("order") == ORDER
+        if "options" in event:
+            self.options = event["options"]
         before, self.last = self.last, event
         self.length += 1
         used = event.get("usage")
@@ -377,8 +381,8 @@ def usage_total(events: Sequence[Event]) -> Usage:
 
 
 def run_options(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the options that the graph recorded with the current task."""
-    return events[summary_of(events).start].get("options", {}) if events else {}
+    """Return the options that the graph recorded with the current task, or another one that goes on with it."""
+    return summary_of(events).options
 
 
 def oracle_touched(events: Sequence[Event]) -> bool:

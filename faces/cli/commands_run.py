@@ -12,6 +12,7 @@ from ..problems import DEFAULT_DB, BadInputError, bad_input, command
 from .options import (
     LIMITS,
     MODELS,
+    AllowChanges,
     AsJson,
     CostBudget,
     Db,
@@ -31,6 +32,8 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_core.runnables import RunnableConfig
 
     from ...state import Thread
@@ -148,6 +151,7 @@ def resume(
     time_budget: TimeBudget = None,
     cost_budget: CostBudget = None,
     patience: Patience = None,
+    allow_changes: AllowChanges = False,
     trust_recipe: TrustRecipe = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -172,7 +176,9 @@ def resume(
     with opened(db) as saver:
         row = checked_row(saver, thread_id)
         if limits or row is None or row.stop_reason in (None, "failed"):
-            values, question = go_on(saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe)
+            values, question = go_on(
+                saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe, allow_changes=allow_changes
+            )
         else:
             values, question = dict(state_of(any_reader(saver, thread_id), _config(thread_id)).values), None
             say(f"thread {thread_id} is finished ({row.stop_reason}); {_what_now(row, db)}")
@@ -200,6 +206,7 @@ def fork(
 ) -> None:
     """Start a new thread in the middle of another, with other feedback, draft, model or limits. The other one stays."""
     from ...state import Thread
+    from ...state.threads.kind import kind_of
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, opened, reader_graph
     from ..views.console import Screen
@@ -215,17 +222,20 @@ def fork(
         if model is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
         recipe = parents.of_fork()
+        # A pipeline's fork goes on with another preset, which is known when it is built to run.
+        fingerprint: Mapping[str, Any] = {}
         if model is not None:
             recipe = RunConfig.given(**{**recipe.flat(), "model": model})
             with bad_input():
-                recipe.build(None)  # a wrong spec is refused before anything is written
+                # A wrong spec is refused before anything is written.
+                fingerprint = kind_of(recipe.build(None)).fingerprint
         with bad_input():
             where = int(at) if at.isdecimal() else at
             forked = Thread(reader, thread_id).fork(
                 at=where, feedback=feedback, draft=draft, limits=limits, thread_id=named
             )
         if recipe != parents:
-            _keep_recipe(forked, recipe)
+            _keep_recipe(forked, recipe, fingerprint)
         branch = forked.thread_id
         if run_now:
             values, question = go_on(saver, branch, {}, screen=screen, db=db, trust=trust_recipe)
@@ -254,16 +264,20 @@ def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) 
     screen.result(results_data(results), lambda screen: show_results(screen, results, db=db))
 
 
-def _keep_recipe(forked: Thread, recipe: RunConfig) -> None:
-    """Write a fork's own recipe: `Thread.fork` gives it its parent's."""
+def _keep_recipe(forked: Thread, recipe: RunConfig, fingerprint: Mapping[str, Any]) -> None:
+    """Write a fork's own recipe and fingerprint: `Thread.fork` gives it its parent's."""
+    from ...state.events import record
+    from ...state.summary import rounds
+
     snapshot = forked.graph.get_state(forked.config)
     if not snapshot.next:
         raise BadInputError(f"the fork {forked.thread_id!r} has nothing left to run")
     point = forked.kind.fork_point(snapshot, snapshot.config["configurable"]["checkpoint_id"])
+    change = {"kind": "change", "round": rounds(snapshot.values["events"]), "by": "caller", "fingerprint": fingerprint}
+    change["text"] = f"goes on as {recipe.preset} with {recipe.model}"
     forked.graph.update_state(
-        # The limits as they are: an update has to write something, and this changes nothing.
         {**forked.config, "metadata": recipe.metadata()},
-        {"limits": point.values["limits"]},
+        record(snapshot.values, change),
         as_node=point.as_node,
     )
 

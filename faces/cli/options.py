@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
+    "AllowChanges",
     "AnswerField",
     "AsJson",
     "CostBudget",
@@ -52,6 +53,13 @@ Db = Annotated[
         help=f"Where runs are kept: a SQLite file, postgresql://user@host/name, or memory (default {DEFAULT_DB}).",
         show_default=False,
         show_envvar=True,
+    ),
+]
+AllowChanges = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="Go on also where the graph differs from the one that the run was begun with; the record says in what.",
     ),
 ]
 TrustRecipe = Annotated[

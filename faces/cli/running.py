@@ -159,7 +159,14 @@ def run_asking(
 
 
 def go_on(
-    saver: Any, thread_id: str, limits: Mapping[str, Any], *, screen: Screen, db: str, trust: bool = False
+    saver: Any,
+    thread_id: str,
+    limits: Mapping[str, Any],
+    *,
+    screen: Screen,
+    db: str,
+    trust: bool = False,
+    allow_changes: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Resume a thread with the graph of its recipe, and return what `run_asking` returns.
 
@@ -170,6 +177,7 @@ def go_on(
         screen: Where progress goes.
         db: Named in what is said about resuming.
         trust: A recipe that somebody else wrote is followed without a question.
+        allow_changes: The thread goes on also where the recipe makes another graph now than it did.
 
     Raises:
         BadInputError: The thread has no recipe, its recipe can't be built here or is somebody else's, or somebody else
@@ -177,7 +185,7 @@ def go_on(
         RunStoppedError: As `run_graph`.
     """
     thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
-    given = partial(thread.aready, limits or None)
+    given = partial(thread.aready, limits or None, allow_changes=allow_changes)
     return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 

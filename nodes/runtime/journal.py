@@ -24,6 +24,7 @@ from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache
 from langgraph.errors import GraphBubbleUp
 
+from ...state.events import CHANGE_KINDS
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
 from .dual import Do, adrive, drive
 from .kept_replies import reply_of, text_of
@@ -115,7 +116,7 @@ def place_in(*states: Any) -> str:
     return ""
 
 
-PASSING = frozenset({"failure", "verdict"})
+PASSING = frozenset({"failure", "verdict", *CHANGE_KINDS})
 """Events that change nothing about the calls of a node that is executed again."""
 
 

@@ -43,6 +43,10 @@ class GraphKind:
     """Whether it has `fork_point` and `task_again`."""
     keeps_record = False
     """Whether its state holds a record of ours."""
+    fingerprint: Mapping[str, Any] = {}
+    """The graph's nodes, models, critics, prompts and options; empty where a graph is not told from others by them."""
+    options: Mapping[str, Any] = {}
+    """What the record must hold of its options."""
 
     def read(self, values: Any) -> list[Event]:
         """Return the record in a state's values; empty for graphs that keep none."""
@@ -122,6 +126,7 @@ class GraphKind:
         feedback: str | None = None,
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        opening: Mapping[str, Any] | None = None,
     ) -> ForkPoint:
         """Return what a fork is written with.
 
@@ -131,6 +136,7 @@ class GraphKind:
             feedback: Replaces the critiques of the draft there, and with them its acceptance.
             draft: Replaces that draft; it is judged anew.
             limits: Changed limits; those not named stay.
+            opening: The event that stands behind what is the parent's.
 
         Raises:
             ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..events import CRITIQUE_KINDS, DRAFT_KINDS, digest, record
+from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
 from ..limits import merged_limits
 from ..stopping import decide, since_verdict
 from ..summary import attempts, current_run
@@ -25,13 +25,23 @@ class LoopKind(GraphKind):
 
     Args:
         people: Whether people are asked, in the node `human` between `feedback` and `check`.
+        fingerprint: Of the graph.
+        options: Of the graph, as its `task` events have them.
     """
 
     first_node = "prepare"
     forkable = True
     keeps_record = True
 
-    def __init__(self, *, people: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        people: bool = False,
+        fingerprint: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.fingerprint = fingerprint or {}
+        self.options = options or {}
         self.before_check = "human" if people else "feedback"
         """The node that `check` follows."""
 
@@ -95,6 +105,7 @@ class LoopKind(GraphKind):
         feedback: str | None = None,
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        opening: Mapping[str, Any] | None = None,
     ) -> ForkPoint:
         """Return what a fork is written with.
 
@@ -107,14 +118,15 @@ class LoopKind(GraphKind):
             feedback: Replaces the critiques of the draft there, and with them its acceptance.
             draft: Replaces that draft; it is judged anew.
             limits: Changed limits; those not named stay.
+            opening: The event that stands behind what is the parent's.
 
         Raises:
             ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
         """
+        changes: dict[str, Any] = {"feedback": feedback, "draft": draft, "limits": limits, "opening": opening}
         if isinstance(at, str):
-            values: Mapping[str, Any] = snapshot.values
-            return self._fork_at_checkpoint(values, snapshot.next, feedback=feedback, draft=draft, limits=limits)
-        return _fork_at_round(self.values_of_last_run(snapshot), at, feedback=feedback, draft=draft, limits=limits)
+            return self._fork_at_checkpoint(snapshot.values, snapshot.next, **changes)
+        return _fork_at_round(self.values_of_last_run(snapshot), at, **changes)
 
     def cut_off(self, values: Mapping[str, Any]) -> str | None:
         """Return the node that wrote last in a run that has no next one and no end.
@@ -124,7 +136,7 @@ class LoopKind(GraphKind):
         events = values.get("events")
         if values.get("stop_reason") or not events:
             return None
-        last = events[-1]
+        last = _last_step(events)
         node = last.get("node") if last["kind"] == "failure" else WRITERS.get(last["kind"])
         return node if node in NODES or node == self.before_check else None
 
@@ -136,6 +148,7 @@ class LoopKind(GraphKind):
         feedback: str | None = None,
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        opening: Mapping[str, Any] | None = None,
     ) -> ForkPoint:
         events: list[Event] = list(values.get("events") or [])
         upcoming = following[0] if following else None
@@ -143,14 +156,16 @@ class LoopKind(GraphKind):
             raise ValueError("the run has not begun at this checkpoint; use rerun() to start its task anew")
         found = attempts(events)
         if found and (feedback is not None or draft is not None or upcoming is None):
-            return _fork_at_round(values, found[-1].round, feedback=feedback, draft=draft, limits=limits)
+            return _fork_at_round(
+                values, found[-1].round, feedback=feedback, draft=draft, limits=limits, opening=opening
+            )
         if feedback is not None or draft is not None:
             raise ValueError("there is no draft yet at this checkpoint")
-        fresh = _fresh(values, events, limits)
+        fresh = _fresh(values, _appended(events, [opening] if opening else []), limits)
         if upcoming == "refine":
             as_node = self._before_refine(events, values.get("limits"), fresh["limits"])
         elif upcoming == "feedback":
-            as_node = "generate" if events[-1]["kind"] == "draft" else "refine"
+            as_node = "generate" if _last_step(events)["kind"] == "draft" else "refine"
         elif upcoming in NODE_BEFORE:
             as_node = NODE_BEFORE[upcoming]
         else:
@@ -199,6 +214,7 @@ def _fork_at_round(
     feedback: str | None,
     draft: str | None,
     limits: Mapping[str, Any] | None,
+    opening: Mapping[str, Any] | None,
 ) -> ForkPoint:
     events: list[Event] = list(values.get("events") or [])
     rounds = [attempt.round for attempt in attempts(events)]
@@ -217,7 +233,7 @@ def _fork_at_round(
     )
     original = events[index]
     kept = events[: index if draft is not None else index + 1]
-    news: list[dict[str, Any]] = []
+    news: list[Mapping[str, Any]] = [opening] if opening else []
     if draft is not None:
         # The link is made anew, and what a person writes costs nothing.
         edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
@@ -246,15 +262,26 @@ def _fork_at_round(
                 "score": None,
             }
         )
-    branch = [*kept, *record({"head": digest(kept[-1]) if kept else ""}, *news).get("events", [])]
-    judged = branch[-1]["kind"] in CRITIQUE_KINDS and branch[-1]["round"] == number
+    branch = _appended(kept, news)
+    last = _last_step(branch)
+    judged = last["kind"] in CRITIQUE_KINDS and last["round"] == number
     writer = "generate" if original["kind"] == "draft" else "refine"
     return ForkPoint(_fresh(values, branch, limits), "feedback" if judged else writer)
 
 
+def _appended(kept: Sequence[Event], news: Sequence[Mapping[str, Any]]) -> list[Event]:
+    return [*kept, *record({"head": digest(kept[-1]) if kept else ""}, *news).get("events", [])]
+
+
+def _last_step(events: Sequence[Event]) -> Event:
+    """Return the last event that a node wrote."""
+    return next((event for event in reversed(events) if event["kind"] not in CHANGE_KINDS), events[-1])
+
+
 def _critiques_from(events: Sequence[Event]) -> list[Event]:
-    """Return the critiques until something else than a draft follows."""
-    until = (at for at, event in enumerate(events) if event["kind"] not in (*CRITIQUE_KINDS, *DRAFT_KINDS))
+    """Return the critiques until something else than a draft follows, or a change of who goes on."""
+    passed = (*CRITIQUE_KINDS, *DRAFT_KINDS, *CHANGE_KINDS)
+    until = (at for at, event in enumerate(events) if event["kind"] not in passed)
     return [event for event in events[: next(until, len(events))] if event["kind"] in CRITIQUE_KINDS]
 
 

@@ -98,11 +98,10 @@ def _recompute(events: Sequence[Event], run: Sequence[Event]) -> RefineOutput:
 def _verdict_differences(run: Sequence[Event]) -> list[str]:
     """Compare every verdict with the drafts and critiques before it."""
     differences = []
-    keep = run[0].get("options", {}).get("keep", "best")
     before = append_events([], [])
     for event in run:
         if event["kind"] == "verdict":
-            best = best_draft(before, keep=keep)
+            best = best_draft(before, keep=run_options(before).get("keep", "best"))
             differences += _difference(
                 f"best draft at the verdict of round {event['round']}", event.get("best"), best.round if best else None
             )

@@ -6,10 +6,11 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ..dual import Do, adrive, do, do_all, drive
-from ..events import DRAFT_KINDS
-from ..summary import attempts, best_draft, run_options
+from ..events import DRAFT_KINDS, broken_links, record
+from ..summary import attempts, best_draft, rounds, run_options
 from .answers import ASK, answer_of, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
+from .fingerprint import ChangedGraphError, differences, fingerprint_in_force
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .kind import kind_of
 from .lease import BusyThreadError, LeaseHolder, leased, leases_of, request_stop
@@ -83,7 +84,7 @@ class Thread:
 
     # resume
 
-    def resume(self, limits: Mapping[str, Any] | None = None) -> RefineOutput:
+    def resume(self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False) -> RefineOutput:
         """Run on from where the thread stands, and return the output.
 
         What is finished stays finished: no saved call is made again. A failed run goes on at the node that failed. A
@@ -92,54 +93,98 @@ class Thread:
 
         Args:
             limits: Changed limits; those not named stay. A `Limits` replaces them all.
+            allow_changes: Go on also where the graph is another one than that which the run was begun with: its nodes,
+                models, critics, prompts or options. The record says then what changed, in a `change` event.
 
         Raises:
             UnknownThreadError: There is no such thread.
+            ChangedGraphError: The graph is another one; the message says in what. Nothing has changed then.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
             BusyThreadError: It is being run right now, by `redraft run`, `resume` or a Thread.
             GraphDrained: LangGraph's own: someone asked it to `stop`. Resumed again, it goes on.
         """
         with self.stoppable() as control:
-            return drive(self._resume(limits, control))
+            return drive(self._resume(limits, allow_changes, control))
 
-    async def aresume(self, limits: Mapping[str, Any] | None = None) -> RefineOutput:
+    async def aresume(self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False) -> RefineOutput:
         """Async twin of `resume`."""
         async with self.astoppable() as control:
-            return await adrive(self._resume(limits, control))
+            return await adrive(self._resume(limits, allow_changes, control))
 
-    def _resume(self, limits: Mapping[str, Any] | None, control: StopControl) -> Logic[RefineOutput]:
-        given = yield from self._ready(limits)
+    def _resume(
+        self, limits: Mapping[str, Any] | None, allow_changes: bool, control: StopControl
+    ) -> Logic[RefineOutput]:
+        given = yield from self._ready(limits, allow_changes)
         return cast("RefineOutput", (yield self._run(given, control)))
 
-    def ready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    def ready(self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False) -> dict[str, Any] | None:
         """Write what `resume` writes before it runs, and return what to invoke or stream the graph with.
 
         To watch the run, stream it: `graph.stream(thread.ready(), thread.config)`.
 
         Args:
             limits: As in `resume`.
+            allow_changes: As in `resume`.
 
         Raises:
             UnknownThreadError: There is no such thread.
+            ChangedGraphError: As in `resume`.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
-        return drive(self._ready(limits))
+        return drive(self._ready(limits, allow_changes))
 
-    async def aready(self, limits: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    async def aready(
+        self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False
+    ) -> dict[str, Any] | None:
         """Async twin of `ready`."""
-        return await adrive(self._ready(limits))
+        return await adrive(self._ready(limits, allow_changes))
 
-    def _ready(self, limits: Mapping[str, Any] | None) -> Logic[dict[str, Any] | None]:
+    def _ready(self, limits: Mapping[str, Any] | None, allow_changes: bool) -> Logic[dict[str, Any] | None]:
         if limits is not None:
             self._check("resuming with other limits")
         stored, snapshot = yield from self._read()
+        found = self._changes(stored, snapshot, limits)
+        if found and not allow_changes:
+            raise ChangedGraphError(self._changed(found))
         if _killed_in_mid_step(stored, snapshot):
             yield do(self.graph, "invoke", None, self.config, interrupt_before="*", durability="sync")
             stored, snapshot = yield from self._read()
+        # A change is written as changed limits are, with or without any.
+        step = self.kind.next_step(snapshot, limits if limits is not None or not found else {})
+        if step and found and self.kind.fingerprint:
+            step.values.update(self._change(snapshot, found))
         # LangGraph goes on after the node that an update is written as, as if it had just run.
-        if step := self.kind.next_step(snapshot, limits):
+        if step:
             yield do(self.graph, "update_state", self.config, step.values, as_node=step.as_node)
         return self.kind.restart(stored, snapshot, limits)
+
+    def _changed(self, found: Sequence[str]) -> str:
+        return (
+            f"the thread {self.thread_id!r} was begun with another graph: {'; '.join(found)}. To go on with this one, "
+            "resume it with allow_changes=True (--allow-changes at the shell)"
+        )
+
+    def _changes(self, stored: CheckpointTuple, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> list[str]:
+        """Return in what this graph differs from that which began the run; nothing where nothing would run."""
+        if not self.kind.keeps_record:
+            # A run of ours has all of these, from its first node on.
+            ours = {"head", "oracle", "accepted_by"} <= stored.checkpoint["channel_values"].keys()
+            strange = ours and "head" not in self.graph.channels
+            return [f"{self.graph.get_name()!r} is no graph of redraft"] if strange else []
+        events = self.kind.read(snapshot.values)
+        finished = not snapshot.next and snapshot.values.get("stop_reason") not in (None, "failed")
+        if not self.kind.begun(snapshot) or (finished and limits is None):
+            return []
+        recorded = fingerprint_in_force(events)
+        if recorded and not self.kind.fingerprint:
+            return [f"{self.graph.get_name()!r} is a graph of another kind"]
+        return differences(recorded, self.kind.fingerprint)
+
+    def _change(self, snapshot: StateSnapshot, found: Sequence[str]) -> dict[str, Any]:
+        """Return the update that records the change."""
+        events = self.kind.read(snapshot.values)
+        event = {"kind": "change", "round": rounds(events), "by": "caller", "text": "; ".join(found)}
+        return record(snapshot.values, {**event, **_made_by(self.kind.fingerprint, self.kind.options, events)})
 
     # read
 
@@ -244,7 +289,7 @@ class Thread:
         Raises:
             UnknownThreadError: There is no such thread or checkpoint.
             ValueError: There is no such draft, a text is blank, a limit makes no sense, `thread_id` is taken, `at` is
-                neither a round nor an id, or the graph is not ours.
+                neither a round nor an id, the graph is not ours, or the record was edited after it was written.
         """
         return drive(self._fork(at, thread_id, feedback=feedback, draft=draft, limits=limits))
 
@@ -271,7 +316,14 @@ class Thread:
                 raise UnknownThreadError(f"the thread {self.thread_id!r} has no checkpoint {at!r}")
         else:
             snapshot = yield from self._ending_with(at, latest)
-        point = self.kind.fork_point(snapshot, at, **changes)
+        for values in (latest.values, snapshot.values):
+            events = self.kind.read(values)
+            if broken := broken_links(events, values.get("head") or ""):
+                raise ValueError(
+                    f"the thread {self.thread_id!r} is not forked: its record was changed after it was written, at "
+                    f"event {broken[0]} ({events[broken[0]]['kind']}); replay() names all that differs"
+                )
+        point = self.kind.fork_point(snapshot, at, opening=self._fork_event(snapshot, latest, at), **changes)
         known: Mapping[str, Any] = {**(snapshot.metadata or {}), **(latest.metadata or {})}
         # A saver without an index keeps preset and recipe in the metadata only.
         runs = getattr(self.saver, "runs", None)
@@ -287,6 +339,25 @@ class Thread:
         config = {**branch.config, "metadata": kept}
         yield do(self.graph, "update_state", config, point.values, as_node=point.as_node)
         return branch
+
+    def _fork_event(self, snapshot: StateSnapshot, latest: StateSnapshot, at: int | str) -> dict[str, Any]:
+        """Return the event that a fork's own part begins with."""
+        events, newest = self.kind.read(snapshot.values), self.kind.read(latest.values)
+        # A graph that only reads forks for the one that runs the parent now, whose recipe the fork gets.
+        present, options = self.kind.fingerprint, self.kind.options
+        if not present:
+            present, options = fingerprint_in_force(newest), run_options(newest)
+        return {
+            "kind": "fork",
+            "round": rounds(events),
+            "by": "caller",
+            "text": "; ".join(differences(fingerprint_in_force(events), present)),
+            "parent": self.thread_id,
+            "parent_head": snapshot.values.get("head") or "",
+            "fork_at": at,
+            # Told in any case: a change that came later in the parent is not in what the fork keeps.
+            **_made_by(present, options, events),
+        }
 
     def _ending_with(self, number: int, latest: StateSnapshot) -> Logic[StateSnapshot]:
         """Return the newest checkpoint that ends with the draft of that round, or the newest of all."""
@@ -370,6 +441,7 @@ class Thread:
             ValueError: The thread waits for nobody, since it is finished, stands in the middle of a run, or was
                 answered already; or it asks about another draft than `at`, or another person than `by`; or not exactly
                 one answer is given, or one that can't be read. Nothing has changed then.
+            ChangedGraphError: As in `resume`, which is done first then; it asks the question again.
             BusyThreadError: As in `resume`.
             GraphDrained: As in `resume`.
         """
@@ -442,6 +514,8 @@ class Thread:
                 f"the question{whose}{about} of thread {self.thread_id!r} is answered or never was asked; "
                 f"it waits with {waits}"
             )
+        if found := self._changes(stored, (yield from snapshot_at(self.graph, self.config, found=stored)), None):
+            raise ChangedGraphError(self._changed(found))
         # Read here only to refuse a bad reply before anything changes; the node reads it again.
         read_answer(reply, draft=meant[-1].value["draft"])
         # Where graphs run side by side, LangGraph wants to know whose question this answers.
@@ -535,6 +609,14 @@ class Thread:
 
 def _at(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint_id}}
+
+
+def _made_by(
+    fingerprint: Mapping[str, Any], options: Mapping[str, Any], events: Sequence[Event]
+) -> dict[str, dict[str, Any]]:
+    """Return the fields that say which graph a record goes on with; the order of its drafts stays."""
+    order = {name: value for name, value in run_options(events).items() if name == "order"}
+    return {"fingerprint": dict(fingerprint), "options": {**options, **order}}
 
 
 def _killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> bool:

@@ -147,7 +147,7 @@ def test_each_path_is_a_thread_with_its_parent_and_checkpoints(run: Any, kept: A
     assert fork.resume()["answer"] == "a new stone"
     assert [event["text"] for event in fork.replay().output["events"] if event["kind"] == "revision"] == ["a new stone"]
     assert kept.runs.get("other").parent_thread_id == "s/b0.1"
-    assert Thread(loop, ore["thread_id"]).resume({"max_rounds": 1})["answer"] == "ore"
+    assert Thread(loop, ore["thread_id"]).resume({"max_rounds": 1}, allow_changes=True)["answer"] == "ore"
 
 
 def test_the_record_of_the_best_path_is_the_record_of_the_search(run: Any, kept: Any) -> None:

@@ -68,7 +68,7 @@ def test_a_changed_address_gets_neither_task_nor_key(
     refused(shell("answer", "t", "--accept"))
     refused(shell("fork", "t", "--at", "0", "--run"))
     assert evil.requests == []
-    assert shell("resume", "t", "--trust-recipe").code == 0
+    assert shell("resume", "t", "--trust-recipe", "--allow-changes").code == 0
     assert evil.requests
 
 
@@ -79,7 +79,7 @@ def test_an_address_that_the_user_named_is_followed(
     server = serve(lambda _: VERDICT)
     write_recipe({"model": server.spec})
     monkeypatch.setenv("REDRAFT_MODEL", server.spec)
-    assert shell("resume", "t").code == 0
+    assert shell("resume", "t", "--allow-changes").code == 0
     monkeypatch.delenv("REDRAFT_MODEL")
     assert "mark" in kept_recipe()
     assert shell("fork", "t", "--at", "0", "--run").code == 0
@@ -172,7 +172,7 @@ def test_somebody_at_a_terminal_is_asked(
     write_recipe({"model": server.spec})
     monkeypatch.setattr(running, "can_ask", lambda screen: True)
     monkeypatch.setattr("builtins.input", answered)
-    shown = shell("resume", "t")
+    shown = shell("resume", "t", "--allow-changes")
     assert shown.code == code
     assert f"to {server.spec}" in shown.out
     assert bool(server.requests) == (code == 0)
@@ -189,7 +189,7 @@ def test_a_home_that_can_not_be_written(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp" if anywhere else tmp_path / "file" / "tmp"))
     assert shell("run", TASK, "--model", scripted("a poem"), "--thread", "t").code == 1
     assert ("mark" in kept_recipe()) is anywhere
-    shown = shell("resume", "t")
+    shown = shell("resume", "t", "--allow-changes")
     assert (FOREIGN in shown.err) is not anywhere
     assert FOREIGN not in shell("resume", "t", "--trust-recipe").err
 

@@ -64,7 +64,7 @@ def test_a_fork_with_feedback_goes_its_own_way_and_leaves_its_parent(saver: Any,
     assert (output["answer"], output["rounds"], output["stop_reason"]) == ("winter: river, lamp", 1, "accepted")
     assert "Make it about winter." in model.calls[3][0].text
     assert [event["kind"] for event in output["events"]] == [
-        "task", "draft", "human", "verdict", "revision", "critique", "verdict",
+        "task", "draft", "fork", "human", "verdict", "revision", "critique", "verdict",
     ]  # fmt: skip
     assert do(thread, "history") == before
     tree = do(branch, "tree")

@@ -1,0 +1,58 @@
+"""Comparison of the graph that began a run with one that is to go on with it, by their fingerprints. Internal.
+
+A fingerprint is a flat dict of names and plain values. It stands on the `task` event, and on the `change` or the `fork`
+from which another graph goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..summary import current_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..events import Event
+
+__all__ = ["HASHED", "RELEASE", "ChangedGraphError", "differences", "fingerprint_in_force"]
+
+RELEASE = "redraft"
+"""The release that built the graph."""
+HASHED = "#"
+"""Begins a hash, which stands for a text that is too long to be kept."""
+PROMPT = "prompt of "
+
+
+class ChangedGraphError(ValueError):
+    """The graph is another one than that which the thread was begun with, and nobody agreed to that."""
+
+
+def fingerprint_in_force(events: Sequence[Event]) -> Mapping[str, Any]:
+    """Return the fingerprint of the graph that runs the current task; empty in a record of format 1."""
+    found: list[Mapping[str, Any]] = [event["fingerprint"] for event in current_run(events) if "fingerprint" in event]
+    return found[-1] if found else {}
+
+
+def differences(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
+    """Return in what two graphs differ, each by its name. None where one of the fingerprints is empty.
+
+    Prompts of two releases are not compared: redraft's own change from one to the next.
+    """
+    if not recorded or not present:
+        return []
+    told: list[str] = []
+    for name in dict.fromkeys((*recorded, *present)):
+        was, now = recorded.get(name), present.get(name)
+        other_release = recorded.get(RELEASE) != present.get(RELEASE)
+        if was == now or name == RELEASE or (other_release and name.startswith(PROMPT)):
+            continue
+        if HASHED in f"{was}{now}" and name in recorded and name in present:
+            told.append(f"another {name}")
+        elif name not in recorded:
+            told.append(f"{name} is new ({now!r})")
+        elif name not in present:
+            told.append(f"{name} is gone (was {was!r})")
+        else:
+            told.append(f"{name} was {was!r}, is {now!r}")
+    return told
