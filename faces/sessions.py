@@ -39,12 +39,13 @@ def encryption_key(db: str = DEFAULT_DB) -> str | None:
 
 
 @contextmanager
-def opened(db: str, *, create: bool = False) -> Iterator[Any]:
+def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterator[Any]:
     """Give the saver of a database.
 
     Args:
         db: As `open_checkpointer` takes it.
         create: A SQLite file that is not there is made; else that is an error.
+        read_only: Nothing is written, so that a database of somebody else's stays as it is.
 
     Raises:
         BadInputError: The database can't be opened.
@@ -58,7 +59,7 @@ def opened(db: str, *, create: bool = False) -> Iterator[Any]:
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
 
-        saver = open_checkpointer(db, key=encryption_key(db)).open()
+        saver = open_checkpointer(db, key=encryption_key(db), read_only=read_only).open()
     try:
         yield saver
     finally:
@@ -67,14 +68,14 @@ def opened(db: str, *, create: bool = False) -> Iterator[Any]:
 
 @contextmanager
 def reading(db: str, thread_id: str) -> Iterator[Thread]:
-    """Give a thread that can be read and forked; no model is built, so no key is needed.
+    """Give a thread that can be read; no model is built, so no key is needed.
 
     Raises:
         BadInputError: The database can't be opened, or has no such thread.
     """
     from ..state import Thread
 
-    with opened(db) as saver:
+    with opened(db, read_only=True) as saver:
         yield Thread(reader_graph(saver, thread_id), thread_id)
 
 

@@ -68,11 +68,12 @@ def answer(
 
 def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on."""
-    from ..sessions import reading
+    from ...state import Thread
+    from ..sessions import opened, reader_graph
     from ..views.console import Screen
 
-    with reading(db, thread_id) as thread, bad_input():
-        who = thread.stop()
+    with opened(db) as saver, bad_input():
+        who = Thread(reader_graph(saver, thread_id), thread_id).stop()
     following = command("resume", thread_id, db=db)
     data: dict[str, Any] = {"thread_id": thread_id, "asked": who, "resume": following}
     Screen(as_json=as_json).result(

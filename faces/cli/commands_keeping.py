@@ -109,7 +109,7 @@ def export(
     from ..views.console import Screen
     from .commands_threads import file_name
 
-    with opened(db) as saver:
+    with opened(db, read_only=True) as saver:
         checked_row(saver, thread_id)
         with bad_input():
             lines = saver.export_thread(thread_id)

@@ -31,7 +31,7 @@ def threads(
     from .thread_views import model_of, show_threads
 
     wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
-    with opened(db) as saver, bad_input():
+    with opened(db, read_only=True) as saver, bad_input():
         rows = saver.runs.list(limit=limit, stop_reason=wanted)
         sizes = saver.sizes([row.thread_id for row in rows])
     data = [
@@ -132,7 +132,7 @@ def diff(
     from ..views.drafts import diff_facts
     from .thread_views import show_diff
 
-    with opened(db) as saver:
+    with opened(db, read_only=True) as saver:
         one = Thread(reader_graph(saver, thread_id), thread_id)
         two = Thread(reader_graph(saver, other), other) if other is not None else None
         if other == thread_id and before is None and after is None:
@@ -170,7 +170,7 @@ def html(
     page = out or Path(f"{file_name(thread_id)}.html")
     if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
         raise BadInputError(f"{str(page)!r} is there already and is no page: it would be lost; name another with -o")
-    with opened(db) as saver, bad_input():
+    with opened(db, read_only=True) as saver, bad_input():
         written = write_run_page(_drawable(saver, thread_id), page)
     data = {"thread_id": thread_id, "page": str(written)}
     Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(written)))

@@ -29,6 +29,7 @@ def open_checkpointer(
     key: str | bytes | None = None,
     allow: Iterable[type] = (),
     synchronous: Literal["full", "normal"] = "full",
+    read_only: bool = False,
 ) -> Checkpointer:
     """Return what opens, in `with` and `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
 
@@ -52,6 +53,8 @@ def open_checkpointer(
             survives a loss of power: with `durability="sync"` no step begins before the one before is on the disk.
             With `"normal"` the last seconds may then be lost, each step as a whole; it saves a flush of the disk a
             step. PostgreSQL has its own setting, `synchronous_commit`.
+        read_only: Write nothing, not even the tables that are ours: threads are listed, read and replayed, also those
+            of a database that LangGraph's own saver made.
 
     Raises:
         ValueError: At once, if the URL is none of these, the key is none or `synchronous` is neither; on entering, if
@@ -72,7 +75,7 @@ def open_checkpointer(
         raise ValueError(
             "synchronous='normal' is for SQLite; for PostgreSQL add ?options=-csynchronous_commit%3Doff to the URL"
         )
-    return Checkpointer(kind, place, key=key, allow=allow, synchronous=synchronous)
+    return Checkpointer(kind, place, key=key, allow=allow, synchronous=synchronous, read_only=read_only)
 
 
 class Checkpointer:
@@ -86,12 +89,14 @@ class Checkpointer:
         key: bytes | None = None,
         allow: Iterable[type] = (),
         synchronous: Literal["full", "normal"] = "full",
+        read_only: bool = False,
     ) -> None:
         self._kind = kind
         self._place = place
         self._key = key
         self._allow = tuple(allow)
         self._synchronous: Literal["full", "normal"] = synchronous
+        self._read_only = read_only
         self._opened: list[IndexedSaver] = []
 
     def open(self) -> IndexedSaver:
@@ -108,12 +113,20 @@ class Checkpointer:
         if self._kind == "sqlite":
             from .sqlite import open_sqlite
 
-            return open_sqlite(Path(self._place), vault=vault, allow=self._allow, synchronous=self._synchronous)
+            return open_sqlite(
+                Path(self._place),
+                vault=vault,
+                allow=self._allow,
+                synchronous=self._synchronous,
+                read_only=self._read_only,
+            )
         try:
             from .postgres import open_postgres
         except ImportError as error:
             raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
-        return open_postgres(self._place, shown=without_secrets(self._place), vault=vault, allow=self._allow)
+        return open_postgres(
+            self._place, shown=without_secrets(self._place), vault=vault, allow=self._allow, read_only=self._read_only
+        )
 
     def __enter__(self) -> IndexedSaver:
         self._opened.append(self.open())

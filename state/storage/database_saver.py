@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
@@ -11,12 +12,13 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_c
 from .db_executor import in_db_executor
 from .group_writer import GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
-from .index import RunsTable, row_from_checkpoint, stored_values
-from .journal import JournalTable
+from .index import RunIndex, RunsTable, row_from_checkpoint, stored_values
+from .journal import Journal, JournalInMemory, JournalTable
+from .memory import RunsInMemory
 from .trust import naming_keys
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
@@ -55,10 +57,26 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Encrypts what is kept; `None` where there is no key."""
         self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
         self.writer = GroupWriter(*committers)
-        self.runs = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.journal = JournalTable(
+        self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
+        self.journal: Journal = JournalTable(
             self._query, self.writer, self.inserts["replies"], self.vault, db_executor=self.db_executor
         )
+
+    def read_only(self, tables: Collection[str]) -> None:
+        """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it."""
+        self.lengths = {table: length for table, length in self.lengths.items() if table in tables}
+        if "redraft_journal" not in tables:
+            self.journal = JournalInMemory()
+        if "runs" in tables:
+            return
+        self.runs = RunsInMemory(RLock())
+        rows = self._query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {})
+        for (thread_id,) in rows:
+            place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+            if (found := self.get_tuple(place)) is not None:
+                row = row_from_checkpoint(found.config, found.checkpoint, found.metadata)
+                if row is not None:
+                    self.runs.upsert(row)
 
     def close(self) -> None:
         """Wait for what is under way, and commit what was put."""

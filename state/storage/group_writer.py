@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Committer", "GroupWriter", "Put", "Rows", "Statement", "UnavailableError"]
+__all__ = ["Committer", "GroupWriter", "NoCommitter", "Put", "Rows", "Statement", "UnavailableError"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,16 @@ class Committer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back everything. Called once, at the end."""
+
+
+class NoCommitter(Committer):
+    """A database that is open for reading only."""
+
+    def commit(self, puts: Sequence[Put]) -> None:
+        raise UnavailableError(PermissionError("the database is open for reading only"))
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
 
 
 Result: TypeAlias = tuple[Put, BaseException | None]

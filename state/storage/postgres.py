@@ -25,7 +25,7 @@ from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
 from .encryption import EncryptionKeyError, Vault, split_filter
-from .group_writer import Committer, Rows, UnavailableError
+from .group_writer import Committer, NoCommitter, Rows, UnavailableError
 from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
@@ -53,6 +53,7 @@ SET_UP_LOCK = int.from_bytes(b"redraft", "big")
 OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 """How LangGraph's saver wants its connections."""
 
+SELECT_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = ANY (current_schemas(false))"
 SELECT_NEWEST = (
     "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "
     "ORDER BY checkpoint_id DESC LIMIT 1"
@@ -64,7 +65,7 @@ Connection = psycopg.Connection[DictRow]
 
 
 def open_postgres(
-    url: str, *, shown: str, vault: Vault | None = None, allow: Iterable[type] = ()
+    url: str, *, shown: str, vault: Vault | None = None, allow: Iterable[type] = (), read_only: bool = False
 ) -> IndexedPostgresSaver:
     """Return a saver over a database, whose tables are made if they are not there.
 
@@ -73,6 +74,7 @@ def open_postgres(
         shown: The URL as messages show it.
         vault: Encrypts what is kept; default: nothing is encrypted.
         allow: Types of one's own that may be built from what the database holds.
+        read_only: Write nothing, and make no table.
 
     Raises:
         ConnectionError: If the server can't be reached, refuses the login or lacks the database. No message of ours
@@ -89,22 +91,33 @@ def open_postgres(
         raise ValueError(f"{shown!r} is not a PostgreSQL URL: are special characters percent-encoded?") from None
     try:
         with psycopg.connect(conninfo, **OPTIONS) as conn:
-            _set_up(conn, serde.vault, shown)
+            if read_only:
+                tables = {name for (name,) in _on(conn, SELECT_TABLES, {})}
+                if "checkpoints" not in tables:
+                    raise ValueError(f"the database {shown!r} holds no checkpoints")
+                check_key(partial(_on, conn), serde.vault, shown, begun="redraft_encryption" in tables)
+            else:
+                _set_up(conn, serde.vault, shown)
     except psycopg.errors.UndefinedColumn as error:
         reason = _one_line(error)
         raise ValueError(f"the database {shown!r} has a table 'runs' that is not redraft's: {reason}") from None
     except psycopg.Error as error:
         raise ConnectionError(f"can't open {shown!r}: {_one_line(error)}") from None
+    options = {"options": f"{given.get('options') or ''} -c default_transaction_read_only=on"} if read_only else {}
     pool: ConnectionPool[Connection] = ConnectionPool(
         conninfo,
         connection_class=Connection,
-        kwargs=OPTIONS,
+        kwargs={**OPTIONS, **options},
         min_size=1,
         max_size=CONNECTIONS,
         check=ConnectionPool.check_connection,  # one that the server closed is replaced before it is used
         open=True,
     )
-    return IndexedPostgresSaver(pool, serde)
+    if not read_only:
+        return IndexedPostgresSaver(pool, serde, [PostgresCommitter(pool) for _ in range(WRITERS)])
+    saver = IndexedPostgresSaver(pool, serde, [NoCommitter()])
+    saver.read_only(tables)
+    return saver
 
 
 def _insert(table: str, columns: str, then: str) -> str:
@@ -163,8 +176,9 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         "redraft_journal": "pg_column_size(reply)",
     }
 
-    def __init__(self, pool: ConnectionPool[Connection], serde: PlainSerializer) -> None:
-        committers = [PostgresCommitter(pool) for _ in range(WRITERS)]
+    def __init__(
+        self, pool: ConnectionPool[Connection], serde: PlainSerializer, committers: Sequence[Committer]
+    ) -> None:
         super().__init__(pool, serde=serde, committers=committers, width=CONNECTIONS)
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool

@@ -9,6 +9,7 @@ import re
 import sqlite3
 import threading
 import time
+import urllib.parse
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
@@ -21,7 +22,7 @@ from langgraph.checkpoint.sqlite.utils import search_where
 from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .encryption import Vault, split_filter
-from .group_writer import Committer, Rows, Statement, UnavailableError
+from .group_writer import Committer, NoCommitter, Rows, Statement, UnavailableError
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
@@ -87,7 +88,12 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def open_sqlite(
-    path: Path, *, vault: Vault | None = None, allow: Iterable[type] = (), synchronous: Synchronous = "full"
+    path: Path,
+    *,
+    vault: Vault | None = None,
+    allow: Iterable[type] = (),
+    synchronous: Synchronous = "full",
+    read_only: bool = False,
 ) -> IndexedSqliteSaver:
     """Return a saver over a file, which is made if it is not there.
 
@@ -96,6 +102,7 @@ def open_sqlite(
         vault: Encrypts what is kept; default: nothing is encrypted.
         allow: Types of one's own that may be built from what the file holds.
         synchronous: As `open_checkpointer` says.
+        read_only: Write nothing to the file, no table either, and make none.
 
     Raises:
         FileNotFoundError: If the directory does not exist.
@@ -111,10 +118,21 @@ def open_sqlite(
     conn: sqlite3.Connection | None = None
     try:
         # Readers connect later, when the process may have changed its directory.
+        if read_only:
+            connect = partial(_connect_to_read, path.absolute())
+            conn = connect()
+            tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "checkpoints" not in tables:
+                raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
+            check_key(partial(_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
+            saver = IndexedSqliteSaver(NoCommitter(), connect, serde)
+            saver.read_only(tables)
+            conn.close()
+            return saver
         conn = _connect(path.absolute())
         _set_up(conn, synchronous)
         check_key(partial(_on, conn), serde.vault, str(path))
-        return IndexedSqliteSaver(conn, path.absolute(), serde)
+        return IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -122,6 +140,8 @@ def open_sqlite(
             raise ValueError(f"{str(path)!r} has a table 'runs' that is not redraft's: {error}") from None
         if isinstance(error, sqlite3.OperationalError):
             raise OSError(f"can't open {str(path)!r}: {error}") from None
+        if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
+            raise ValueError(f"{str(path)!r} is damaged, or was cut off: {error}") from None
         if isinstance(error, sqlite3.DatabaseError):
             raise ValueError(f"{str(path)!r} is not a SQLite database: {error}") from None  # noqa: TRY004
         raise
@@ -142,9 +162,9 @@ class IndexedSqliteSaver(DatabaseSaver):
         "redraft_journal": "LENGTH(reply)",
     }
 
-    def __init__(self, conn: sqlite3.Connection, path: Path, serde: PlainSerializer) -> None:
-        super().__init__(serde=serde, committers=[SqliteCommitter(conn)], width=READERS)
-        self.readers = Readers(partial(_connect, path, read_only=True), READERS)
+    def __init__(self, committer: Committer, connect: Callable[[], sqlite3.Connection], serde: PlainSerializer) -> None:
+        super().__init__(serde=serde, committers=[committer], width=READERS)
+        self.readers = Readers(connect, READERS)
 
     def close(self) -> None:
         """Wait for what is under way, then give the file back."""
@@ -408,6 +428,26 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     conn = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     if read_only:
         conn.execute("PRAGMA query_only = ON")
+    return conn
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that writes nothing, neither to the file nor beside it where nothing may be written there."""
+    name = urllib.parse.quote(str(path))
+    conn = sqlite3.connect(
+        f"file:{name}?mode=ro", timeout=BUSY_TIMEOUT_S, isolation_level=None, uri=True, check_same_thread=False
+    )
+    try:
+        conn.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        conn.close()
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:  # it holds what the file does not
+            raise
+        # A log can't be made in a folder that nobody may write to, and nobody changes the file either.
+        return sqlite3.connect(
+            f"file:{name}?mode=ro&immutable=1", isolation_level=None, uri=True, check_same_thread=False
+        )
     return conn
 
 

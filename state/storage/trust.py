@@ -289,18 +289,23 @@ BEGUN = (
 )
 
 
-def check_key(query: Query, vault: Vault | None, shown: str) -> None:
+def check_key(query: Query, vault: Vault | None, shown: str, *, begun: bool = True) -> None:
     """Return if this is the key of a database, or neither has one. The first who opens a new database decides.
 
     Args:
         query: Runs a statement with `%(name)s` parameters, commits, and returns its rows.
         vault: Has the key; `None` where there is none.
         shown: The database as messages name it.
+        begun: Whether there is a table of ours that says; else there is no key.
 
     Raises:
         EncryptionKeyError: It is not.
     """
     in_clear = f"{shown!r} was begun without a key and is not encrypted: open it without one, or begin another database"
+    if not begun:
+        if vault is not None:
+            raise EncryptionKeyError(in_clear)
+        return
     found = query(SELECT_PROOF, {})
     if not found:
         if query(BEGUN, {}) and vault is not None:

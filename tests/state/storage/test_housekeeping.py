@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
@@ -15,7 +17,6 @@ from redraft.state import Critique, Thread, open_checkpointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 LAMP: Any = {"configurable": {"thread_id": "lamp"}}
 KEY = "ab" * 32
@@ -90,12 +91,8 @@ def test_a_thread_goes_to_another_database_in_a_file(source: str, target: str, d
 def test_an_unfinished_thread_goes_on_elsewhere_without_paying_twice(database: Callable[[str], Any]) -> None:
     """Its journal goes with it: the node that was broken off finds its reply there."""
 
-    def broken(task: str, draft: str, history: Any, /) -> Critique:
-        raise OSError("no line")
-
     with database("file") as first:
-        graph = build_refine_graph(ScriptedModel(["a bright lamp"]), critics=[broken], checkpointer=first)
-        graph.invoke({"task": "Write."}, LAMP, interrupt_before=["feedback"])
+        loop(first, "a bright lamp").invoke({"task": "Write."}, LAMP, interrupt_before=["feedback"])
         lines = first.export_thread("lamp")
     with database("postgres") as other:
         other.import_thread(lines)
@@ -227,3 +224,49 @@ def test_memory_is_not_encrypted() -> None:
     """A key for what is kept in memory is refused, since nothing would come of it."""
     with pytest.raises(ValueError, match="what is kept in memory is not encrypted: leave out key="):
         open_checkpointer("memory", key=KEY)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_database_of_langgraphs_own_saver_is_read_and_stays_as_it_is(kind: str, request: Any, tmp_path: Path) -> None:
+    """Opened to be read it lists, replays and exports what is there; no table is made, and nothing can be written."""
+    if kind == "postgres":
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        url = str(request.getfixturevalue("postgres_url"))
+        stock: Any = PostgresSaver.from_conn_string(url)
+    else:
+        url = str(tmp_path / "stock.sqlite")
+        stock = SqliteSaver.from_conn_string(url)
+    with stock as saver:
+        saver.setup()
+        loop(saver, "a lamp", "a bright lamp").invoke({"task": "Write."}, LAMP)
+    before = kind == "postgres" or Path(url).read_bytes()
+    with open_checkpointer(url, read_only=True) as saver:
+        assert [(row.thread_id, row.stop_reason, row.task) for row in saver.runs.list()] == [
+            ("lamp", "accepted", "Write.")
+        ]
+        thread = Thread(loop(saver), "lamp")
+        assert thread.replay().matches
+        assert len(saver.export_thread("lamp")) == 1 + len(thread.history())
+        assert saver.sizes(["lamp"])["lamp"] > 500
+        with pytest.raises(PermissionError, match="the database is open for reading only"):
+            thread.fork(at=0, thread_id="other")
+    assert before == (kind == "postgres" or Path(url).read_bytes())
+    with (
+        open_checkpointer(url, read_only=True) as saver,
+        pytest.raises(Exception, match=r"no such table|does not exist"),
+    ):
+        saver._query("SELECT 1 FROM redraft_journal", {})
+
+
+def test_a_file_that_was_cut_off_is_called_that(tmp_path: Path) -> None:
+    """Half a database is neither another program's file nor an empty one."""
+    with open_checkpointer(tmp_path / "runs.sqlite") as saver:
+        ran(saver)
+    (tmp_path / "half.sqlite").write_bytes((tmp_path / "runs.sqlite").read_bytes()[:30_000])
+    for read_only in (True, False):
+        with (
+            pytest.raises(ValueError, match=r"half\.sqlite' is damaged, or was cut off"),
+            open_checkpointer(tmp_path / "half.sqlite", read_only=read_only),
+        ):
+            pass
