@@ -64,6 +64,20 @@ SEARCH = Option(
     default="hybrid",
 )
 PASSAGES = Option("passages", int, "--passages", "Passages looked up for a query, at most.", metavar="K", least=1)
+EMBEDDING = Option(
+    "embedding",
+    str,
+    "--embedding",
+    "Indexes the passages: static, minilm (slower, reads words in context), or openai:NAME.",
+    metavar="MODEL",
+)
+RERANK = Option(
+    "rerank",
+    str,
+    "--rerank",
+    "Orders what was found: minilm (default), another embedding model, or none.",
+    metavar="MODEL",
+)
 THRESHOLD = Option(
     "threshold", float, "--threshold", "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1
 )
@@ -231,7 +245,9 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
         raise ValueError("retrieval needs a --dir, the folder whose documents are searched, or the name of an --index")
     if people := _people(options):
         options["critics"] = people
-    options = _renamed(options, passages="top_k", threshold="confidence_threshold")
+    options = _renamed(options, passages="top_k", threshold="confidence_threshold", embedding="embeddings")
+    if options.get("rerank") == "none":
+        options["rerank"] = None
     by = options.pop("search", "hybrid")
     options |= {"hybrid": by != "vectors", "vectors": by != "words"}
     if index is not None:
@@ -411,7 +427,7 @@ PRESETS = (
         "retrieval",
         "Searches a folder's files, refining its queries.",
         _retrieval,
-        options=(FOLDER, INDEX, PASSAGES, THRESHOLD, SEARCH, HUMAN),
+        options=(FOLDER, INDEX, PASSAGES, EMBEDDING, RERANK, THRESHOLD, SEARCH, HUMAN),
         no_verifiers="the similarity of what was found decides",
         # It searches by rules, so that it runs without a key and fetches no model.
         needs_model=False,

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..models.embeddings import DEFAULT
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.critics.structured_replies import StructuredModel
+from ..nodes.retrieval.calibration import CALIBRATIONS
 from ..nodes.retrieval.confidence import ConfidenceCritic
 from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
 from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
@@ -54,11 +56,12 @@ def build_retrieval_graph(
     *,
     model: BaseChatModel | None = None,
     use_llm: bool = False,
-    embeddings: str | Embeddings = "static",
+    embeddings: str | Embeddings = DEFAULT,
+    rerank: str | Embeddings | None = "minilm",
     top_k: int = 5,
     hybrid: bool = True,
     vectors: bool = True,
-    confidence_threshold: float = 0.7,
+    confidence_threshold: float | None = None,
     adaptive_threshold: bool = False,
     max_iterations: int = 3,
     iterative: bool = True,
@@ -75,14 +78,17 @@ def build_retrieval_graph(
             vector store or retriever, or a list of these, which are fused.
         model: Plans and finds gaps where `use_llm` is true.
         use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
-        embeddings: Measures what is found, and indexes folders and documents; see `redraft.models.embeddings`.
+        embeddings: Indexes folders and documents; see `redraft.models.embeddings`.
+        rerank: Measures the first 20 passages of each query, and 60 where the confidence is low, and orders them by
+            their similarity to what was asked and the terms of it that they hold. `None` leaves them in the order of
+            the searches, and measures them by `embeddings`.
         top_k: The most passages in the result, where the input of a call has no `top_k` of its own.
         hybrid: Whether folders and documents are searched by words (BM25) beside vectors.
-        vectors: `False` searches folders and documents by words only; what is found is still measured by `embeddings`.
-        confidence_threshold: The search ends when the mean cosine similarity of its passages, 0–1, reaches this. What
-            can be reached depends on the embeddings and on `top_k`. With `"static"` a passage that answers a question
-            has mostly 0.3 to 0.7, and one about something else 0.1; the mean of five seldom reaches 0.5, so that 0.3
-            parts better there. The input of a call may have a `confidence_threshold` of its own.
+        vectors: `False` searches folders and documents by words only.
+        confidence_threshold: The search ends when the confidence in its passages, 0–1, reaches this; the input of a
+            call may have one of its own. With `rerank="minilm"` the confidence is the calibrated probability that one
+            of them answers the question, and where it is under 0.2, the answer is that nothing was found. Else it is
+            their mean cosine similarity. Default: 0.65 with that model, 0.3 where `"static"` measures, else 0.7.
         adaptive_threshold: Asks 0.1 more of a simple query and 0.1 less of a complex one.
         max_iterations: How often follow-up queries are asked for, at most three at once; 0 up. The same as
             `max_rounds`, which a caller's limits can change.
@@ -104,7 +110,9 @@ def build_retrieval_graph(
         ImportError: At build: the extra `retrieval` is not installed and is needed.
     """
     checked_top_k(top_k)
-    checked_threshold(confidence_threshold)
+    measuring, measures, threshold = _measuring(embeddings, rerank)
+    if confidence_threshold is not None:
+        threshold = checked_threshold(confidence_threshold)
     if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
         raise ValueError(f"max_iterations must be a whole number from 0 up, not {max_iterations!r}")
     if use_llm and model is None:
@@ -119,18 +127,18 @@ def build_retrieval_graph(
         raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
     plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
     gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
-    meaning = embedding_model(embeddings)
-    found = open_sources(sources, embeddings=meaning, top_k=top_k, hybrid=hybrid, vectors=vectors)
-    search = Search(found, Similarity(meaning))
+    found = open_sources(sources, embeddings=embedding_model(embeddings), top_k=top_k, hybrid=hybrid, vectors=vectors)
+    search = Search(found, Similarity(embedding_model(measuring)))
     memory = Patterns(patterns)
     asked = model if use_llm else None
     planner = Planner(
         StructuredModel(asked, QueryPlan) if asked else None,
         plan_template,
         top_k=top_k,
-        threshold=confidence_threshold,
+        threshold=threshold,
         adaptive=adaptive_threshold,
         iterative=iterative,
+        measures=measures,
     )
     defaults: dict[str, Any] = {
         "state_schema": RetrievalState,
@@ -138,6 +146,9 @@ def build_retrieval_graph(
         "name": "retrieval",
         "check": search_is_over,
     }
+    if rerank is not None:
+        # The latest passages are the best of all that were measured, also where the confidence in them is the same.
+        defaults["keep"] = "last"
     limits = options.pop("limits", None) or {}
     return build_refine_graph(
         asked,
@@ -148,6 +159,18 @@ def build_retrieval_graph(
         limits=limits if "max_rounds" in limits else {"max_rounds": max_iterations, **limits},
         **{**defaults, **options},
     )
+
+
+def _measuring(
+    embeddings: str | Embeddings, rerank: str | Embeddings | None
+) -> tuple[str | Embeddings, dict[str, Any], float]:
+    """Return what measures passages, how a plan says that it does, and the threshold that suits it."""
+    if rerank is None:
+        return embeddings, {}, 0.3 if embeddings == "static" else 0.7
+    known = CALIBRATIONS.get(rerank) if isinstance(rerank, str) else None
+    if known is None:
+        return rerank, {"reranked": True}, 0.3 if rerank == "static" else 0.7
+    return rerank, {"reranked": True, "calibration": rerank, "nothing_under": known.nothing_under}, known.threshold
 
 
 def _template(given: Prompt | None, default: str, what: str, known: tuple[str, ...]) -> ChatPromptTemplate:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..problems import bad_input
+from ..problems import BadInputError, bad_input
 from .options import (
     DATA,
     LIMITS,
@@ -31,23 +31,25 @@ from .options import (
 __all__ = ["evaluate"]
 
 PACE = "How fast"
+RETRIEVAL = "Retrieval"
 DEFAULT_METHODS = "zero-shot,majority-5,self-refine-3,program-3"
 
 
 def evaluate(
     dataset: Annotated[
-        str, typer.Argument(metavar="DATASET", help="A JSONL file, bundled (word problems of our own), or hf:NAME.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Results; one folder a method is made in it.")],
+        str | None,
+        typer.Argument(metavar="[DATASET]", help="A JSONL file, bundled (word problems of our own), or hf:NAME."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Results; one folder a method is made in it.")] = None,
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="A,B,…",
             help="zero-shot · few-shot · majority-N · best-of-N · blind-N · self-refine-N · program-N · "
-            "oracle-refine-N",
+            "oracle-refine-N; with --retrieval bm25 · vectors · unrefined · refined",
             rich_help_panel=DATA,
         ),
-    ] = DEFAULT_METHODS,
+    ] = None,
     model: Model = None,
     critic: MethodCritic = None,
     limit: Annotated[
@@ -123,6 +125,26 @@ def evaluate(
             metavar="DB", help="Where checkpoints are kept; else DIR/METHOD/runs.sqlite.", rich_help_panel=LIMITS
         ),
     ] = None,
+    retrieval: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Searches in place of a DATASET: JSONL with a question and its known sources a line.",
+            rich_help_panel=RETRIEVAL,
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="FOLDER", help="What is searched.", rich_help_panel=RETRIEVAL),
+    ] = None,
+    embedding: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="static, minilm or openai:NAME.", rich_help_panel=RETRIEVAL),
+    ] = None,
+    rerank: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="minilm, another embedding model, or none.", rich_help_panel=RETRIEVAL),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run methods on a dataset, a result for every problem, and say what refining fixed and broke.
@@ -133,7 +155,29 @@ def evaluate(
     from ...evals.analysis.ledger import build_ledger, find_runs
     from ..views.console import Screen
     from .commands_report import show_ledger
+    from .eval_retrieval import evaluate_retrieval
     from .eval_runs import EvalPlan, run_plan
+
+    if retrieval is not None:
+        if dataset is not None:
+            raise BadInputError(f"--retrieval {str(retrieval)!r} takes the place of the dataset {dataset!r}")
+        evaluate_retrieval(
+            retrieval,
+            folder=folder,
+            methods=methods,
+            embedding=embedding,
+            rerank=rerank,
+            limit=limit,
+            out=out,
+            as_json=as_json,
+        )
+        return
+    if unused := [
+        name for name, value in (("--dir", folder), ("--embedding", embedding), ("--rerank", rerank)) if value
+    ]:
+        raise BadInputError(f"{unused[0]} is for --retrieval")
+    if dataset is None or out is None:
+        raise BadInputError("give a DATASET and --out DIR, or --retrieval FILE with --dir FOLDER")
 
     limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
     plan = EvalPlan.given(
@@ -143,7 +187,7 @@ def evaluate(
         offset=offset,
         limit=limit,
         seed=seed,
-        methods=methods,
+        methods=methods or DEFAULT_METHODS,
         model=model,
         critic=critic,
         temperature=temperature,

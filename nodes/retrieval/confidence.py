@@ -1,4 +1,4 @@
-"""Retrieval confidence: how close what was found is to the query. Internal."""
+"""Retrieval confidence: how probably what was found answers the query. Internal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...state.critique import Critique
 from ...state.summary import latest_draft
 from ..critics.critics import VerifierCritic
-from .findings import confidence, distinct_sources, findings, plan_of, rendered
+from .findings import confidence, distinct_sources, plan_of, ranked, rendered, withheld
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
     from ...state.critique import Verifier
     from ...state.events import Event
 
-__all__ = ["ADAPTATION", "ConfidenceCritic", "adapted_threshold"]
-
-ADAPTATION = {"simple": 0.1, "moderate": 0.0, "complex": -0.1}
-"""A simple query is met in the words of one passage; what a complex one asks for is spread over several."""
-
-
-def adapted_threshold(threshold: float, complexity: str) -> float:
-    """Return the threshold for a query of that complexity: higher for a simple one, lower for a complex one."""
-    return round(min(1.0, max(0.0, threshold + ADAPTATION[complexity])), 6)
+__all__ = ["ConfidenceCritic"]
 
 
 def _unused(task: str, draft: str, /) -> None:
@@ -33,7 +25,7 @@ def _unused(task: str, draft: str, /) -> None:
 
 @dataclass(frozen=True)
 class ConfidenceCritic(VerifierCritic):
-    """A verifier that scores passages by their mean cosine similarity, 0–1, and accepts from the plan's threshold on.
+    """A verifier that scores passages by the confidence in them, 0–1, and accepts from the plan's threshold on.
 
     It reads the record and asks no model. Passages that a person wrote in place of those found are not measured, and
     accepted by others only.
@@ -45,15 +37,18 @@ class ConfidenceCritic(VerifierCritic):
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Measure the passages of the latest draft."""
         attempt = latest_draft(history)
-        found = findings(history, until=attempt.round if attempt else 0)
-        if rendered(found) != draft:
+        number, plan = attempt.round if attempt else 0, plan_of(history)
+        if rendered(history, until=number) != draft:
             return Critique("These are not the passages that were found, so their similarity is not known.", None)
-        value, threshold = confidence(found), float(plan_of(history)["threshold"])
-        met = bool(found) and value >= threshold
+        found = ranked(history, until=number)
+        value, threshold = confidence(found, plan), float(plan["threshold"])
+        met = bool(found) and value >= threshold and not withheld(found, plan)
         documents = distinct_sources(found)
         text = (
             f"Confidence {value:.2f} {'meets' if met else 'is under'} {threshold:.2f}: "
             f"{len(found)} passages of {documents} documents."
         )
+        if withheld(found, plan):
+            text += " So little is taken for nothing found."
         evidence = {"confidence": value, "threshold": threshold, "passages": len(found), "documents": documents}
         return Critique(text, accepted=met, score=value, evidence=evidence)

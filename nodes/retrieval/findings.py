@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
+from .calibration import CALIBRATIONS, relevance
 from .documents import passage, place_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 __all__ = [
+    "NOTHING_CLOSE",
     "NOTHING_FOUND",
     "GraphRetriever",
     "RetrievalResult",
@@ -31,12 +33,15 @@ __all__ = [
     "distinct_sources",
     "findings",
     "plan_of",
+    "ranked",
     "rendered",
     "retrieval_result",
     "searches",
+    "withheld",
 ]
 
 NOTHING_FOUND = "(The search found no passage.)"
+NOTHING_CLOSE = "(The search found nothing that answers this.)"
 
 
 class RetrievedPassage(BaseModel):
@@ -94,7 +99,26 @@ def anchors_of(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
+    """Return the passages found up to a round, as `ranked`; none where they are withheld.
+
+    Args:
+        events: The record, or events that are still to be recorded.
+        until: The last round that counts; default: all.
+    """
+    found = ranked(events, until=until)
+    return [] if withheld(found, plan_of(events)) else found
+
+
+def withheld(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> bool:
+    """Return whether the passages hold the answer so improbably that nobody is shown them."""
+    return bool(found) and confidence(found, plan) < plan.get("nothing_under", 0.0)
+
+
+def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
     """Return the passages found up to a round, each once, best first, cut to the plan's `top_k`.
+
+    Where the search reranks, the most relevant lead, whichever query found them; else those that the searches ranked
+    highest.
 
     Args:
         events: The record, or events that are still to be recorded.
@@ -122,14 +146,28 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
                     ),
                 ),
             )
-    # Equal ranks are told apart by similarity, then by who came first.
-    ranked = sorted((found for _, found in best.values()), key=lambda one: (-round(one.score, 9), -one.similarity))
-    return ranked[: plan_of(events).get("top_k", 5)]
+    plan = plan_of(events)
+
+    def merit(one: RetrievedPassage) -> tuple[float, float]:
+        rank = -round(one.score, 9)
+        if not plan.get("reranked"):
+            return rank, -one.similarity
+        return -relevance(plan["query"], passage(one.text, one.heading), one.similarity), rank
+
+    return sorted((found for _, found in best.values()), key=merit)[: plan.get("top_k", 5)]
 
 
-def confidence(found: Sequence[RetrievedPassage]) -> float:
-    """Return the mean similarity of the passages, 0–1; 0 where there are none."""
-    return round(fmean(one.similarity for one in found), 6) if found else 0.0
+def confidence(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
+    """Return the confidence in passages, best first, 0–1; 0 where there are none.
+
+    With a calibrated model it is the probability that one of them answers the question; else their mean similarity.
+    """
+    if not found:
+        return 0.0
+    if name := plan.get("calibration"):
+        texts = [passage(one.text, one.heading) for one in found]
+        return round(CALIBRATIONS[name].probability(plan["query"], texts, [one.similarity for one in found]), 6)
+    return round(fmean(one.similarity for one in found), 6)
 
 
 def distinct_sources(found: Sequence[RetrievedPassage]) -> int:
@@ -137,10 +175,11 @@ def distinct_sources(found: Sequence[RetrievedPassage]) -> int:
     return len({one.source or one.id for one in found})
 
 
-def rendered(found: Sequence[RetrievedPassage]) -> str:
-    """Return the passages numbered and with their sources, as a prompt can hold them."""
+def rendered(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> str:
+    """Return the passages found up to a round numbered and with their sources, as a prompt can hold them."""
+    found = findings(events, until=until)
     if not found:
-        return NOTHING_FOUND
+        return NOTHING_CLOSE if ranked(events, until=until) else NOTHING_FOUND
     return "\n\n".join(
         f"[{number}] {one.source or 'unnamed source'}{paged(one.page)}\n{passage(one.text, one.heading)}"
         for number, one in enumerate(found, start=1)
@@ -157,11 +196,13 @@ class RetrievalResult(BaseModel):
     """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`, and
     `searched_on`: whether follow-up queries may be asked for; `asked`, where the call had numbers of its own."""
     results: list[RetrievedPassage]
-    """Best first; empty where a person wrote the answer in place of what was found."""
+    """Best first; empty where nothing was found, or a person wrote the answer in place of it."""
+    withheld: list[RetrievedPassage] = []
+    """Found in place of results, and so improbable to hold an answer that nobody is shown them."""
     iterations: int
     """How often follow-up queries were asked for."""
     confidence: float
-    """Mean similarity of the results, 0–1."""
+    """Probability that a passage answers the query, 0–1; without a calibrated reranker their mean similarity."""
     confidence_met: bool
     """Whether that reaches the plan's threshold."""
     stop_reason: str | None
@@ -193,17 +234,20 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
     if not plan:
         raise ValueError("these events hold no plan of a search; give the output of a retrieval graph")
     answer = best_draft(events, keep=run_options(events).get("keep", "best"))
-    found = findings(events, until=answer.round) if answer else []
-    if answer is not None and rendered(found) != answer.text:
-        found = []
+    best = ranked(events, until=answer.round) if answer else []
+    if answer is not None and rendered(events, until=answer.round) != answer.text:
+        best = []
+    hidden = withheld(best, plan)
+    found = [] if hidden else best
     run = searches(events)
     hits = [document["id"] for one in run for document in one.get("documents", [])]
-    value = confidence(found)
+    value = confidence(best, plan)
     usage = usage_total(events)
     return RetrievalResult(
         query=plan["query"],
         plan=plan,
         results=found,
+        withheld=best if hidden else [],
         iterations=rounds(events),
         confidence=value,
         confidence_met=bool(found) and value >= plan["threshold"],

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_store
 
 from ..runtime.dual import Do
-from .findings import RetrievedPassage, confidence, distinct_sources
-from .planning import key_terms, normalized, without_modifiers
+from .findings import RetrievedPassage, distinct_sources
+from .key_terms import key_terms
+from .planning import normalized, without_modifiers
 from .search import Query
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class Situation:
     queries: Sequence[str]
     """The plan's."""
     found: Sequence[RetrievedPassage]
-    threshold: float
+    sure: bool
+    """Whether the confidence in them reaches the threshold."""
     top_k: int
     terms: Sequence[str] = ()
     """Of the passages, the closest to what was asked first."""
@@ -86,7 +88,7 @@ def _key_terms(situation: Situation) -> list[str]:
 
     Where nothing was found, they are cut to their own key terms.
     """
-    if situation.found and confidence(situation.found) >= situation.threshold:
+    if situation.sure:
         return []
     return [
         f"{query.rstrip(' ?.!')} {' '.join(terms)}" if terms else " ".join(key_terms(query))

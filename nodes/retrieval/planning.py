@@ -16,7 +16,7 @@ from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
 from ..writing.prompt_injection import fenced_messages
 from ..writing.replies import read_text
-from .confidence import adapted_threshold
+from .key_terms import key_terms
 from .search import failed
 
 if TYPE_CHECKING:
@@ -27,18 +27,28 @@ if TYPE_CHECKING:
     from ..critics.structured_replies import StructuredModel
 
 __all__ = [
+    "ADAPTATION",
     "MOST_CHARACTERS",
     "Planner",
     "QueryPlan",
+    "adapted_threshold",
     "checked_threshold",
     "checked_top_k",
     "frequent_terms",
-    "key_terms",
     "leans",
     "normalized",
     "plan_by_rules",
     "without_modifiers",
 ]
+
+
+ADAPTATION = {"simple": 0.1, "moderate": 0.0, "complex": -0.1}
+"""A simple query is met in the words of one passage; what a complex one asks for is spread over several."""
+
+
+def adapted_threshold(threshold: float, complexity: str) -> float:
+    """Return the threshold for a query of that complexity: higher for a simple one, lower for a complex one."""
+    return round(min(1.0, max(0.0, threshold + ADAPTATION[complexity])), 6)
 
 
 def checked_top_k(value: Any) -> int:
@@ -61,12 +71,6 @@ def checked_threshold(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
         raise ValueError(f"confidence_threshold must be between 0 and 1, not {value!r}")
     return value
-
-
-def key_terms(text: str) -> list[str]:
-    """Return the words of a text that are not function words, in lower case, each once, in order."""
-    words = (word.casefold().replace("’", "'").removesuffix("'s") for word in WORD.findall(text))
-    return list(dict.fromkeys(word for word in words if len(word) > 1 and word not in FUNCTION_WORDS))
 
 
 def frequent_terms(texts: Iterable[str], *, besides: Collection[str]) -> list[str]:
@@ -113,7 +117,7 @@ class QueryPlan(BaseModel):
 class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     """The `prepare` step of a search: plans it, and says in `searched_on` whether it may go on after the first search.
 
-    A simple query is searched for once.
+    A simple query is searched for once, unless passages are reranked.
 
     Args:
         model: Plans; `None` plans by rules. One that fails or can't be read is replaced by the rules, and the record
@@ -123,6 +127,7 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         threshold: Kept in the plan, where the caller gives none: the confidence that ends the search.
         adaptive: Whether the threshold follows the query's complexity.
         iterative: `False` runs the plan once and refines nothing.
+        measures: Kept in the plan: how passages are ranked and their confidence is read; see `measuring`.
 
     Reads: task, events, conversation, top_k, confidence_threshold. Writes: plan, events.
 
@@ -139,7 +144,9 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         threshold: float,
         adaptive: bool,
         iterative: bool,
+        measures: Mapping[str, Any],
     ) -> None:
+        self._measures = dict(measures)
         self._model = model
         self._template = template
         self._top_k = top_k
@@ -175,7 +182,9 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         # Kept apart from the graph's own, so that the task can be run once more as it was given.
         if asked := {name: state[name] for name in ASKED if state.get(name) is not None}:
             plan["asked"] = asked
-        plan["searched_on"] = self._iterative and plan["complexity"] != "simple"
+        plan |= self._measures
+        # Where passages are reranked, the second look is deeper, and of use to a simple query too.
+        plan["searched_on"] = self._iterative and (plan["complexity"] != "simple" or "reranked" in self._measures)
         event["text"] = f"{plan['complexity']}, {plan['strategy']}: " + " | ".join(plan["queries"])
         event["plan"] = plan
         if (meter := METER.get()) is not None:
@@ -317,7 +326,6 @@ QUESTIONS = re.compile(
 )
 FIRST = re.compile(r"^\s*(?:first(?:ly)?,?|and)\s+", re.IGNORECASE)
 CONTINUED = re.compile(r"^\s*(?:and|also|but|or|then)\b[\s,]*", re.IGNORECASE)
-WORD = re.compile(r"[^\W_](?:[\w'’+#.-]*[\w+#])?")
 
 CONTINUES = re.compile(r"\s*(?:and|also|but|or|then|what about|how about)\b", re.IGNORECASE)
 
@@ -332,16 +340,6 @@ MODIFIERS = frozenset(
     quickest really recent recommended right simple simplest standard suitable top typical useful very""".split()  # noqa: SIM905  # a long list of words reads better as text
 )
 
-FUNCTION_WORDS = frozenset(
-    """a about above after again against all also am an and any are aren't as at be because been before being below
-    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either
-    few for from further get gets give given go goes had has hasn't have haven't having he her here hers him his how
-    however i i'd i'll i'm i've if in into is isn't it its just let let's like made make makes many may me might more
-    most much must my need needs neither no nor not now of off on once only onto or other our ours out over own please
-    same shall she should so some such tell than that the their theirs them then there these they this those through to
-    too under until up us use used uses using very via was wasn't way we were what when where whether which while who
-    whom whose why will with within without won't would you your yours""".split()  # noqa: SIM905  # as above
-)
 MOST_SUB_QUERIES = 5
 MOST_CHARACTERS = 500
 """Of a query that is taken apart, and of one that a model made up."""

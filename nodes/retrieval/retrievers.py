@@ -193,7 +193,7 @@ class IndexRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
     ) -> list[Document]:
         most = max(self.top_k, top_k)
-        rankings = self._rankings(query, max(4 * most, 20))
+        rankings = self._rankings(query, max(4 * self.top_k, most, 20))
         return fuse(list(rankings.values()), top_k=most, names=list(rankings))
 
     async def _aget_relevant_documents(

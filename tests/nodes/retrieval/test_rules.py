@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from redraft.nodes.retrieval.findings import RetrievedPassage
 from redraft.nodes.retrieval.follow_ups import Situation, by_rules, new_queries
-from redraft.nodes.retrieval.planning import key_terms, leans, plan_by_rules
+from redraft.nodes.retrieval.key_terms import key_terms
+from redraft.nodes.retrieval.planning import leans, plan_by_rules
 from redraft.nodes.retrieval.search import Query
 
 
@@ -93,7 +94,7 @@ def situation(**changes: Any) -> Situation:
     """Five passages of three documents, close enough: no rule has anything to say."""
     found = [finding(number, f"{number % 3}.md", 0.9) for number in range(5)]
     given: dict[str, Any] = {"queries": ["how to choose the best Python framework"], "found": found}
-    return Situation(**{**given, "threshold": 0.7, "top_k": 5, **changes})
+    return Situation(**{**given, "sure": True, "top_k": 5, **changes})
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def situation(**changes: Any) -> Situation:
     [
         ({}, []),
         (
-            {"threshold": 0.95, "terms": ["django", "web", "flask"]},
+            {"sure": False, "terms": ["django", "web", "flask"]},
             [
                 ("how to choose the best Python framework django web", "key_terms"),
                 ("how to choose the best Python framework flask", "key_terms"),
@@ -127,7 +128,7 @@ def situation(**changes: Any) -> Situation:
             ],
         ),
         (
-            {"found": [], "terms": []},
+            {"found": [], "terms": [], "sure": False},
             [
                 ("choose best python framework", "key_terms"),
                 ("what way to choose the best Python framework", "rephrase"),

@@ -1,0 +1,266 @@
+"""Retrieval ledger: where known sources rank, what refining fixes and breaks, and how far a confidence can be trusted.
+Internal.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist, fmean, median, stdev
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .paired import Interval, Paired, Proportion, Row, paired, proportion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+__all__ = [
+    "ConfidenceRow",
+    "Found",
+    "KnownQuestion",
+    "Measured",
+    "RefiningRow",
+    "RetrievalLedger",
+    "RetrievalRow",
+    "known_questions",
+    "measured",
+    "retrieval_ledger",
+]
+
+DEPTH = 5
+"""Passages of a result that are looked at, as in hit@5."""
+
+
+class KnownQuestion(BaseModel):
+    """A question with the sources that answer it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    question: str = Field(min_length=1)
+    sources: list[str]
+    """Paths in the folder, any of which answers it; none, for a question that the documents do not answer."""
+    text: str = ""
+    """What a passage must hold besides, ignoring case and white space; default: any passage of a source will do."""
+
+    def answered_by(self, source: str, text: str) -> bool:
+        """Return whether a passage is one of those known."""
+        return source in self.sources and _folded(self.text) in _folded(text)
+
+
+class Found(BaseModel):
+    """A search's result for one question."""
+
+    passages: list[tuple[str, str]]
+    """Source and text of each, best first; also where they were withheld."""
+    queries: int = 1
+    confidence: float | None = None
+    nothing: bool = False
+    """Whether they were withheld, and it was said that nothing was found. That is no hit."""
+
+
+class RetrievalRow(Row):
+    """A method over all questions that have known sources."""
+
+    method: str
+    n: int = Field(ge=0, description="Questions with known sources.")
+    hit1: Proportion = Field(description="Whose first passage is a known one.")
+    hit5: Proportion = Field(description="With a known passage among the first five.")
+    mrr: float = Field(description="Mean of 1 / rank of the first known passage of five, 0 where there is none.")
+    mrr_ci95: Interval
+    ndcg: float = Field(description="Mean nDCG of the first five, each source counting once, 0–1.")
+    ndcg_ci95: Interval
+    queries: float = Field(description="Run for a question, on average.")
+    ms: float = Field(description="Milliseconds for a question, on average.")
+    median_ms: float
+
+
+class RefiningRow(Row):
+    """Hits among the first five without refining and with it."""
+
+    before: str
+    after: str
+    hit5: Paired
+    times: float | None = Field(description="Mean time with refining, in multiples of that without.")
+
+
+class ConfidenceRow(Row):
+    """How far a method's confidence can be trusted."""
+
+    method: str
+    auc: float | None = Field(description="Chance that a question with a hit has a higher one than a question without.")
+    error: float | None = Field(description="Mean gap of confidence and share of hits in ten bins, 0–1.")
+    off_topic: Proportion = Field(description="Of the questions without a source, those told that nothing was found.")
+    withheld: Proportion = Field(description="Of the hits among the first five, those withheld as nothing found.")
+
+
+class RetrievalLedger(Row):
+    """Methods of retrieval on the same questions."""
+
+    format: Literal[1] = 1
+    questions: int
+    off_topic: int
+    methods: list[RetrievalRow]
+    refining: list[RefiningRow]
+    confidence: list[ConfidenceRow]
+
+
+class Measured(BaseModel):
+    """What a method found for one question."""
+
+    ranked: list[int]
+    """1 for each of the first five passages that is the first of a known source, else 0."""
+    known: int
+    """Known sources of the question."""
+    found: Found
+    ms: float
+
+    @property
+    def gains(self) -> list[int]:
+        """As `ranked`; without a hit where the passages were withheld."""
+        return [0] * len(self.ranked) if self.found.nothing else self.ranked
+
+    @property
+    def reciprocal(self) -> float:
+        return 1 / (self.gains.index(1) + 1) if 1 in self.gains else 0.0
+
+    @property
+    def ndcg(self) -> float:
+        best = sum(1 / math.log2(rank + 2) for rank in range(min(self.known, DEPTH)))
+        return sum(gain / math.log2(rank + 2) for rank, gain in enumerate(self.gains)) / best if best else 0.0
+
+
+def known_questions(path: Path, *, known: bool = True) -> list[KnownQuestion]:
+    """Return the questions of a JSONL file: `question`, `sources`, and where it is needed `text`, a line each.
+
+    Args:
+        path: The file.
+        known: Whether one of them at least must have a source.
+
+    Raises:
+        ValueError: A line is no such object, or there is none; the message names the line.
+        OSError: The file can't be read.
+    """
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.strip():
+            try:
+                found.append(KnownQuestion.model_validate_json(line))
+            except ValidationError as error:
+                about = error.errors()[0]
+                where = ".".join(map(str, about["loc"])) or "the line"
+                raise ValueError(
+                    f'{path}:{number}: {where}: {about["msg"]}; a line is {{"question": "…", "sources": ["a.md"]}}'
+                ) from None
+    if known and not any(one.sources for one in found):
+        raise ValueError(f"{path} holds no question with known sources")
+    return found
+
+
+def measured(search: Callable[[str], Found], questions: Sequence[KnownQuestion]) -> list[Measured]:
+    """Return what a search finds for each question, and how long it takes."""
+    rows = []
+    for one in questions:
+        start = perf_counter()
+        found = search(one.question)
+        ms = 1000 * (perf_counter() - start)
+        seen: set[str] = set()
+        ranked = []
+        for source, text in found.passages[:DEPTH]:
+            known = one.answered_by(source, text) and source not in seen
+            seen |= {source} if known else set()
+            ranked.append(int(known))
+        rows.append(Measured(ranked=ranked, known=len(one.sources), found=found, ms=ms))
+    return rows
+
+
+def retrieval_ledger(
+    runs: dict[str, list[Measured]],
+    questions: Sequence[KnownQuestion],
+    *,
+    refining: Sequence[tuple[str, str]] = (),
+) -> RetrievalLedger:
+    """Return the ledger of methods on the same questions.
+
+    Args:
+        runs: As `measured` gives them, by method.
+        questions: Those that all of them were measured on.
+        refining: Pairs of methods, without refining and with it.
+
+    Raises:
+        ImportError: The extra `evals` is not installed.
+    """
+    asked = [number for number, one in enumerate(questions) if one.sources]
+    return RetrievalLedger(
+        questions=len(asked),
+        off_topic=len(questions) - len(asked),
+        methods=[_row(method, [rows[number] for number in asked]) for method, rows in runs.items()],
+        refining=[
+            RefiningRow(
+                before=off,
+                after=on,
+                hit5=paired([1 in runs[off][one].gains for one in asked], [1 in runs[on][one].gains for one in asked]),
+                times=_times([runs[off][one].ms for one in asked], [runs[on][one].ms for one in asked]),
+            )
+            for off, on in refining
+        ],
+        confidence=[
+            _trust(method, rows)
+            for method, rows in runs.items()
+            if all(one.found.confidence is not None for one in rows)
+        ],
+    )
+
+
+def _row(method: str, rows: Sequence[Measured]) -> RetrievalRow:
+    reciprocal, ndcg = [one.reciprocal for one in rows], [one.ndcg for one in rows]
+    return RetrievalRow(
+        method=method,
+        n=len(rows),
+        hit1=proportion(sum(one.gains[:1] == [1] for one in rows), len(rows)),
+        hit5=proportion(sum(1 in one.gains for one in rows), len(rows)),
+        mrr=fmean(reciprocal),
+        mrr_ci95=_mean_interval(reciprocal),
+        ndcg=fmean(ndcg),
+        ndcg_ci95=_mean_interval(ndcg),
+        queries=fmean(one.found.queries for one in rows),
+        ms=fmean(one.ms for one in rows),
+        median_ms=median(one.ms for one in rows),
+    )
+
+
+def _trust(method: str, rows: Sequence[Measured]) -> ConfidenceRow:
+    pairs = [(one.found.confidence or 0.0, 1 in one.ranked) for one in rows]
+    hits, misses = [value for value, hit in pairs if hit], [value for value, hit in pairs if not hit]
+    wins = sum((hit > miss) + (hit == miss) / 2 for hit in hits for miss in misses)
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for value, hit in pairs:
+        bins.setdefault(min(9, int(value * 10)), []).append((value, hit))
+    gaps = [abs(sum(value - hit for value, hit in one)) for one in bins.values()]
+    off = [one for one in rows if not one.known]
+    on = [one for one in rows if 1 in one.ranked]
+    return ConfidenceRow(
+        method=method,
+        auc=wins / (len(hits) * len(misses)) if hits and misses else None,
+        error=sum(gaps) / len(pairs) if pairs else None,
+        off_topic=proportion(sum(one.found.nothing for one in off), len(off)),
+        withheld=proportion(sum(one.found.nothing for one in on), len(on)),
+    )
+
+
+def _times(before: Sequence[float], after: Sequence[float]) -> float | None:
+    return sum(after) / sum(before) if sum(before) else None
+
+
+def _mean_interval(values: Sequence[float]) -> Interval:
+    """Return the normal 95% interval of a mean of shares."""
+    if len(values) < 2:
+        return 0.0, 1.0
+    half = NormalDist().inv_cdf(0.975) * stdev(values) / math.sqrt(len(values))
+    return max(0.0, fmean(values) - half), min(1.0, fmean(values) + half)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
