@@ -162,11 +162,11 @@ def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> t
         except (TypeError, ValueError) as unusable:
             error = unusable
     if error is not None:
-        return [failure(node, number, error, by=critic.name, usage=outcome.usage, **spent_in(error))], True
+        return [failure(node, number, error, by=critic.name, **outcome.told, **spent_in(error))], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
     return [
-        _event(critique, critic, number, critique.usage or cost)
+        {**outcome.told, **_event(critique, critic, number, critique.usage or cost)}
         for critique, cost in zip(critiques, costs, strict=False)
     ], False
 

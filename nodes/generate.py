@@ -74,7 +74,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
             raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} {became}")
         by = outcome.model or _name(writer)
         return writer_update(
-            state, writer, outcome.result, {"kind": "draft", "round": 0, "by": by, "text": text, "usage": outcome.usage}
+            state, writer, outcome.result, {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
         )
 
     return Step("generate", logic)
@@ -95,7 +95,7 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
 
 def _agent_update(state: Mapping[str, Any], run: AgentRun, outcome: Outcome, *, by: str) -> dict[str, Any]:
     """Return the update of an agent's run. Without a text there is no draft, but what it did and cost is kept."""
-    draft: dict[str, Any] = {"kind": "draft", "round": 0, "by": by, "text": run.text, "usage": outcome.usage}
+    draft: dict[str, Any] = {"kind": "draft", "round": 0, "by": by, "text": run.text, **outcome.told}
     draft["steps"] = list(run.steps)
     news = [draft]
     if before := before_task(state.get("conversation") or []):

@@ -56,7 +56,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
-            update = record(state, failure("refine", number, error, usage=outcome.usage, **spent_in(error)))
+            update = record(state, failure("refine", number, error, **outcome.told, **spent_in(error)))
             emit(**update["events"][0])
             return update
         base = attempt_at_hand(events, keep)
@@ -72,6 +72,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
                 "round": number + len(news),
                 "by": outcome.model or "refine",
                 "text": text,
+                **outcome.told,
                 "usage": usage,
                 "base": base.round if base else 0,
                 "rejected": rejection(text, earlier=alike, result=reply, critique=critique, known=known),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
@@ -81,6 +82,10 @@ class _Common(TypedDict):
     usage: Usage
     prev: str
     """Hash of the event before this one in the thread; empty on the first."""
+    at: NotRequired[str]
+    """When it was written, ISO 8601 in UTC, by the clock of who ran it; records of format 1 do not say."""
+    model: NotRequired[str]
+    """The model that wrote or judged it, where one did and said its name."""
 
 
 class _Limited(TypedDict):
@@ -374,12 +379,14 @@ def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]
 
     Args:
         state: The current state; only `head` is read.
-        news: Events without `prev`; `usage` and `text` may be left out.
+        news: Events without `prev`; `usage`, `text` and `at` may be left out.
     """
     head: str = state.get("head") or ""
     sealed: list[Event] = []
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for new in news:
-        event: Any = {"text": "", "usage": NO_USAGE, **new, "prev": head}
+        # What is taken over from another record keeps its time.
+        event: Any = {"text": "", "usage": NO_USAGE, "at": now, **new, "prev": head}
         event["text"] = clean(event["text"])
         sealed.append(event)
         head = digest(event)

@@ -165,10 +165,13 @@ def _cells(row: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
 
 def _events(steps: Iterable[HistoryStep]) -> Iterable[dict[str, Any]]:
     for step in steps:
-        for event in step.events:
+        # From its `fork` event on a fork's record is its own; those of format 1 have none.
+        forked = (at for at in reversed(range(len(step.events))) if step.events[at]["kind"] == "fork")
+        own = next(forked, len(step.events)) if step.node == "fork" else 0
+        for at, event in enumerate(step.events):
             row = event_row(event, step=step.step, node=step.node)
             row["new_round"] = row["what"] in ROUND_BEGINS
-            row["inherited"] = step.node == "fork"
+            row["inherited"] = at < own
             yield row
 
 

@@ -235,12 +235,12 @@ def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
         emit(kind="start", node="think", round=number)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            spent = failure("think", number, outcome.error, usage=outcome.usage, **spent_in(outcome.error))
+            spent = failure("think", number, outcome.error, **outcome.told, **spent_in(outcome.error))
             return record(state, spent)
         if outcome.error is not None:
             raise outcome.error
         by, text = outcome.model or "think", read_text(outcome.result)
-        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, "usage": outcome.usage})
+        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, **outcome.told})
         emit(**update["events"][0])
         return update
 

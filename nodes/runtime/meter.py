@@ -79,6 +79,7 @@ class Meter(BaseCallbackHandler):
         self._earlier = 0.0
         self._cost: float | None = 0.0
         self._providers: dict[UUID, str | None] = {}
+        self._names: dict[UUID, str] = {}
 
     def on_chat_model_start(
         self,
@@ -99,6 +100,7 @@ class Meter(BaseCallbackHandler):
         provider = (metadata or {}).get("ls_provider")
         with self._lock:
             self._providers[run_id] = address or provider
+            self._names[run_id] = str((metadata or {}).get("ls_model_name") or "")
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **_: Any) -> None:
         """Refuse the call of a model that is no chat model, once a budget of the run is spent.
@@ -134,12 +136,13 @@ class Meter(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
         with self._lock:
-            provider = self._providers.pop(run_id, None)
+            provider, asked = self._providers.pop(run_id, None), self._names.pop(run_id, "")
             self._calls += 1
             message = self._message(response)
             usage = message.usage_metadata if message else None
             name = str(message.response_metadata.get("model_name") or "") if message else ""
-            self.model = name or self.model
+            # A reply that does not say who wrote it was written by the model that was asked.
+            self.model = name or asked or self.model
             if message is None or usage is None:
                 # Unknown, and so never 0: with a budget of dollars it counts as spent.
                 self._cost = None
@@ -169,6 +172,7 @@ class Meter(BaseCallbackHandler):
         if completion is None:
             with self._lock:
                 self._providers.pop(run_id, None)
+                self._names.pop(run_id, None)
             return
         used = completion.usage
         usage = used and {

@@ -74,6 +74,11 @@ class Outcome:
     model: str
     """Name of the last model that answered; empty when none did."""
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What an event says of the call: its usage, and the model where one answered."""
+        return {"usage": self.usage, **({"model": self.model} if self.model else {})}
+
 
 Steps = Generator[Call | Do, Any, Update]
 Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]

@@ -170,7 +170,9 @@ def test_a_run_killed_while_it_judges_drafts_side_by_side_is_resumed(serve: Any,
     code = KILLED.format(here=os.path.dirname(__file__), url=url, spec=server.spec)
     assert forking.run(["-c", code]).returncode == -signal.SIGKILL
     with open_checkpointer(url) as saver:
-        thread = Thread(pairs(chat_model(server.spec), critic=verifier_critic(scored), checkpointer=saver), "t")
+        thread = Thread(
+            pairs(chat_model(server.spec), critic=verifier_critic(scored, name="judge"), checkpointer=saver), "t"
+        )
         output = thread.resume()
         assert thread.replay().matches
     assert (output["answer"], output["stop_reason"], len(asked)) == ("C", "accepted", 4)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
@@ -12,6 +14,7 @@ from redraft.models import Price, PriceTable, ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
 from redraft.state import Critique, Limits, Thread
+from redraft.state.events import broken_links, digest
 
 TASK = "Write one short sentence that uses river and lamp."
 WORDS = verifier_critic(uses_words("river", "lamp"))
@@ -267,3 +270,28 @@ def test_build_errors_say_what_would_be_right() -> None:
         model_critic(model, stop_phrase=" ")
     with pytest.raises(ValueError, match="max_rounds=-2"):
         build_refine_graph(model, limits={"max_rounds": -2})
+
+
+class Silent(FakeListChatModel):
+    """A model whose replies do not say who wrote them."""
+
+    model: str = "silent-1"
+
+
+def test_events_say_which_model_wrote_or_judged_and_when(run: Any) -> None:
+    """Writer and judge are named by their model, also where a reply names none; a program has none; times only grow."""
+    judge = model_critic(ScriptedModel(["Name the bell.", "no issues"], model_name="strict-2"), name="editor")
+    writer = Silent(responses=["A river.", "A river and a bell."])
+    output = run(build_refine_graph(writer, critics=[WORDS, judge], critics_after="always"), {"task": TASK})
+    events = output["events"]
+
+    said = [(event["kind"], event["by"], event.get("model")) for event in events if event["round"] == 1]
+    assert said[:3] == [
+        ("revision", "silent-1", "silent-1"),
+        ("critique", "uses_words", None),
+        ("critique", "editor", "strict-2"),
+    ]
+    times = [datetime.fromisoformat(event["at"]) for event in events]
+    assert times == sorted(times)
+    assert all(time.utcoffset() == timedelta(0) for time in times)
+    assert broken_links(events, digest(events[-1])) == []

@@ -79,7 +79,7 @@ def recorded(news: Any) -> tuple[list[Any], str]:
 @given(st.lists(runs(), min_size=1, max_size=2), st.integers(0, 4))
 def test_a_record_is_the_same_in_whatever_portions_it_is_written(several: Any, cut: int) -> None:
     """One event at a time, or all at once: the same list with the same hashes, and older events stay as they were."""
-    news = [one for run in several for one in run]
+    news = [{"at": "2026-01-01T00:00:00.000+00:00", **one} for run in several for one in run]
     events, head = recorded(news)
     assert record({}, *news) == {"events": events, "head": head}
     assert append_events(events[:cut], [events[cut : cut + 2], events[cut + 2 :]]) == events
