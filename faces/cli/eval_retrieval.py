@@ -30,7 +30,7 @@ def evaluate_retrieval(
 ) -> None:
     """Measure searches over a folder, print the ledger, and write it to `out`/retrieval.json where that is given."""
     from ...evals.analysis.retrieval import known_questions, measured, retrieval_ledger
-    from ...evals.run.retrieval_methods import RETRIEVAL_METHODS, retrieval_methods
+    from ...evals.analysis.retrieval_methods import RETRIEVAL_METHODS, retrieval_methods
 
     if folder is None:
         raise BadInputError("--retrieval needs a --dir: the folder that is searched")

@@ -9,7 +9,7 @@ from ...models.embeddings import DEFAULT
 from ...models.embeddings import embeddings as embedding_model
 from ...nodes.retrieval.documents import load_folder
 from ...nodes.retrieval.retrievers import DocumentIndex
-from ..analysis.retrieval import Found
+from .retrieval import Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
