@@ -343,6 +343,12 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "rekey",
+        "commands_keeping:rekey",
+        "Encrypt a database with another key. Nobody else may have it open meanwhile.",
+        ("redraft rekey --db runs.sqlite",),
+    ),
+    LazyCommand(
         "serve",
         "commands_serve:serve",
         "Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.",

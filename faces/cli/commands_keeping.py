@@ -1,7 +1,8 @@
-"""Commands that keep house: `copy`, `delete`, `prune`, `export` and `import`. Internal."""
+"""Commands that keep house: `copy`, `delete`, `prune`, `export`, `import` and `rekey`. Internal."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..views.console import Screen
 
-__all__ = ["copy_thread", "delete", "export", "import_thread", "prune"]
+__all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey"]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 Other = Annotated[str | None, typer.Option("--thread", metavar="ID", help="Its id here; else the one it had.")]
@@ -142,6 +143,31 @@ def import_thread(
         lines = sys.stdin if str(file) == "-" else stack.enter_context(file.open(encoding="utf-8"))
         made = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
     Screen(as_json=as_json).result({"thread_id": made}, lambda screen: screen.line(("imported as ", "dim"), made))
+
+
+def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Encrypt a database with another key. Nobody else may have it open meanwhile.
+
+    REDRAFT_ENCRYPTION_KEY holds the key that it has, REDRAFT_NEW_ENCRYPTION_KEY the one that it gets.
+    """
+    from ...state.storage.rekey import rekey as rekeyed
+    from ..sessions import encryption_key
+    from ..views.console import Screen
+
+    old, new = encryption_key(), os.environ.get("REDRAFT_NEW_ENCRYPTION_KEY", "").strip()
+    for name, key in (("REDRAFT_ENCRYPTION_KEY", old), ("REDRAFT_NEW_ENCRYPTION_KEY", new)):
+        if not key:
+            raise BadInputError(f"{name} is not set: it holds {HELD[name]}")
+    with bad_input():
+        count = rekeyed(db, str(old), new)
+    said = "encrypted with the new key: set REDRAFT_ENCRYPTION_KEY to it"
+    Screen(as_json=as_json).result({"values": count}, lambda screen: screen.line(f"{count} values are ", said))
+
+
+HELD = {
+    "REDRAFT_ENCRYPTION_KEY": "the key that the database has",
+    "REDRAFT_NEW_ENCRYPTION_KEY": "the key that it gets, 64 hexadecimal digits (openssl rand -hex 32)",
+}
 
 
 def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool) -> None:

@@ -45,8 +45,8 @@ def open_checkpointer(
             the `postgres` extra), or `"memory"` for one that is gone when the block ends.
         key: Encrypts tasks, drafts, critiques, replies and all other texts of runs: 64 hexadecimal digits
             (`openssl rand -hex 32`) or 32 bytes; needs the extra `encryption`. Thread ids, names of nodes and presets,
-            times, scores and counts stay readable. A database is opened with the key that it was begun with. Default:
-            nothing is encrypted.
+            times, scores and counts stay readable. A database is opened with the key that it was begun with, or
+            that `redraft rekey` gave it. Default: nothing is encrypted.
         allow: Types of your own (dataclasses, pydantic models, enums) that may be built from what the database holds.
             Default: plain data, LangChain's messages and LangGraph's own types, and nothing else.
         synchronous: Of SQLite. What is saved survives the death of the process either way. With `"full"` it also

@@ -69,3 +69,16 @@ def test_old_threads_are_pruned(shell: Callable[..., Any], lamp: str, tmp_path: 
     assert names(shell) == {"lamp", "old", "old-unfinished"}
     assert shell("prune", "--older-than", "30d", "--yes").code == 0
     assert names(shell) == {"lamp"}
+
+
+def test_a_database_gets_another_key(shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`redraft rekey` takes both keys from the environment, where no list of processes shows them."""
+    pytest.importorskip("Crypto", reason="pycryptodome is not installed")
+    monkeypatch.setenv("REDRAFT_ENCRYPTION_KEY", "5a" * 32)
+    assert shell("run", "Write.", "--model", scripted("a poem", "no issues"), "--thread", "t").code == 0
+    assert "REDRAFT_NEW_ENCRYPTION_KEY is not set" in shell("rekey").err
+    monkeypatch.setenv("REDRAFT_NEW_ENCRYPTION_KEY", "5b" * 32)
+    assert shell("rekey", "--json").json["values"] > 5
+    assert shell("show", "t").code == 2
+    monkeypatch.setenv("REDRAFT_ENCRYPTION_KEY", "5b" * 32)
+    assert "a poem" in shell("show", "t").out

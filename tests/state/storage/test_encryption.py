@@ -14,6 +14,7 @@ from redraft.nodes.critics.critics import human_critic
 from redraft.state import BadCheckpointError, EncryptionKeyError, Thread, open_checkpointer
 from redraft.state.storage.index import BadRunError
 from redraft.state.storage.journal import BadJournalError
+from redraft.state.storage.rekey import rekey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -230,3 +231,47 @@ async def test_an_encrypted_saver_passes_langgraphs_conformance_suite(backend: s
     report = await validate(opened)
     assert {name: result.failures for name, result in report.results.items() if result.failures} == {}
     assert sum(result.tests_passed for result in report.results.values()) > 50
+
+
+def test_a_key_can_be_changed(url: str, tmp_path: Path) -> None:
+    """The old key opens nothing any more, and what was encrypted with it goes on with the new one: threads that wait,
+    replies in the journal and the server's requests. While somebody has the database open it is refused."""
+    with open_checkpointer(url, key=KEY) as saver:
+        graph = graph_on(saver, [DRAFT, CRITIQUE, REVISION], critics=[human_critic()])
+        graph.invoke({"task": TASK}, config("one", redraft_recipe="{}"))
+        records = open_records(saver)
+        records.add_thread(ThreadRecord("one", "me", "refine", {"said": OPINION}, "idle", "2026", "2026"))
+        replies = saver.journal.calls("one")
+        with pytest.raises(ValueError, match="is open elsewhere"):
+            rekey(url, KEY, OTHER)
+    for wrong, keys in ((EncryptionKeyError, (OTHER, KEY)), (EncryptionKeyError, (KEY, "short"))):
+        with pytest.raises(wrong):
+            rekey(url, *keys)
+    before = stored(url, tmp_path)
+    assert rekey(url, KEY, OTHER) > len(replies) + 5
+    after = stored(url, tmp_path)
+    assert MARK not in before + after
+    with pytest.raises(EncryptionKeyError, match="another key"), open_checkpointer(url, key=KEY):
+        pass
+    with open_checkpointer(url, key=OTHER) as saver:
+        thread = Thread(graph_on(saver, [REVISION], critics=[human_critic()]), "one")
+        assert thread.replay().matches
+        assert [saver.journal.get("one", call) is not None for call in replies] == [True] * len(replies)
+        assert saver.runs.get("one").task == TASK
+        assert open_records(saver).threads("me")[0].metadata == {"said": OPINION}
+        assert thread.answer(accept=True)["accepted_by"] == "human"
+        assert len(thread.history()) > 3
+
+
+def test_a_row_that_can_not_be_read_leaves_the_key_as_it_was(url: str, tmp_path: Path) -> None:
+    """It is named, and nothing was changed: the database opens with the key that it had."""
+    with open_checkpointer(url, key=KEY) as saver:
+        graph_on(saver, [DRAFT, "no issues"]).invoke({"task": TASK}, config("one"))
+        graph_on(saver, [DRAFT, "no issues"]).invoke({"task": TASK}, config("two"))
+        saver.runs.query("UPDATE runs SET task = 'redraft+aes:AAAA' WHERE thread_id = 'two' RETURNING thread_id", {})
+    before = stored(url, tmp_path)
+    with pytest.raises(EncryptionKeyError, match=r"thread 'two' in 'runs' is refused, so the key stays"):
+        rekey(url, KEY, OTHER)
+    with open_checkpointer(url, key=KEY) as saver:
+        assert Thread(graph_on(saver, []), "one").replay().matches
+    assert len(before) > 1000
