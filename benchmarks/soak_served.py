@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["soaked_server"]
 
-TABLES = ("checkpoints", "writes", "runs", "redraft_journal", "runs_under_way", "served_threads", "served_runs")
+TABLES = ("checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "served_threads", "served_runs")
 
 
 class Clients:

@@ -5,26 +5,35 @@ from __future__ import annotations
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
+from ..dual import Do, adrive, do, drive
+from .checkpoint_order import check_order, read_checkpoint
 from .db_executor import in_db_executor
-from .group_writer import GroupWriter, Rows
+from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_values
 from .journal import Journal, JournalInMemory, JournalTable
+from .lease_keeper import RUNS, LeaseKeeper
+from .leases import LeaseDialect, LeaseTable, LostLeaseError
 from .memory import RunsInMemory
 from .trust import naming_keys
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 
     from .group_writer import Committer
+    from .lease_keeper import Lease
     from .trust import PlainSerializer
+
+    T = TypeVar("T")
+    Logic: TypeAlias = Generator[Do, Any, T]
 
 __all__ = ["DatabaseSaver"]
 
@@ -32,9 +41,12 @@ __all__ = ["DatabaseSaver"]
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
-    A database says how it reads (`get_tuple`, `list`, `get_delta_channel_history`, safe from several threads), which
+    A database says how it reads (`_read_tuple`, `list`, `get_delta_channel_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
     a consumer of `alist` may use the saver as it likes.
+
+    A run takes its thread's lease when it reads where the thread stands, and writes under that lease; see
+    `lease_keeper`.
 
     Args:
         saver: Arguments of the saver that it is mixed into.
@@ -50,6 +62,9 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """The table of what tasks wrote, and its column of values."""
     lengths: Mapping[str, str]
     """How many bytes a row of each table holds."""
+    lease_dialect: LeaseDialect
+    lease_table_missing: type[Exception]
+    """Raised by a statement on a table that is not there."""
 
     def __init__(self, *saver: Any, serde: PlainSerializer, committers: Sequence[Committer], width: int) -> None:
         super().__init__(*saver, serde=serde)
@@ -60,6 +75,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
         self.journal: Journal = JournalTable(
             self._query, self.writer, self.inserts["replies"], self.vault, db_executor=self.db_executor
+        )
+        self.leases = LeaseKeeper(
+            LeaseTable(
+                self._query_lease,
+                self._aquery_lease,
+                set_up=self._set_up_leases,
+                dialect=self.lease_dialect,
+                missing=self.lease_table_missing,
+                db_executor=self.db_executor,
+            )
         )
 
     def read_only(self, tables: Collection[str]) -> None:
@@ -82,11 +107,25 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Wait for what is under way, and commit what was put."""
         # First the calls under way, which may still put something.
         self.db_executor.shutdown()
+        self.leases.close()
         self.writer.close()
 
     @abstractmethod
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Run one statement with `%(name)s` parameters, commit, and return its rows."""
+
+    def _query_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        return self._query(statement, values)
+
+    _aquery_lease = in_db_executor(_query_lease)
+
+    @abstractmethod
+    def _set_up_leases(self) -> None:
+        """Make the table of leases where it is not there."""
+
+    @abstractmethod
+    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return what LangGraph's `get_tuple` returns."""
 
     @abstractmethod
     def _checkpoint_steps(
@@ -96,7 +135,26 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     # reading
 
-    aget_tuple = in_db_executor(BaseCheckpointSaver.get_tuple)
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint; raises BusyThreadError where it is read to begin a run and somebody else runs the
+        thread."""
+        if self.leases.begins(config):
+            drive(self.leases.begin(config))
+        return self._noted(config, self._read_tuple(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        if self.leases.begins(config):
+            await adrive(self.leases.begin(config))
+        return self._noted(config, await self._aread_tuple(config))
+
+    _aread_tuple = in_db_executor(_read_tuple)
+
+    def _noted(self, config: RunnableConfig, found: CheckpointTuple | None) -> CheckpointTuple | None:
+        if found is not None:
+            read_checkpoint(found.checkpoint["id"])
+            self.leases.read(config, found.checkpoint["id"])
+        return found
+
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
 
     async def alist(
@@ -119,10 +177,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Save the checkpoint and its thread's row in one transaction: both or neither."""
-        thread_id, steps = self._of_checkpoint(config, checkpoint, metadata, new_versions)
-        self.writer.write(*steps, thread_id=thread_id, key="checkpoint")
-        return _saved(config, checkpoint)
+        """Save the checkpoint and its thread's row in one transaction: both or neither.
+
+        Raises:
+            LostLeaseError: Another run has taken the thread over.
+            BusyThreadError: Somebody runs the thread, and this is no write of a run (`update_state`, say).
+            ClockError: The checkpoint would not be the newest of its thread.
+        """
+        self.leases.works(config)
+        return drive(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput(
         self,
@@ -131,21 +194,56 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        thread_id, steps = self._of_checkpoint(config, checkpoint, metadata, new_versions)
-        await self.writer.awrite(*steps, thread_id=thread_id, key="checkpoint")
-        return _saved(config, checkpoint)
+        return await adrive(self._put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
-        self.writer.write(rows, thread_id=thread_id, key=key)
+        """Save what a task wrote; raises as `put`."""
+        self.leases.works(config)
+        drive(self._put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
+        await adrive(self._put_writes(config, writes, task_id, task_path))
+
+    def _put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> Logic[RunnableConfig]:
+        thread_id, steps = self._of_checkpoint(config, checkpoint, metadata, versions)
+        lease = self.leases.lease_of(config)
+        if lease is None and metadata.get("source") in RUNS and self.leases.in_run(config):
+            # A graph that a node runs on another thread.
+            lease = yield from self.leases.begin(config)
+        if lease is not None:
+            check_order(checkpoint["id"], lease.newest.get(config["configurable"]["checkpoint_ns"]))
+        yield from self._write(lease, thread_id, "checkpoint", steps)
+        if lease is not None:
+            self.leases.wrote(lease, config, checkpoint)
+        return _saved(config, checkpoint)
+
+    def _put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Logic[None]:
         thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
-        await self.writer.awrite(rows, thread_id=thread_id, key=key)
+        lease = self.leases.lease_of(config)
+        yield from self._write(lease, thread_id, key, [rows])
+        if lease is not None:
+            self.leases.wrote(lease, config, None, last=any(channel in (ERROR, INTERRUPT) for channel, _ in writes))
+
+    def _write(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> Logic[None]:
+        fence = UNHELD if lease is None else lease.fence
+        write = do(self.writer, "write", *steps, thread_id=thread_id, key=key, fence=fence)
+        if not self.leases.leases.is_set_up:
+            yield do(self.leases.leases, "set_up")
+        try:
+            yield write
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            yield from self.leases.free(thread_id)
+            yield write
 
     adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
 

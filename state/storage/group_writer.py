@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from .leases import LostLeaseError
 
-__all__ = ["Committer", "GroupWriter", "NoCommitter", "Put", "Rows", "Statement", "UnavailableError"]
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+__all__ = ["UNHELD", "Committer", "GroupWriter", "NoCommitter", "Put", "Rows", "Statement", "UnavailableError"]
+
+UNHELD = 0
+"""In place of a fencing token: it is written while nobody runs the thread."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Statement:
 
     sql: str
     parameters: Any = ()
+    durable: bool = True
+    """False where nothing is lost that matters when a loss of power undoes it."""
 
 
 @dataclass(eq=False)
@@ -47,6 +54,8 @@ class Put:
     waiter: Future[Any] | asyncio.Future[Any]
     """It may be cancelled; what was put is written all the same."""
     loop: asyncio.AbstractEventLoop | None = None
+    fence: int | None = None
+    """The fencing token that it is written under, or `UNHELD`; `None` where it is written whoever runs the thread."""
     rows: list[Any] = field(default_factory=list)
 
 
@@ -67,8 +76,11 @@ class Committer(ABC):
     """After how many seconds without a put `rest` is called; `None` for never."""
 
     @abstractmethod
-    def commit(self, puts: Sequence[Put]) -> None:
+    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
         """Write all of these in one transaction, in their order, or none of them.
+
+        Returns:
+            Those that were refused, and not written, since another run has their thread.
 
         Raises:
             UnavailableError: The transaction could not begin.
@@ -86,7 +98,7 @@ class Committer(ABC):
 class NoCommitter(Committer):
     """A database that is open for reading only."""
 
-    def commit(self, puts: Sequence[Put]) -> None:
+    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
         raise UnavailableError(PermissionError("the database is open for reading only"))
 
     def close(self) -> None:
@@ -131,23 +143,29 @@ class GroupWriter:
                     self._enqueue(self._gathered.pop(loop, []))
             self._close()
 
-    def write(self, *steps: Rows | Statement, thread_id: str = "", key: object = None) -> list[Any]:
+    def write(
+        self, *steps: Rows | Statement, thread_id: str = "", key: object = None, fence: int | None = None
+    ) -> list[Any]:
         """Return the last statement's rows when the steps are committed, together.
 
         Args:
             steps: What is written.
             thread_id: Whose they are.
             key: What they are, in the thread: two with the same key never share a transaction. Default: it may.
+            fence: The fencing token that they are written under, or `UNHELD`; default: whoever runs the thread.
 
         Raises:
+            LostLeaseError: Another run has the thread; nothing of the steps was written.
             Exception: What the database said; nothing of the steps was written then.
             RuntimeError: This was closed, or belongs to another process.
         """
         waiter: Future[list[Any]] = Future()
-        self._hand([Put(steps, thread_id, key, waiter)])
+        self._hand([Put(steps, thread_id, key, waiter, fence=fence)])
         return waiter.result()
 
-    async def awrite(self, *steps: Rows | Statement, thread_id: str = "", key: object = None) -> list[Any]:
+    async def awrite(
+        self, *steps: Rows | Statement, thread_id: str = "", key: object = None, fence: int | None = None
+    ) -> list[Any]:
         """As `write`. What one turn of an event loop puts is handed over at its end, at once."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[list[Any]] = loop.create_future()
@@ -155,7 +173,7 @@ class GroupWriter:
         if gathered is None:
             gathered = self._gathered[loop] = []
             loop.call_soon(self._hand_gathered, loop)
-        gathered.append(Put(steps, thread_id, key, waiter, loop))
+        gathered.append(Put(steps, thread_id, key, waiter, loop, fence))
         return await waiter
 
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -224,12 +242,16 @@ def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
     """Yield what is committed together: up to the first put that writes what one before it does."""
     group: list[Put] = []
     keys: set[object] = set()
+    fences: dict[str, int] = {}
     for put in puts:
         key = (put.thread_id, put.key)
+        followed = put.fence is not None and fences.get(put.thread_id, put.fence) != put.fence
         # PostgreSQL refuses a statement that upserts one row twice.
-        if len(group) == largest or key in keys:
+        if len(group) == largest or key in keys or followed:
             yield group
-            group, keys = [], set()
+            group, keys, fences = [], set(), {}
+        if put.fence is not None:
+            fences[put.thread_id] = put.fence
         group.append(put)
         if put.key is not None:
             keys.add(key)
@@ -239,7 +261,7 @@ def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
 
 def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
     try:
-        committer.commit(puts)
+        refused = committer.commit(puts)
     except UnavailableError as error:
         # A copy each: one that is raised in several places gathers all their tracebacks.
         return [(put, copy.copy(error.reason)) for put in puts]
@@ -247,7 +269,7 @@ def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
         if len(puts) == 1:
             return [(puts[0], error)]
         return [result for put in puts for result in _committed(committer, [put])]
-    return [(put, None) for put in puts]
+    return [(put, LostLeaseError(put.thread_id) if put in refused else None) for put in puts]
 
 
 def _wake(results: Iterable[Result]) -> None:

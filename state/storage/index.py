@@ -265,12 +265,6 @@ SET_UP_RUNS = (
     "CREATE INDEX IF NOT EXISTS runs_newest ON runs (created_at, thread_id)",
     """CREATE INDEX IF NOT EXISTS runs_children ON runs (parent_thread_id, created_at, thread_id)
         WHERE parent_thread_id IS NOT NULL""",
-    """CREATE TABLE IF NOT EXISTS runs_under_way (
-        thread_id TEXT {bytewise} PRIMARY KEY,
-        token TEXT NOT NULL,
-        process TEXT NOT NULL,
-        asked INTEGER NOT NULL
-    )""",
 )
 """`{bytewise}` is what makes the database order text as Python does."""
 
@@ -321,7 +315,7 @@ class RunsTable(RunIndex):
     bad row hides no other thread.
 
     Args:
-        query: Runs one statement. The lease of threads is read and written through it too.
+        query: Runs one statement.
         vault: Decrypts the rows; `None` where there is no key.
         db_executor: Where the async twins run.
     """

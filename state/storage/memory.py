@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
+from ..dual import drive
+from .group_writer import UNHELD
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
 from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
+from .lease_keeper import RUNS, LeaseKeeper
+from .leases import LeasesInMemory, LostLeaseError
 from .trust import PlainSerializer, naming_keys
 
 if TYPE_CHECKING:
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
         CheckpointTuple,
         DeltaChannelHistory,
     )
+
+    from .lease_keeper import Lease
 
 __all__ = ["IndexedMemorySaver"]
 
@@ -43,11 +51,17 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         self.lock = threading.RLock()
         self.runs = RunsInMemory(self.lock)
         self.journal = JournalInMemory()
+        self._held = LeasesInMemory()
+        self.leases = LeaseKeeper(self._held)
 
     def close(self) -> None:
-        """Do nothing: it is here so that every saver can be closed."""
+        """Give up every lease; every saver can be closed."""
+        self.leases.close()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint; raises BusyThreadError where it is read to begin a run and the thread is being run."""
+        if self.leases.begins(config):
+            drive(self.leases.begin(config))
         with self.lock:
             return super().get_tuple(config)
 
@@ -69,7 +83,11 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        with self.lock:
+        self.leases.works(config)
+        lease = self.leases.lease_of(config)
+        if lease is None and metadata.get("source") in RUNS and self.leases.in_run(config):
+            lease = drive(self.leases.begin(config))
+        with self._fenced(config, lease):
             previous = self.runs.get(str(config["configurable"]["thread_id"]))
             known = get_checkpoint_metadata(config, metadata)
             row = row_from_checkpoint(config, checkpoint, known, previous=previous)
@@ -77,13 +95,30 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
                 saved = super().put(config, checkpoint, metadata, new_versions)
             if row is not None:
                 self.runs.upsert(row)
-            return saved
+        if lease is not None:
+            self.leases.wrote(lease, config, checkpoint)
+        return saved
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        with self.lock, naming_keys(self.serde, dict(writes)):
+        self.leases.works(config)
+        lease = self.leases.lease_of(config)
+        with self._fenced(config, lease), naming_keys(self.serde, dict(writes)):
             super().put_writes(config, writes, task_id, task_path)
+        if lease is not None:
+            self.leases.wrote(lease, config, None, last=any(channel in (ERROR, INTERRUPT) for channel, _ in writes))
+
+    @contextmanager
+    def _fenced(self, config: RunnableConfig, lease: Lease | None) -> Iterator[None]:
+        """Let the block write to a thread that no other run has."""
+        thread_id = str(config["configurable"]["thread_id"])
+        with self.lock:
+            if not self._held.admits(thread_id, UNHELD if lease is None else lease.fence):
+                if lease is not None:
+                    raise LostLeaseError(thread_id)
+                drive(self.leases.free(thread_id))
+            yield
 
     def delete_thread(self, thread_id: str) -> None:
         names = with_paths(self.runs, str(thread_id))
@@ -91,6 +126,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
             for name in names:
                 super().delete_thread(name)
                 self.runs.delete(name)
+                self._held.forget(name)
         for name in names:
             self.journal.forget(name)
 

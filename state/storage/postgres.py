@@ -25,13 +25,14 @@ from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
 from .encryption import EncryptionKeyError, Vault, split_filter
-from .group_writer import Committer, NoCommitter, Rows, UnavailableError
+from .group_writer import UNHELD, Committer, NoCommitter, Rows, UnavailableError
 from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
+from .leases import FORGET_LEASE, LeaseDialect
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
@@ -49,6 +50,7 @@ CONNECT_TIMEOUT_S = 10
 SET_UP_TIMEOUT_S = 60.0
 SET_UP_LOCK = int.from_bytes(b"redraft", "big")
 """Key of the advisory lock that the processes which open a database at once take in turn."""
+LEASES_LOCK = int.from_bytes(b"leases", "big")
 
 OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 """How LangGraph's saver wants its connections."""
@@ -121,12 +123,14 @@ def open_postgres(
 
 
 def _insert(table: str, columns: str, then: str) -> str:
-    """Return the statement that inserts rows given as one array a column; JSON comes as text."""
+    """Return the statement that inserts rows given as one array a column; JSON comes as text. `{of}` restricts them."""
     named = [column.partition(" ") for column in columns.split(", ")]
     names = ", ".join(name for name, _, _ in named)
     arrays = ", ".join(f"%b::{'text' if kind == 'jsonb' else kind}[]" for _, _, kind in named)
     cast = ", ".join(f"{name}::{kind}" if kind == "jsonb" else name for name, _, kind in named)
-    return f"INSERT INTO {table} ({names}) SELECT {cast} FROM unnest({arrays}) AS given ({names}) ON CONFLICT {then}"  # noqa: S608  (names of our own)
+    return (
+        f"INSERT INTO {table} ({names}) SELECT {cast} FROM unnest({arrays}) AS given ({names}) {{of}}ON CONFLICT {then}"  # noqa: S608  (names of our own)
+    )
 
 
 INSERTS = {
@@ -160,6 +164,39 @@ INSERTS = {
 }
 """By what they insert."""
 
+NOW = "EXTRACT(EPOCH FROM clock_timestamp())::float8"
+LEASES = LeaseDialect(
+    # One sequence for all threads: the token of one that was deleted is never given again.
+    set_up="""CREATE TABLE IF NOT EXISTS redraft_leases (
+        thread_id TEXT COLLATE "C" PRIMARY KEY,
+        fence BIGSERIAL UNIQUE,
+        token TEXT NOT NULL,
+        process TEXT NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL,
+        asked INTEGER NOT NULL
+    )""",
+    take=f"""INSERT INTO redraft_leases AS held (thread_id, token, process, expires_at, asked)
+        VALUES (%(thread_id)s, %(token)s, %(process)s, ({NOW} + %(seconds)s) * %(held)s, 0)
+        ON CONFLICT (thread_id) DO UPDATE SET (fence, token, process, expires_at, asked)
+            = (excluded.fence, excluded.token, excluded.process, excluded.expires_at, 0)
+        WHERE held.fence = %(follows)s OR NOT (held.expires_at > {NOW} AND held.expires_at <= {NOW} + %(longest)s)
+        RETURNING fence""",  # noqa: S608  (text of our own)
+    now=NOW,
+    among=lambda fences: ("fence = ANY(%(fences)s::int8[])", list(fences)),
+)
+# KEY SHARE: to take the thread over is to wait until this is written, while its lease can be renewed meanwhile.
+ADMITTED = """
+    held AS MATERIALIZED (
+        SELECT thread_id, fence, expires_at FROM redraft_leases
+        WHERE fence = ANY(%b::int8[]) OR thread_id = ANY(%b::text[]) ORDER BY thread_id FOR KEY SHARE
+    ),
+    admitted AS MATERIALIZED (
+        SELECT thread_id FROM held WHERE fence = ANY(%b::int8[])
+        UNION ALL SELECT free FROM unnest(%b::text[]) AS free
+        WHERE NOT EXISTS (SELECT FROM held WHERE held.thread_id = free AND held.expires_at > 0)
+    )"""
+"""Which threads may be written: those of the tokens that are the latest of theirs, and those named that nobody runs."""
+
 
 class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     """LangGraph's PostgreSQL saver for `invoke` and `ainvoke`, as wide as its pool, with its threads in `runs`.
@@ -175,6 +212,8 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         "checkpoint_writes": "pg_column_size(blob)",
         "redraft_journal": "pg_column_size(reply)",
     }
+    lease_dialect = LEASES
+    lease_table_missing = psycopg.errors.UndefinedTable
 
     def __init__(
         self, pool: ConnectionPool[Connection], serde: PlainSerializer, committers: Sequence[Committer]
@@ -188,9 +227,9 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         super().close()
         self.pool.close()
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with naming(partial(self._place, config)):
-            return super().get_tuple(config)
+            return PostgresSaver.get_tuple(self, config)
 
     def list(
         self,
@@ -263,29 +302,41 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
 
     def delete_thread(self, thread_id: str) -> None:
         names = with_paths(self.runs, str(thread_id))
+        self.leases.leases.set_up()
         with self.pool.connection() as conn, conn.transaction():
             # In one transaction, though connections are in autocommit mode: of the thread nothing stays.
             for name in names:
                 self._on(conn).delete_thread(name)
                 conn.execute(DELETE_RUNS, {"thread_id": name})
                 conn.execute(DELETE_JOURNAL, {"thread_id": name})
+                conn.execute(FORGET_LEASE, {"thread_id": name})
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As LangGraph's; `"delete"` takes the threads' rows too."""
         if strategy != "delete" or isinstance(thread_ids, str):
             PostgresSaver.prune(self, thread_ids, strategy=strategy)
             return
+        self.leases.leases.set_up()
         with self.pool.connection() as conn, conn.transaction():
             self._on(conn).prune(thread_ids, strategy=strategy)
             for thread_id in thread_ids:
                 conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
                 conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
+                conn.execute(FORGET_LEASE, {"thread_id": str(thread_id)})
 
     aprune = in_db_executor(BaseCheckpointSaver.prune)
 
     def _on(self, conn: Connection) -> PostgresSaver:
         """LangGraph's saver on this one connection, so that what it writes joins a transaction of ours."""
         return PostgresSaver(conn, serde=self.serde)
+
+    def _set_up_leases(self) -> None:
+        if self.pool.closed:
+            raise RuntimeError("the database was closed")
+        with self.pool.connection() as conn, conn.transaction():
+            # Even with IF NOT EXISTS, processes that make a table at once get in each other's way.
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (LEASES_LOCK,))
+            conn.execute(LEASES.set_up)
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
@@ -312,21 +363,27 @@ class PostgresCommitter(Committer):
     def idle_s(self) -> float | None:  # type: ignore[override]
         return 1.0 if self._conn else None
 
-    def commit(self, puts: Sequence[Put]) -> None:
+    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
         """Write all. Repeated on a new connection when the old one broke: every row is an upsert, so that one whose
         commit was not heard of is only written again."""
-        found: dict[str, list[Sequence[Any]]] = {name: [] for name in INSERTS}
+        found: dict[tuple[str, bool], list[Sequence[Any]]] = {
+            (name, fenced): [] for name in INSERTS for fenced in (False, True)
+        }
         for put in puts:
             for step in put.steps:
                 if not isinstance(step, Rows):
                     raise TypeError(f"{step!r} is not written in a group")
-                found[step.insert] += step.values
+                found[step.insert, put.fence is not None] += step.values
         # in one order everywhere, so that no two transactions wait for each other
-        rows = {name: sorted(some, key=itemgetter(0)) for name, some in found.items() if some}
+        rows = {kind: sorted(some, key=itemgetter(0)) for kind, some in found.items() if some}
         if not rows:
-            return
+            return ()
         statement = _statement(*rows)
         columns = [list(column) for some in rows.values() for column in zip(*some, strict=True)]
+        if fenced := any(fenced for _, fenced in rows):
+            fences = list({put.fence for put in puts if put.fence})
+            free = list({put.thread_id for put in puts if put.fence == UNHELD})
+            columns[:0] = [fences, free, fences, free]
         deadline = time.monotonic() + RECONNECT_S
         while True:
             try:
@@ -334,7 +391,8 @@ class PostgresCommitter(Committer):
             except PoolTimeout as error:
                 raise UnavailableError(error) from error
             try:
-                self._conn.execute(statement, columns)
+                done = self._conn.execute(statement, columns)
+                admitted = {row["thread_id"] for row in done} if fenced else ()
             except Exception as error:
                 # Any other error would come again.
                 lost = isinstance(error, psycopg.OperationalError) and self._conn.broken
@@ -342,7 +400,7 @@ class PostgresCommitter(Committer):
                 if not lost or time.monotonic() > deadline:
                     raise
             else:
-                return
+                return {put for put in puts if put.fence is not None and put.thread_id not in admitted}
 
     def rest(self) -> None:
         if self._conn is not None:
@@ -353,10 +411,22 @@ class PostgresCommitter(Committer):
 
 
 @cache
-def _statement(*names: str) -> bytes:
-    """Return the statement that inserts all of these: one trip to the server, which parses and plans it once."""
-    inserts = ", ".join(f"given_{name} AS ({INSERTS[name]})" for name in names)
-    return f"WITH {inserts} SELECT".encode()
+def _statement(*kinds: tuple[str, bool]) -> bytes:
+    """Return the statement that inserts all of these: one trip to the server, which parses and plans it once.
+
+    Args:
+        kinds: What is inserted, and whether only for threads that no other run has. It returns which these are.
+    """
+    inserts = [
+        f"given_{name}_{int(fenced)} AS ({INSERTS[name].format(of=OF_ADMITTED if fenced else '')})"
+        for name, fenced in kinds
+    ]
+    if not any(fenced for _, fenced in kinds):
+        return f"WITH {', '.join(inserts)} SELECT".encode()
+    return f"WITH {ADMITTED}, {', '.join(inserts)} SELECT thread_id FROM admitted".encode()  # noqa: S608  (names of our own)
+
+
+OF_ADMITTED = "WHERE given.thread_id IN (SELECT admitted.thread_id FROM admitted) "
 
 
 def _set_up(conn: Connection, vault: Vault | None, shown: str) -> None:

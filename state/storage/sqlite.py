@@ -22,14 +22,15 @@ from langgraph.checkpoint.sqlite.utils import search_where
 from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .encryption import Vault, split_filter
-from .group_writer import Committer, NoCommitter, Rows, Statement, UnavailableError
+from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
+from .leases import FORGET_LEASE, LeaseDialect
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
@@ -42,6 +43,8 @@ __all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "op
 BUSY_TIMEOUT_S = 30.0
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
+NORMAL = 1
+"""SQLite's number for `synchronous=NORMAL`."""
 SHORT = 8
 """Characters of a version, the first of them a space."""
 
@@ -84,6 +87,27 @@ INSERTS = {
         "ON CONFLICT DO NOTHING",
     ),
 }
+NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+LEASES = LeaseDialect(
+    # AUTOINCREMENT: the token of a thread that was deleted is never given again.
+    set_up="""CREATE TABLE IF NOT EXISTS redraft_leases (
+        fence INTEGER PRIMARY KEY AUTOINCREMENT,
+        thread_id TEXT NOT NULL UNIQUE,
+        token TEXT NOT NULL,
+        process TEXT NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL,
+        asked INTEGER NOT NULL
+    )""",
+    take=f"""REPLACE INTO redraft_leases (thread_id, token, process, expires_at, asked)
+        SELECT %(thread_id)s, %(token)s, %(process)s, ({NOW} + %(seconds)s) * %(held)s, 0 WHERE NOT EXISTS (
+            SELECT 1 FROM redraft_leases WHERE thread_id = %(thread_id)s AND fence <> %(follows)s
+            AND expires_at > {NOW} AND expires_at <= {NOW} + %(longest)s
+        ) RETURNING fence""",  # noqa: S608  (text of our own)
+    now=NOW,
+    among=lambda fences: ("fence IN (SELECT value FROM json_each(%(fences)s))", json.dumps(list(fences))),
+)
+LATEST = "SELECT fence FROM redraft_leases WHERE fence IN (SELECT value FROM json_each(?))"
+HELD = "SELECT thread_id FROM redraft_leases WHERE thread_id IN (SELECT value FROM json_each(?)) AND expires_at > 0"
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -161,6 +185,8 @@ class IndexedSqliteSaver(DatabaseSaver):
         "writes": "LENGTH(value)",
         "redraft_journal": "LENGTH(reply)",
     }
+    lease_dialect = LEASES
+    lease_table_missing = sqlite3.OperationalError
 
     def __init__(self, committer: Committer, connect: Callable[[], sqlite3.Connection], serde: PlainSerializer) -> None:
         super().__init__(serde=serde, committers=[committer], width=READERS)
@@ -181,7 +207,7 @@ class IndexedSqliteSaver(DatabaseSaver):
         whole = str(current or "").partition(".")[0]
         return _version(int(whole or 0) + 1, len(whole) > SHORT)
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self.readers.borrowed() as conn:
             return StockReader(conn, self.serde).get_tuple(config)
 
@@ -205,13 +231,14 @@ class IndexedSqliteSaver(DatabaseSaver):
             return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
     def delete_thread(self, thread_id: str) -> None:
+        self.leases.leases.set_up()
         tables = [f"DELETE FROM {table} WHERE thread_id = :thread_id" for table in ("checkpoints", "writes")]  # noqa: S608
         # One put, so one transaction: of a thread that is deleted nothing stays.
         self.writer.write(
             *(
                 Statement(_named(statement), {"thread_id": name})
                 for name in with_paths(self.runs, str(thread_id))
-                for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL)
+                for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL, FORGET_LEASE)
             )
         )
 
@@ -231,6 +258,19 @@ class IndexedSqliteSaver(DatabaseSaver):
         )
         return [Rows(INSERTS["checkpoints"], [row])]
 
+    def _set_up_leases(self) -> None:
+        self._query(LEASES.set_up, {})
+
+    def _query_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        if statement.startswith("SELECT"):
+            return self._query(statement, values)
+        # A loss of power ends all runs, so that it matters to none who held a lease.
+        return self.writer.write(Statement(_named(statement), values, durable=False))
+
+    async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        # Without a thread's detour, so that what many runs begin at once is one transaction.
+        return await self.writer.awrite(Statement(_named(statement), values, durable=False))
+
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # SQLite has one writer at a time, which is the writer's thread.
         if not statement.startswith("SELECT"):
@@ -248,22 +288,48 @@ class SqliteCommitter(Committer):
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
+        self._synchronous: int | None = None
+        self._set = 0
 
-    def commit(self, puts: Sequence[Put]) -> None:
+    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
+        self._flush(any(not isinstance(step, Statement) or step.durable for put in puts for step in put.steps))
         try:
             self._conn.execute("BEGIN IMMEDIATE")  # waits for another process here, and not in mid-transaction
         except sqlite3.Error as error:
             raise UnavailableError(error) from error
         try:
-            self._execute(puts)
+            refused = self._refused(puts)
+            self._execute([put for put in puts if put not in refused] if refused else puts)
             self._conn.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
                 self._conn.rollback()
             raise
+        return refused
 
     def close(self) -> None:
         self._conn.close()
+
+    def _refused(self, puts: Sequence[Put]) -> Collection[Put]:
+        """Return the puts whose threads others have taken. Nobody takes one before the transaction ends."""
+        refused: set[Put] = set()
+        if fences := {put.fence for put in puts if put.fence}:
+            lost = fences.difference(fence for (fence,) in self._conn.execute(LATEST, (_to_json(list(fences)),)))
+            refused.update(put for put in puts if put.fence in lost)
+        if free := {put.thread_id for put in puts if put.fence == UNHELD}:
+            held = {name for (name,) in self._conn.execute(HELD, (_to_json(list(free)),))}
+            refused.update(put for put in puts if put.fence == UNHELD and put.thread_id in held)
+        return refused
+
+    def _flush(self, durable: bool) -> None:
+        """Let the next transaction be on the disk when it is committed, or not necessarily."""
+        if self._synchronous is None:
+            self._synchronous = int(self._conn.execute("PRAGMA synchronous").fetchone()[0])
+            self._set = self._synchronous
+        wanted = self._synchronous if durable else min(self._synchronous, NORMAL)
+        if wanted != self._set:
+            self._conn.execute(f"PRAGMA synchronous = {wanted}")
+            self._set = wanted
 
     def _execute(self, puts: Iterable[Put]) -> None:
         """Insert rows of many puts in few statements: each lets go of the interpreter, and waits to have it back."""

@@ -100,7 +100,7 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ChangedGraphError: The graph is another one; the message says in what. Nothing has changed then.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
-            BusyThreadError: It is being run right now, by `redraft run`, `resume` or a Thread.
+            BusyThreadError: It is being run right now.
             GraphDrained: LangGraph's own: someone asked it to `stop`. Resumed again, it goes on.
         """
         with self.stoppable() as control:

@@ -19,7 +19,8 @@ from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
 from redraft.state import Critique, Thread, open_checkpointer
-from redraft.state.threads.lease import Runner, leases_of
+from redraft.state.storage.leases import LostLeaseError, Runner
+from redraft.state.threads.lease import leases_of
 from redraft.state.threads.thread import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
 
@@ -409,7 +410,7 @@ def test_a_request_to_a_process_that_died_stops_nobody(call: Any, saver: Any) ->
         assert mine
     host, _, start = mine.process.rsplit(":", 2)
     runs = leases_of(saver)
-    runs.add("t", Runner("killed", f"{host}:{process.pid}:{start}0"))
+    runs.take("t", Runner("killed", f"{host}:{process.pid}:0{start}"))
     runs.request_stop("t", "killed")
     with pytest.raises(ValueError, match="nothing to stop"):
         call(thread, "stop")
@@ -424,10 +425,13 @@ def test_a_run_that_another_process_took_over_stops(saver: Any) -> None:
     with thread.stoppable() as control:
         mine = runs.get("t")
         assert mine
-        runs.remove("t", mine.token)
-        assert runs.add("t", Runner("theirs", "elsewhere:7:1"))
-        with pytest.raises(GraphDrained, match="another process runs the thread now"):
+        theirs = runs.take("t", Runner("theirs", "elsewhere:7:1"), follows=mine.fence)
+        with pytest.raises(LostLeaseError, match="was taken over by another run"):
             graph.invoke({"task": TASK}, CONFIG, control=control)
     assert not model.calls
     assert thread.stop() == "process 7 on elsewhere"
-    assert waiting(thread.resume())["draft"] == "one"
+    with pytest.raises(BusyThreadError, match="right now, by process 7 on elsewhere"):
+        thread.resume()
+    runs.renew([theirs], 0.0)
+    graph.invoke({"task": TASK}, CONFIG)
+    assert thread.question()["draft"] == "one"

@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....state import Thread
+from ....state.storage.lease_keeper import TAKEN_OVER
+from ....state.storage.leases import LostLeaseError, this_process
 from .records import now
 from .requests import MODES
 from .runs import BadRequestError, NotThereError
@@ -93,6 +95,7 @@ class Execution:
     async def work(self, run: Run) -> None:
         """Run it to its end, and write down how it ended."""
         status: RunStatus | None = "error"
+        lost = False
         run.started_at, run.status = time.time(), "running"
         clock = asyncio.timeout(self._max_seconds)
         try:
@@ -111,6 +114,9 @@ class Execution:
             status = "interrupted" if run.id in self.cancelled else None
         except BadRequestError as error:
             run.error = {"error": "BadRequestError", "message": str(error)}
+        except LostLeaseError:
+            # Another server went on with it, or the shell, while this one stood still: the thread is theirs.
+            status, lost = "interrupted", True
         except Exception as error:
             # Not `except TimeoutError`, which may be the model's own.
             if clock.expired():
@@ -121,10 +127,16 @@ class Execution:
                 LOG.exception("run %s failed", run.id)
                 run.error = {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
         finally:
-            await self.ended(run, status)
+            await self.ended(run, status, lost=lost)
 
-    async def ended(self, run: Run, status: RunStatus | None) -> None:
-        """Write down how a run ended; `None`: not at all, since this server stops and another goes on with it."""
+    async def ended(self, run: Run, status: RunStatus | None, *, lost: bool = False) -> None:
+        """Write down how a run ended, where no other server has it by now.
+
+        Args:
+            run: The run.
+            status: How; `None`: not at all, since this server stops and another goes on with it.
+            lost: Another process runs its thread.
+        """
         at = now()
         if status is None:
             # If this can't be written, the silence of this process tells others as much.
@@ -133,12 +145,12 @@ class Execution:
             run.wake()
             return
         try:
-            if run.stateless:
+            if run.stateless and not lost:
                 await self._owned.erase(run.thread_id)
             else:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
-                await self._change(run, at, status=status, error=run.error, process="")
-                await self._db.write(partial(self._records.change_thread, run.thread_id, now=at, status=standing))
+                if await self._change(run, at, status=status, error=run.error, process=""):
+                    await self._db.write(partial(self._records.change_thread, run.thread_id, now=at, status=standing))
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database.
@@ -158,8 +170,9 @@ class Execution:
         run.begun = True
         await self._change(run, begun=1)
 
-    async def _change(self, run: Run, at: str | None = None, **changes: Any) -> None:
-        await self._db.write(partial(self._records.change_run, run.id, now=at or now(), **changes))
+    async def _change(self, run: Run, at: str | None = None, **changes: Any) -> bool:
+        change = partial(self._records.change_run, run.id, now=at or now(), held_by=this_process(), **changes)
+        return await self._db.write(change)
 
 
 async def _drive(
@@ -176,6 +189,7 @@ async def _drive(
 
     Raises:
         BadRequestError: What was asked for makes no sense where the thread stands now.
+        LostLeaseError: Another process has taken the thread over.
     """
     from langgraph.errors import GraphDrained
 
@@ -192,7 +206,9 @@ async def _drive(
     try:
         await _stream(run, graph, given, config, control)
     # Somebody asked it to stop between two steps; the thread can go on.
-    except GraphDrained:
+    except GraphDrained as drained:
+        if drained.reason == TAKEN_OVER:
+            raise LostLeaseError(run.thread_id) from None
         return "interrupted"
     if (run.output or {}).get("__interrupt__"):
         return "interrupted"

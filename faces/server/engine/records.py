@@ -23,6 +23,7 @@ __all__ = ["DbExecutor", "Records", "RunRecord", "ThreadRecord", "now", "open_re
 
 T = TypeVar("T")
 READERS = 4
+SQLITE_CLOCK = "(julianday('now') - 2440587.5) * 86400.0"
 
 SET_UP = (
     """CREATE TABLE IF NOT EXISTS served_threads (
@@ -108,7 +109,7 @@ class RunRecord:
     process: str
     """The process that runs it, by the name that a lease has for it; empty where none does."""
     beat: float
-    """When that process last said that it lives, in seconds since the epoch."""
+    """When that process last said that it lives, in seconds since the epoch, by the clock of the database."""
 
 
 class Records:
@@ -117,13 +118,23 @@ class Records:
     Args:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
         vault: Encrypts what callers sent.
+        clock: What the database calls its clock, in seconds since the epoch.
     """
 
     def __init__(
-        self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], vault: Vault | None = None
+        self,
+        query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
+        vault: Vault | None = None,
+        *,
+        clock: str = SQLITE_CLOCK,
     ) -> None:
         self._query = query
         self._vault = vault
+        self._clock = clock
+
+    def clock(self) -> float:
+        """Return the time as the database has it, which is the same for all servers, whatever their own clocks say."""
+        return float(self._query(f"SELECT {self._clock}", {})[0][0])
 
     # threads
 
@@ -219,13 +230,18 @@ class Records:
         values = {"process": process, "attempts": attempts, "beat": beat, "run_id": record.run_id}
         return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
 
-    def change_run(self, run_id: str, *, now: str, **changes: Any) -> None:
-        """Write some of `status`, `error`, `begun` and `process`."""
+    def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:
+        """Write some of `status`, `error`, `begun` and `process`.
+
+        Returns:
+            `False` where `held_by` is given and another process has the run by now; nothing is written then.
+        """
         if changes.get("error") is not None:
             changes["error"] = self._hidden(changes["error"])
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
-        statement = f"UPDATE served_runs SET {columns}, updated_at = %(now)s WHERE run_id = %(run_id)s RETURNING run_id"  # noqa: S608
-        self._query(statement, {**changes, "now": now, "run_id": run_id})
+        which = "run_id = %(run_id)s" + ("" if held_by is None else " AND process = %(held_by)s")
+        statement = f"UPDATE served_runs SET {columns}, updated_at = %(now)s WHERE {which} RETURNING run_id"  # noqa: S608
+        return bool(self._query(statement, {**changes, "now": now, "run_id": run_id, "held_by": held_by}))
 
     def remove_run(self, run_id: str) -> None:
         self._query("DELETE FROM served_runs WHERE run_id = %(run_id)s RETURNING run_id", {"run_id": run_id})
@@ -295,7 +311,7 @@ def open_records(saver: Any) -> Records:
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(b"served", "big"),))
             for statement in SET_UP:
                 conn.execute(statement.format(bytewise='COLLATE "C"'))
-        return Records(saver._query, saver.vault)
+        return Records(saver._query, saver.vault, clock=saver.lease_dialect.now)
     query = getattr(saver, "_query", None) or _in_memory()
     for statement in SET_UP:
         query(statement.format(bytewise=""), {})

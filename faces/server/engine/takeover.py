@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ....state.threads.lease import alive, this_process
+from ....state.storage.leases import alive, this_process
 from .records import RunRecord, now
 from .runs import Caller, Run
 
@@ -58,7 +57,7 @@ class Takeover:
             begun=run.begun,
             attempts=run.attempts,
             process=self._process,
-            beat=time.time(),
+            beat=await self._db.read(self._records.clock),
         )
         await self._db.write(self._records.add_run, record)
 
@@ -69,16 +68,17 @@ class Takeover:
             known: Ids of the runs that are not looked at.
         """
         taken = []
+        at = await self._db.read(self._records.clock)
         for record in await self._db.read(self._records.in_flight):
-            if record.run_id in known or not _left(record):
+            if record.run_id in known or not _left(record, at):
                 continue
             attempts = await self._attempts(record)
             if attempts > self._most_attempts:
                 told = {"error": "LostRunError", "message": "every server that ran it has died"}
-                given_up = {"status": "error", "error": told, "process": ""}
+                given_up: dict[str, Any] = {"status": "error", "error": told, "process": ""}
                 await self._db.write(partial(self._records.change_run, record.run_id, now=now(), **given_up))
                 continue
-            claim = partial(self._records.take_over, record, self._process, attempts=attempts, beat=time.time())
+            claim = partial(self._records.take_over, record, self._process, attempts=attempts, beat=at)
             if await self._db.write(claim):
                 run = run_of(record)
                 run.status, run.attempts = "pending", attempts
@@ -96,7 +96,8 @@ class Takeover:
 
     async def beat(self) -> None:
         """Say that this process lives."""
-        await self._db.write(partial(self._records.beat, self._process, beat=time.time()))
+        at = await self._db.read(self._records.clock)
+        await self._db.write(partial(self._records.beat, self._process, beat=at))
 
 
 def run_of(record: RunRecord) -> Run:
@@ -119,10 +120,10 @@ def run_of(record: RunRecord) -> Run:
     )
 
 
-def _left(record: RunRecord) -> bool:
-    """Return whether nobody runs it any more."""
+def _left(record: RunRecord, at: float) -> bool:
+    """Return whether nobody runs it any more, at this time of the database's."""
     if not record.process:
         return True
     # A process on this machine can be looked up; of one elsewhere only its silence tells.
     lives = alive(record.process)
-    return lives is False or (lives is None and time.time() - record.beat > DEAD_AFTER_S)
+    return lives is False or (lives is None and at - record.beat > DEAD_AFTER_S)

@@ -19,8 +19,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from redraft.state import open_checkpointer
 from redraft.state.storage.journal import KeptReply
+from redraft.state.storage.leases import Runner, this_process
 from redraft.state.storage.sqlite import READERS
-from redraft.state.threads.lease import Runner, leases_of, this_process
+from redraft.state.threads.lease import leases_of
 
 HOSTILE = (
     "it's",
@@ -124,7 +125,7 @@ async def test_a_busy_file_does_not_hold_an_event_loop_up(tmp_path: Path) -> Non
         lease, runner = leases_of(saver), Runner("token", this_process())
         other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        writes = [saver.adelete_thread("none"), lease.aadd("t", runner), saver.journal.aforget("t")]
+        writes = [saver.adelete_thread("none"), lease.atake("u", runner), saver.journal.aforget("t")]
         waiting = [
             asyncio.ensure_future(call) for call in (*writes, saver.journal.aadd("t", "call", KeptReply("[]", 0)))
         ]
@@ -134,7 +135,9 @@ async def test_a_busy_file_does_not_hold_an_event_loop_up(tmp_path: Path) -> Non
         other.execute("ROLLBACK")
         other.close()
         await asyncio.gather(*waiting)
-        assert await lease.aget("t") == runner
+        found = await lease.aget("u")
+        assert found is not None
+        assert found.token == "token"
 
         lent, free = threading.Barrier(READERS + 1), threading.Event()
 
@@ -146,7 +149,7 @@ async def test_a_busy_file_does_not_hold_an_event_loop_up(tmp_path: Path) -> Non
         with ThreadPoolExecutor(READERS) as pool:
             lending = [pool.submit(borrow) for _ in range(READERS)]
             await asyncio.to_thread(lent.wait, 20)
-            reads = [saver.aget_tuple(on("t")), saver.runs.aget("t"), lease.aget("t"), saver.journal.aget("t", "call")]
+            reads = [saver.aget_tuple(on("t")), saver.runs.aget("t"), lease.aget("u"), saver.journal.aget("t", "call")]
             waiting = [asyncio.ensure_future(read) for read in reads]
             for _ in range(1000):
                 await asyncio.sleep(0)

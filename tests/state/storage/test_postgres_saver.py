@@ -35,12 +35,12 @@ def hold_writers(patch: pytest.MonkeyPatch, hold: threading.Event) -> threading.
     commit, both = Committer.commit, threading.Barrier(3)
     waited = threading.local()
 
-    def later(self: Any, group: Any) -> None:
+    def later(self: Any, group: Any) -> Any:
         if not hasattr(waited, "once"):
             waited.once = True
             both.wait(60)
             assert hold.wait(60)
-        commit(self, group)
+        return commit(self, group)
 
     patch.setattr(Committer, "commit", later)
     return both
@@ -50,9 +50,9 @@ def count_commits(patch: pytest.MonkeyPatch) -> list[int]:
     """How many puts each transaction takes, from now on."""
     commit, counts = Committer.commit, []
 
-    def counted(self: Any, group: Any) -> None:
+    def counted(self: Any, group: Any) -> Any:
         counts.append(len(group))
-        commit(self, group)
+        return commit(self, group)
 
     patch.setattr(Committer, "commit", counted)
     return counts

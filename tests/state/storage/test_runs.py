@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
@@ -11,7 +12,8 @@ from langgraph.graph import END, START, StateGraph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state.storage.index import RunRow, row_from_checkpoint
-from redraft.state.threads.lease import Runner, leases_of, this_process
+from redraft.state.storage.leases import Runner, this_process
+from redraft.state.threads.lease import leases_of
 
 USAGE = {"total_tokens": 120, "cost_usd": 0.25}
 DONE = {
@@ -267,10 +269,18 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert [row.thread_id for row in await saver.runs.alist(limit=1)] == ["b"]
     assert await saver.runs.achildren("a") == []
     lease, runner = leases_of(saver), Runner("token", this_process())
-    assert await lease.aadd("a", runner)
-    assert not await lease.aadd("a", Runner("other", this_process()))
-    assert await lease.aget("a") == lease.get("a") == runner
+    fence = await lease.atake("a", runner)
+    assert fence is not None
+    assert await lease.atake("a", Runner("other", this_process())) is None
+    assert await lease.aget("a") == lease.get("a") == replace(runner, fence=fence)
+    assert await lease.astanding([fence]) == {fence: False}
     assert await lease.arequest_stop("a", "token")
+    assert await lease.astanding([fence, 0]) == {fence: True}
     assert (await lease.aget("a")).stop_requested
-    await lease.aremove("a", "token")
+    await lease.arenew([fence], 0.0)
     assert await lease.aget("a") is None
+    after = await lease.atake("a", Runner("other", this_process()))
+    assert after > fence
+    assert await lease.astanding([fence, after]) == {after: False}
+    saver.delete_thread("a")
+    assert lease.take("a", runner) > after

@@ -1,0 +1,360 @@
+"""Leases: one runner a thread, on every machine, held in the database of its checkpoints. Internal.
+
+A lease is a row with a fencing token, which only grows. A write of a run names the token that the run was given, and
+the database takes it, in the same transaction, where no later one was given since. So a runner that was lost for a
+while, and whose thread another one took over, writes nothing any more, whatever it believes. The clock of the database
+says whether a lease has expired.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from .db_executor import in_db_executor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    Query = Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]
+    AsyncQuery = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Sequence[Sequence[Any]]]]
+
+__all__ = [
+    "BEAT_S",
+    "FORGET_LEASE",
+    "LEASE_S",
+    "BusyThreadError",
+    "LeaseDialect",
+    "LeaseTable",
+    "Leases",
+    "LeasesInMemory",
+    "LostLeaseError",
+    "Runner",
+    "alive",
+    "this_process",
+]
+
+LEASE_S = 30.0
+"""After so many seconds without a sign of life a lease may be taken over."""
+BEAT_S = 8.0
+"""How often a process renews the leases that it holds."""
+
+
+class BusyThreadError(RuntimeError):
+    """The thread is being run by another process, or elsewhere in this one."""
+
+
+class LostLeaseError(BusyThreadError):
+    """The thread was taken over by another run while this one gave no sign of life; nothing of this one is written."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(
+            f"the thread {thread_id!r} was taken over by another run while this one gave no sign of life; "
+            "what this one did since is not written"
+        )
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One run of a thread, and the process that it runs in."""
+
+    token: str
+    """Of this one run; a later run of the thread has another, so a request never outlives the run it was meant for."""
+    process: str
+    """Host, process id and start of the process."""
+    stop_requested: bool = False
+    fence: int = 0
+    """The fencing token."""
+
+    @property
+    def described(self) -> str:
+        """Return the process as a message names it."""
+        host, pid, _ = self.process.rsplit(":", 2)
+        return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
+
+
+class Leases(ABC):
+    """The leases of a saver's threads: one runner a thread, at most."""
+
+    db_executor: Executor | None = None
+    """Where the async twins run; `None` where nothing can make them wait."""
+    is_set_up = True
+
+    def set_up(self) -> None:  # noqa: B027  (memory needs none)
+        """Make what they are kept in where it is not there."""
+
+    aset_up = in_db_executor(set_up)
+
+    @abstractmethod
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+        """Return a new fencing token of the thread; `None` where somebody else's lease has not expired.
+
+        Args:
+            thread_id: The thread.
+            runner: Who wants it.
+            seconds: How long the lease holds; with 0 nobody has it from now on.
+            follows: The token of a lease that is known to be nobody's any more.
+        """
+
+    @abstractmethod
+    def get(self, thread_id: str) -> Runner | None:
+        """Return who runs the thread."""
+
+    @abstractmethod
+    def request_stop(self, thread_id: str, token: str) -> bool:
+        """Ask this run to stop after the step it is in; `False` where it has ended."""
+
+    @abstractmethod
+    def standing(self, fences: Sequence[int]) -> dict[int, bool]:
+        """Return those of these tokens that are the latest of their threads, and whether their runs are to stop."""
+
+    @abstractmethod
+    def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
+        """Keep those of these leases that nobody else took; 0 seconds gives them up.
+
+        One that was not given up keeps off whatever is not written under it, also when it has expired.
+        """
+
+    @abstractmethod
+    def forget(self, thread_id: str) -> None:
+        """Forget a thread; what holds a token of it writes nothing any more."""
+
+    atake = in_db_executor(take)
+    aget = in_db_executor(get)
+    arequest_stop = in_db_executor(request_stop)
+    astanding = in_db_executor(standing)
+    arenew = in_db_executor(renew)
+
+
+class LeaseTable(Leases):
+    """The leases of a database: a table beside `runs`. Each method is one statement, so each is atomic.
+
+    Args:
+        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
+        aquery: Its async twin.
+        set_up: Makes the table; called before something is written, so that who only reads changes no database.
+        dialect: The statements that differ from database to database.
+        missing: Raised by a statement where a table is not there.
+        db_executor: Where the other async twins run.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        aquery: AsyncQuery,
+        *,
+        set_up: Callable[[], None],
+        dialect: LeaseDialect,
+        missing: type[Exception],
+        db_executor: Executor,
+    ) -> None:
+        self._query = query
+        self._aquery = aquery
+        self._set_up = set_up
+        self.is_set_up = False
+        self._dialect = dialect
+        self._missing = missing
+        self.db_executor = db_executor
+
+    def set_up(self) -> None:
+        if not self.is_set_up:
+            self._set_up()
+            self.is_set_up = True
+
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+        self.set_up()
+        rows = self._query(self._dialect.take, _taking(thread_id, runner, seconds, follows))
+        return rows[0][0] if rows else None
+
+    async def atake(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+        if not self.is_set_up:
+            await self.aset_up()
+        rows = await self._aquery(self._dialect.take, _taking(thread_id, runner, seconds, follows))
+        return rows[0][0] if rows else None
+
+    def get(self, thread_id: str) -> Runner | None:
+        statement = (
+            "SELECT token, process, asked, fence FROM redraft_leases "  # noqa: S608
+            f"WHERE thread_id = %(thread_id)s AND {self._dialect.holds}"
+        )
+        rows = self._read(statement, {"thread_id": thread_id, "longest": 2 * LEASE_S})
+        return Runner(rows[0][0], rows[0][1], bool(rows[0][2]), rows[0][3]) if rows else None
+
+    def request_stop(self, thread_id: str, token: str) -> bool:
+        statement = (
+            "UPDATE redraft_leases SET asked = 1 WHERE thread_id = %(thread_id)s AND token = %(token)s RETURNING token"
+        )
+        return bool(self._query(statement, {"thread_id": thread_id, "token": token}))
+
+    def standing(self, fences: Sequence[int]) -> dict[int, bool]:
+        fence, given = self._dialect.among(fences)
+        rows = self._read(f"SELECT fence, asked FROM redraft_leases WHERE {fence}", {"fences": given})  # noqa: S608
+        return {fence: bool(asked) for fence, asked in rows}
+
+    def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
+        fence, given = self._dialect.among(fences)
+        until = f"{self._dialect.now} + %(seconds)s" if seconds else "0"
+        statement = f"UPDATE redraft_leases SET expires_at = {until} WHERE {fence} RETURNING fence"  # noqa: S608
+        self._query(statement, {"fences": given, "seconds": seconds})
+
+    def forget(self, thread_id: str) -> None:
+        self.set_up()
+        self._query(FORGET_LEASE, {"thread_id": thread_id})
+
+    def _read(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        try:
+            return self._query(statement, values)
+        except self._missing as error:
+            if "redraft_leases" not in str(error):
+                raise
+            return ()  # of an older release, or of LangGraph's own saver
+
+
+FORGET_LEASE = "DELETE FROM redraft_leases WHERE thread_id = %(thread_id)s RETURNING thread_id"
+
+
+def _taking(thread_id: str, runner: Runner, seconds: float, follows: int) -> Mapping[str, Any]:
+    return {
+        "thread_id": thread_id,
+        "token": runner.token,
+        "process": runner.process,
+        "seconds": seconds,
+        "held": 1 if seconds else 0,
+        "follows": follows,
+        "longest": 2 * LEASE_S,
+    }
+
+
+@dataclass(frozen=True)
+class LeaseDialect:
+    """What differs between the databases."""
+
+    set_up: str
+    take: str
+    now: str
+    """The database's clock, in seconds since the epoch."""
+    among: Callable[[Sequence[int]], tuple[str, Any]]
+    """From tokens to the condition that a row has one of them, and the value of its parameter `fences`."""
+
+    @property
+    def holds(self) -> str:
+        """The condition that a lease has not expired. One beyond `longest` was taken before the clock was set back."""
+        return f"expires_at > {self.now} AND expires_at <= {self.now} + %(longest)s"
+
+
+class LeasesInMemory(Leases):
+    """The leases of a saver that no other process can reach."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest = 0
+        self._held: dict[str, tuple[Runner, float]] = {}
+        self._threads: dict[int, str] = {}
+        """By their latest tokens."""
+
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+        with self._lock:
+            found, expires_at = self._held.get(thread_id, (None, 0.0))
+            if found is not None and found.fence != follows and expires_at > monotonic():
+                return None
+            self._threads.pop(found.fence if found else 0, None)
+            self._latest += 1
+            self._held[thread_id] = replace(runner, fence=self._latest), monotonic() + seconds if seconds else 0.0
+            self._threads[self._latest] = thread_id
+            return self._latest
+
+    def get(self, thread_id: str) -> Runner | None:
+        found, expires_at = self._held.get(thread_id, (None, 0.0))
+        return found if expires_at > monotonic() else None
+
+    def request_stop(self, thread_id: str, token: str) -> bool:
+        with self._lock:
+            found, expires_at = self._held.get(thread_id, (None, 0.0))
+            if found is None or found.token != token:
+                return False
+            self._held[thread_id] = replace(found, stop_requested=True), expires_at
+            return True
+
+    def standing(self, fences: Sequence[int]) -> dict[int, bool]:
+        with self._lock:
+            known = [fence for fence in fences if fence in self._threads]
+            return {fence: self._held[self._threads[fence]][0].stop_requested for fence in known}
+
+    def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
+        with self._lock:
+            for fence in fences:
+                if (thread_id := self._threads.get(fence)) is not None:
+                    self._held[thread_id] = self._held[thread_id][0], monotonic() + seconds if seconds else 0.0
+
+    def admits(self, thread_id: str, fence: int) -> bool:
+        """Return whether a write under this token, or `UNHELD`, is to be taken."""
+        if fence:
+            return self._threads.get(fence) == thread_id
+        return not self._held.get(thread_id, (None, 0.0))[1]
+
+    def forget(self, thread_id: str) -> None:
+        with self._lock:
+            found, _ = self._held.pop(thread_id, (None, 0.0))
+            self._threads.pop(found.fence if found else 0, None)
+
+
+def alive(process: str) -> bool | None:
+    """Return whether a process still runs; `None` where that can't be known: on another machine, or on Windows."""
+    host, number, rest = process.rsplit(":", 2)
+    start, _, machine = rest.partition("@")
+    # Names of hosts are no names of machines: containers share one, or have one each.
+    if machine != _machine() if machine else host != socket.gethostname():
+        return None
+    if Path("/proc/self/stat").exists():
+        return _started(int(number)) == start
+    if os.name == "nt":  # where signal 0 is Ctrl-C
+        return None
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    # It runs, as another user.
+    except PermissionError:
+        return True
+    return True
+
+
+def this_process() -> str:
+    """Return how this process is named in the table: by its host, its number, and when and where it started."""
+    return _named(os.getpid(), socket.gethostname())
+
+
+@cache
+def _named(pid: int, host: str) -> str:
+    machine = _machine()
+    return f"{host}:{pid}:{_started(pid) or ''}" + (f"@{machine}" if machine else "")
+
+
+@cache
+def _machine() -> str:
+    """Return what two processes have in common that see each other's numbers: the machine since it was started, and the
+    namespace of the numbers; empty where that can't be told."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process started, by which it is told from a later one of the same number; `None` where it died."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    # A zombie runs nothing any more. The fields after the name begin with the third; the start is the 22nd.
+    return None if fields[0] in "ZX" else fields[19]
