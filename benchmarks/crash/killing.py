@@ -3,7 +3,8 @@
 `python benchmarks/crash/killing.py` (or `make crash`) starts a model server on loopback and lets a process refine a few
 hundred problems undisturbed. Then others do the same: their whole process group is killed with SIGKILL at random
 moments (seeded) until all is done, on SQLite and on PostgreSQL; the PostgreSQL server is restarted as after a crash
-under them; the disk below the SQLite file is full, and grows. Last, two processes resume one thread at once.
+under them; the disk below the SQLite file is full, and grows. Last, two processes resume one thread at once, and one
+that is stopped in mid-run is followed by another on a machine with another name and clock.
 
 A call may be paid again only if it was in flight when a process ended: its request was sent, and its reply was not
 committed. That is looked up, request by request, in what the database holds after each end; so there is no allowance.
@@ -17,6 +18,7 @@ import importlib.util
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -197,6 +199,51 @@ def resumed_by_two(server: Any, database: Any) -> Any:
     return rows.Row(what=what, goal="= 1", measured=won, met=won == said == 1, unit="", n=2, note=note)
 
 
+def followed_while_stopped(server: Any, database: Any) -> Any:
+    """The row of a process that is stopped in mid-run for longer than its lease holds, and of one on a machine with
+    another name and a clock an hour behind, which follows it; then the first one wakes."""
+
+    def start(*where: str) -> subprocess.Popen[str]:
+        words = [sys.executable, str(HERE / "resuming.py"), server.spec, database.url, "lamp", *where]
+        return subprocess.Popen(
+            words, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    server.settle()
+    server.may_answer.clear()
+    first = start()
+    refused = 0
+    try:
+        while server.in_flight == 0 and first.poll() is None:
+            time.sleep(0.05)
+        first.send_signal(signal.SIGSTOP)
+        server.may_answer.set()
+        deadline = time.monotonic() + 180
+        while True:
+            second = start("elsewhere", "3600")
+            answer, told = second.communicate(timeout=120)
+            if second.returncode == 0 or "BusyThreadError" not in told or time.monotonic() > deadline:
+                break
+            refused += 1
+        first.send_signal(signal.SIGCONT)
+        _, woken = first.communicate(timeout=120)
+        last = start()
+        again, _ = last.communicate(timeout=120)
+    finally:
+        server.may_answer.set()
+        if first.poll() is None:
+            first.kill()
+            first.communicate()
+    kept = second.returncode == 0 and bool(answer.strip()) and again == answer
+    wrote = "LostLeaseError" not in woken
+    note = f"told {refused} times who runs it until the lease expired; " + (
+        "then its answer is kept, and the first is told why it may not write" if kept and not wrote else told[-300:]
+    )
+    kind = "SQLite" if isinstance(database, Sqlite) else "PostgreSQL"
+    what = f"a stopped process is followed, from a clock an hour behind, {kind}: writes of the first that count"
+    return rows.Row(what=what, goal="= 0", measured=int(wrote), met=kept and not wrote, unit="", n=1, note=note)
+
+
 def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
     """All rows, as they come."""
 
@@ -230,15 +277,17 @@ def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
             except LookupError as missing:
                 yield rows.left_out("disk full, SQLite", str(missing))
             yield resumed_by_two(server, Sqlite(place("two") / "runs.sqlite"))
+            yield followed_while_stopped(server, Sqlite(place("stopped") / "runs.sqlite"))
         if "postgres" in given.databases:
             try:
                 servers = loaded(HERE.parents[1] / "tests" / "postgres_server.py")
-                with opened_postgres(servers, "a", "b", "c") as opened:
+                with opened_postgres(servers, "a", "b", "c", "d") as opened:
                     yield from beside("killed, PostgreSQL", opened[0], stop=at_random(server, given))
                     stop = restarting(server, opened[1], given)
                     name = f"PostgreSQL restarted {RESTARTS} times"
                     yield from beside(name, opened[1], stop=stop, after=of_database)
                     yield resumed_by_two(server, opened[2])
+                    yield followed_while_stopped(server, opened[3])
             except LookupError as missing:
                 yield rows.left_out("PostgreSQL", str(missing))
 

@@ -138,7 +138,9 @@ async def test_an_awaited_run_that_another_process_took_over_stops(tmp_path: Any
             graph = build_refine_graph(ScriptedModel(["one", "two"]), critics=[critic], checkpointer=saver)
             thread = Thread(graph, "t")
             async with thread.astoppable() as control:
-                running = asyncio.create_task(graph.ainvoke({"task": "x"}, thread.config, control=control))
+                running = asyncio.create_task(
+                    graph.ainvoke({"task": "x"}, thread.config, control=control, durability="sync")
+                )
                 await began.wait()
                 mine = await leases.aget("t")
                 assert mine is not None
