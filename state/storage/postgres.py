@@ -336,7 +336,10 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         with self.pool.connection() as conn, conn.transaction():
             # Even with IF NOT EXISTS, processes that make a table at once get in each other's way.
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (LEASES_LOCK,))
-            conn.execute(LEASES.set_up)
+            try:
+                conn.execute(LEASES.set_up.encode())
+            except psycopg.errors.ReadOnlySqlTransaction:
+                raise PermissionError("the database is open for reading only") from None
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
