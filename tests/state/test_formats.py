@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.graphs.pipeline import build_pipeline_graph
@@ -42,9 +43,13 @@ CRITICS: dict[str, Any] = {
 ENDS = {"accepted": "accepted", "failed": "accepted", "undrafted": "accepted", "stopped": "max_rounds"}
 
 
+class Failing(FakeListChatModel):
+    """A model by the name of the one that failed when the database was written."""
+
+
 def graph_of(thread_id: str, saver: Any) -> Any:
-    """Return a graph of today's release that goes on with a thread."""
-    model = ScriptedModel(NEXT)
+    """Return the graph that a thread was begun with, as today's release builds it."""
+    model = (Failing if thread_id in ("failed", "undrafted") else FakeListChatModel)(responses=NEXT)
     if thread_id == "piped":
         return build_pipeline_graph("SetTopic('x') | UseRefinementLoop('1')", model, checkpointer=saver)
     if thread_id == "searched":

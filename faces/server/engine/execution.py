@@ -224,6 +224,8 @@ async def _start(
     run: Run, graph: Any, config: dict[str, Any], mark_begun: Callable[[], Awaitable[None]]
 ) -> tuple[Any, dict[str, Any]]:
     """Return what the graph is streamed with, and where."""
+    from ....state import ChangedGraphError
+
     request, thread = run.request, Thread(graph, run.thread_id)
     stored = await graph.checkpointer.aget_tuple(thread.config)
     # Its input is in the thread: given once more, the task would begin anew and be paid twice.
@@ -231,14 +233,18 @@ async def _start(
         await mark_begun()
         # Not at the checkpoint that was asked for, behind which the first attempt has worked already.
         at_end = {**config, "configurable": {"thread_id": run.thread_id}}
-        return await thread.aready(), at_end
+        # Nobody can be asked: where the server has another graph now, the record says in what it differs.
+        return await thread.aready(allow_changes=True), at_end
     if (command := request.get("command")) is not None:
         return await _command(thread, command), config
     if request.get("input") is not None:
         return request["input"], config
     if stored is None:
         raise BadRequestError('a new thread needs an input with a "task"')
-    return None if request.get("checkpoint_id") else await thread.aready(), config
+    try:
+        return None if request.get("checkpoint_id") else await thread.aready(), config
+    except ChangedGraphError as changed:
+        raise BadRequestError(str(changed)[:500]) from None
 
 
 async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
