@@ -123,7 +123,9 @@ def _passage(one: Any, *, by: str) -> dict[str, Any]:
     finite = {name: float(score) for name, score in scores.items() if math.isfinite(score)}
     heading = clean(str(one.metadata.get("heading") or ""))
     place = {**({"heading": heading} if heading else {}), **place_of(one.metadata)}
-    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite}
+    by = one.metadata.get("found_by")
+    found_by = {"found_by": [clean(str(name)) for name in by]} if by and isinstance(by, list) else {}
+    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite, **found_by}
 
 
 def _name(documents: Any) -> str:

@@ -11,6 +11,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from redraft.nodes.reasoning.branches import Branch
+from redraft.nodes.retrieval.retrievers import DocumentIndex
 from redraft.nodes.retrieve import retrieve
 from redraft.state.retrievals import passages
 
@@ -42,6 +43,20 @@ def test_any_retriever_gives_the_k_best_to_the_record(documents: Any, asynchrono
     (event,) = update["events"]
     assert (event["kind"], event["text"], len(event["documents"])) == ("retrieval", "Numbers", 2)
     assert all(isinstance(one["id"], str) and one["text"] in ("one", "two", "three") for one in event["documents"])
+
+
+def test_the_record_says_which_search_found_a_passage() -> None:
+    """An index says of each passage whether its words or its vector were close, in any preset with documents."""
+    for extra in ("bm25s", "langchain_qdrant"):
+        pytest.importorskip(extra)
+    index = DocumentIndex(
+        documents=found("slugs eat lettuce", "frost"), embeddings=DeterministicFakeEmbedding(size=8), top_k=2
+    )
+    (event,) = retrieve(index).invoke(Branch("main").with_topic("Lettuce").state())["events"]
+    assert {one["text"]: "bm25" in one["found_by"] for one in event["documents"]} == {
+        "slugs eat lettuce": True,
+        "frost": False,
+    }
 
 
 def test_a_query_is_looked_up_once_and_anew_when_it_or_the_documents_change() -> None:
