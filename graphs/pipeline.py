@@ -42,6 +42,7 @@ from ..nodes.reasoning.steps import (
     thinking,
 )
 from ..nodes.refine import refine
+from ..nodes.retrieval.measured import measured
 from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
@@ -139,8 +140,8 @@ def build_pipeline_graph(
         if folder.startswith(STORED):
             from ..nodes.retrieval.stored_index import open_index
 
-            return open_index(folder.removeprefix(STORED), top_k=k)
-        return open_folder(folder) if open_folder else folder_index(folder, top_k=k)
+            return measured(open_index(folder.removeprefix(STORED), top_k=k))
+        return open_folder(folder) if open_folder else measured(folder_index(folder, top_k=k))
 
     built = {label: _built(step, model) for label, step in parsed.labelled()}
 

@@ -231,7 +231,9 @@ def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
     k = options.pop("passages", 4)
     searched = _searched(options, top_k=k)
     if searched is not None:
-        options |= {"documents": searched, "k": k}
+        from ..nodes.retrieval.measured import measured
+
+        options |= {"documents": measured(searched), "k": k}
     return build_reasoning_graph(model, critic=_other_model(critics), **options)
 
 

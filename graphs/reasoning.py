@@ -21,6 +21,7 @@ from ..nodes.reasoning.steps import (
     ReasoningSteps,
     checked_count,
 )
+from ..nodes.retrieval.measured import measured
 from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
@@ -201,7 +202,7 @@ def load_documents(
         ValueError: At run: there is no such folder, or it holds no text.
         ImportError: At run: the extra `retrieval` is not installed.
     """
-    return LoadDocuments(lambda path: folder_index(path, embeddings=embeddings, top_k=k), folder)
+    return LoadDocuments(lambda path: measured(folder_index(path, embeddings=embeddings, top_k=k)), folder)
 
 
 def critique(

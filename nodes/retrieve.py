@@ -15,6 +15,7 @@ from langchain_core.vectorstores import VectorStore
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
 from .retrieval.documents import place_of
+from .retrieval.measured import WithheldDocument
 from .runtime.meter import BudgetSpentError, spent_in
 from .runtime.step import Step, Steps, call, emit
 
@@ -60,7 +61,7 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
         known = latest_retrieval(events, since=state.get("documents_since") or 0)
         if search is None:
             before = latest_retrieval(events) if known is None else None
-            stale = before is not None and before.get("documents")
+            stale = before is not None and (before.get("documents") or before.get("withheld"))
             gone = {"kind": "retrieval", "round": 0, "by": "retrieve", "text": wanted, "documents": []}
             return record(state, gone) if stale else {}
         if known is not None and known["text"] == wanted:
@@ -71,13 +72,15 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
             return record(state, failure("retrieve", 0, outcome.error, usage=outcome.usage, **spent_in(outcome.error)))
         if outcome.error is not None:
             raise outcome.error
+        found = _plain(outcome.result, by=_name(documents))[:k]
+        withheld = any(isinstance(one, WithheldDocument) for one in outcome.result)
         event = {
             "kind": "retrieval",
             "round": 0,
             "by": _name(documents),
             "text": wanted,
             "usage": outcome.usage,
-            "documents": _plain(outcome.result, by=_name(documents))[:k],
+            **({"documents": [], "withheld": found} if withheld else {"documents": found}),
         }
         update = record(state, event)
         emit(**update["events"][0])
@@ -123,9 +126,9 @@ def _passage(one: Any, *, by: str) -> dict[str, Any]:
     finite = {name: float(score) for name, score in scores.items() if math.isfinite(score)}
     heading = clean(str(one.metadata.get("heading") or ""))
     place = {**({"heading": heading} if heading else {}), **place_of(one.metadata)}
-    by = one.metadata.get("found_by")
-    found_by = {"found_by": [clean(str(name)) for name in by]} if by and isinstance(by, list) else {}
-    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite, **found_by}
+    finders = one.metadata.get("found_by")
+    told = {"found_by": [clean(str(name)) for name in finders]} if finders and isinstance(finders, list) else {}
+    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite, **told}
 
 
 def _name(documents: Any) -> str:

@@ -197,6 +197,8 @@ class _Retrieval(TypedDict):
     documents: NotRequired[list[dict[str, Any]]]
     """The passages found for the query in `text`, best first, each with `id`, `text`, `source`, and `score` where the
     search gives one."""
+    withheld: NotRequired[list[dict[str, Any]]]
+    """Found in place of `documents`, and so improbable to answer the query that no writer is shown them."""
     why: NotRequired[str]
     """Who asked for the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
     plan: NotRequired[dict[str, Any]]

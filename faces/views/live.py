@@ -172,7 +172,8 @@ def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
 
 def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     found = event.get("documents") or []
-    screen.line(("retrieval", "cyan"), " · ", _details(event, amount(len(found), "passage")), indent=indent)
+    withheld = [f"{amount(len(hidden), 'passage')} withheld"] if (hidden := event.get("withheld")) else []
+    screen.line(("retrieval", "cyan"), " · ", _details(event, amount(len(found), "passage"), *withheld), indent=indent)
     screen.block(event["text"], indent=indent + INDENT)
     for number, document in enumerate(found, start=1):
         likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""

