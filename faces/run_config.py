@@ -215,7 +215,8 @@ class RunConfig(BaseModel):
     @property
     def asks_model(self) -> bool:
         """True if its graph asks a model; a search by rules asks none, so that none is fetched or spoken of."""
-        return find_preset(self.preset).needs_model or bool(self.critics)
+        preset = find_preset(self.preset)
+        return preset.needs_model or bool(self.critics) or any(self.options.get(name) for name in preset.model_for)
 
     def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.

@@ -76,7 +76,9 @@ class Preset(NamedTuple):
     no_verifiers: str = ""
     """Why `--verify` has no use in it; empty: it has."""
     needs_model: bool = True
-    """Where not, a model is only built if a critic is named."""
+    """Where not, a model is only built if a critic is named, or for an option of `model_for`."""
+    model_for: Sequence[str] = ()
+    """Options that need a model."""
     own_command: str = ""
     """The command that runs it, where that is not `redraft run`."""
     forks_as: str = ""

@@ -78,6 +78,13 @@ RERANK = Option(
     "Orders what was found: minilm (default), another embedding model, or none.",
     metavar="MODEL",
 )
+ANSWER = Option(
+    "answer",
+    bool,
+    "--answer",
+    "Have the model answer by what was found, in sentences that cite it; each citation is checked.",
+    default=False,
+)
 THRESHOLD = Option(
     "threshold", float, "--threshold", "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1
 )
@@ -429,10 +436,11 @@ PRESETS = (
         "retrieval",
         "Searches a folder's files, refining its queries.",
         _retrieval,
-        options=(FOLDER, INDEX, PASSAGES, EMBEDDING, RERANK, THRESHOLD, SEARCH, HUMAN),
+        options=(FOLDER, INDEX, PASSAGES, EMBEDDING, RERANK, THRESHOLD, SEARCH, ANSWER, HUMAN),
         no_verifiers="the similarity of what was found decides",
         # It searches by rules, so that it runs without a key and fetches no model.
         needs_model=False,
+        model_for=("answer",),
         serves=(Served("retrieval", "Searches the server's documents, refining its queries.", documents="folder"),),
         conversation="none",
     ),

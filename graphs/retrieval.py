@@ -1,6 +1,7 @@
 """Preset `retrieval`. Internal.
 
-A search that refines its own queries, until what it finds is close enough to what was asked.
+A search that refines its own queries, until what it finds is close enough to what was asked; on demand with an answer
+that cites what was found.
 
 The draft is the passages found, numbered and with their sources. A program measures them, and follow-up queries by
 rules, or by a model, look for what is missing.
@@ -14,6 +15,7 @@ from ..models.embeddings import DEFAULT
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.retrieval.calibration import CALIBRATIONS
+from ..nodes.retrieval.citations import NOTHING_SAID, AnswerWriter, CitationCritic
 from ..nodes.retrieval.confidence import ConfidenceCritic
 from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
 from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
@@ -28,7 +30,8 @@ from ..nodes.retrieval.search_rounds import (
     SearchOn,
     search_is_over,
 )
-from ..nodes.writing.prompts import chat_prompt
+from ..nodes.retrieve import retrieve
+from ..nodes.writing.prompts import chat_prompt, seen_by_refiner
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -69,14 +72,17 @@ def build_retrieval_graph(
     critics: Sequence[Any] = (),
     plan_prompt: Prompt | None = None,
     gap_prompt: Prompt | None = None,
+    answer: bool = False,
     **options: Any,
 ) -> RefineGraph:
     """Return the loop over searches: `task` is the query, `answer` the passages; `retrieval_result(out)` tells more.
 
+    With `answer=True` it is the loop over answers to the query, whose sentences cite the passages, after one search.
+
     Args:
         sources: A folder of documents (see `load_folder`), the address of a web page, a list of documents, a LangChain
             vector store or retriever, or a list of these, which are fused.
-        model: Plans and finds gaps where `use_llm` is true.
+        model: Plans and finds gaps where `use_llm` is true, and writes where `answer` is.
         use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
         embeddings: Indexes folders and documents; see `redraft.models.embeddings`.
         rerank: Measures the first 20 passages of each query, and 60 where the confidence is low, and orders them by
@@ -100,12 +106,16 @@ def build_retrieval_graph(
         plan_prompt: Of the model's plan, over `task` and `history`; default: `RETRIEVAL_PLAN_PROMPT`.
         gap_prompt: Of the model's gap analysis, over `task`, `history`, `draft` and `feedback`; default:
             `RETRIEVAL_GAP_PROMPT`.
+        answer: Whether the model writes an answer by the passages found, in sentences that cite them as [1] or [2]. A
+            program checks that each does, and that the passages hold what it says; else the answer is revised. Where
+            nothing was found, it says so. Critics and `limits` are then those of the answer, of which `max_rounds`
+            counts revisions, and `generate_prompt` and `refine_prompt` are its prompts.
         options: Everything else that `build_refine_graph` takes, but for its writers and `prepare`.
 
     Raises:
         ValueError: At build or at run: a number makes no sense. At build: `use_llm` stands without a model or a prompt
-            without `use_llm`, a source holds no text, or an option would be without effect. At run: `conversation` is
-            not a list of texts.
+            without `use_llm`, a source holds no text, or an option would be without effect; `answer` without a
+            model. At run: `conversation` is not a list of texts.
         TypeError: At build: a source is of no known kind, or the model is a text.
         ImportError: At build: the extra `retrieval` is not installed and is needed.
     """
@@ -121,7 +131,9 @@ def build_retrieval_graph(
         raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
     if isinstance(model, str):
         raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
-    if wrong := next((name for name in MEANT if name in options), None):
+    if answer and model is None:
+        raise ValueError("answer=True needs a model that writes: give model=")
+    if wrong := next((name for name in MEANT if name in options and not (answer and name.endswith("_prompt"))), None):
         raise ValueError(f"{wrong}= is called {MEANT[wrong]} here")
     if taken := sorted({"prepare", "generate", "refine", "feedback"} & options.keys()):
         raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
@@ -149,14 +161,30 @@ def build_retrieval_graph(
     if rerank is not None:
         # The latest passages are the best of all that were measured, also where the confidence in them is the same.
         defaults["keep"] = "last"
-    limits = options.pop("limits", None) or {}
-    return build_refine_graph(
+    given = {"limits": {}, **({"store": options["store"]} if "store" in options else {})} if answer else options
+    limits = given.pop("limits", None) or {}
+    graph = build_refine_graph(
         asked,
         prepare=planner,
         generate=FirstSearch(search, memory),
         refine=SearchOn(search, memory, StructuredModel(asked, GapAnalysis) if asked else None, gap_template),
-        critics=[ConfidenceCritic(), *critics],
+        critics=[ConfidenceCritic(), *(() if answer else critics)],
         limits=limits if "max_rounds" in limits else {"max_rounds": max_iterations, **limits},
+        **{**defaults, **given},
+    )
+    if not answer or model is None:
+        return graph
+    prompts = [options.pop("generate_prompt", ANSWER_PROMPT), options.pop("refine_prompt", ANSWER_REFINE_PROMPT)]
+    seen = seen_by_refiner(options)
+    checked = CitationCritic(embeddings=embedding_model(measuring) if measures.get("calibration") else None)
+    search_step = retrieve(as_retriever(graph), k=top_k, prices=options.get("prices"), asked=ASKED)
+    defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
+    return build_refine_graph(
+        model,
+        prepare=search_step,
+        generate=AnswerWriter(model, prompts[0], what="generate_prompt", **seen),
+        refine=AnswerWriter(model, prompts[1], what="refine_prompt", **seen),
+        critics=[checked, *critics],
         **{**defaults, **options},
     )
 
@@ -187,6 +215,9 @@ MEANT = {
     "refine_prompt": "gap_prompt=",
     "max_rounds": "max_iterations=, or limits={'max_rounds': …}",
 }
+
+ASKED = ("top_k", "confidence_threshold", "conversation")
+"""Of a call's input, what its search is told."""
 
 PLAN_VARIABLES = ("task", "history")
 GAP_VARIABLES = ("task", "history", "draft", "feedback")
@@ -219,3 +250,24 @@ What a reader said about it:
 
 Name what the question asks for and the passages do not say. Then give at most three new search queries that could \
 find it, in the words that the documents may use. Repeat none of the queries run so far."""
+
+
+ANSWER_PROMPT = f"""\
+{{context}}Question: {{task}}
+
+Answer the question by these passages and nothing else. Write plain sentences, and end each with the number of the \
+passage that says it, such as [1], or [1][3] for what two say together. Leave out what no passage says. No headings, \
+no list of sources. If the passages do not answer the question, reply with exactly: {NOTHING_SAID}"""
+
+ANSWER_REFINE_PROMPT = f"""\
+{{context}}Question: {{task}}
+
+Current answer:
+{{draft}}
+
+What is wrong with it:
+{{feedback}}
+
+Write the answer anew, so that each sentence ends with the number of a passage that says it, such as [1], and says no \
+more than that passage. Leave out what no passage says. Reply with the answer only. If the passages do not answer the \
+question, reply with exactly: {NOTHING_SAID}"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -32,7 +32,14 @@ Search = Runnable[str, Any] | Callable[[str], Any]
 SCORES = ("score", "similarity", "relevance_score")
 
 
-def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Prices | None = None) -> Step:
+def retrieve(
+    documents: Any,
+    *,
+    k: int = 4,
+    query: str | None = None,
+    prices: Prices | None = None,
+    asked: Sequence[str] = (),
+) -> Step:
     """Return the step that looks up the passages for the query: the task, where nobody gave one.
 
     They are looked up once: while the query and the documents stay the same, the record has them. As `prepare=` of a
@@ -45,8 +52,10 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
         k: How many passages at most.
         query: Looked up in place of the task, and of the state's `query`.
         prices: Prices of the models that the retriever may call.
+        asked: Keys of the state that a retriever, a Runnable, is called with beside the query, where they are given;
+            `top_k` stands in for `k`.
 
-    Reads: task, query, events, head. Writes: events, head.
+    Reads: task, query, events, head, and what is `asked`. Writes: events, head.
 
     Raises:
         TypeError: At build: it is nothing to look up in. At run: it returns something else than documents.
@@ -67,12 +76,14 @@ def retrieve(documents: Any, *, k: int = 4, query: str | None = None, prices: Pr
         if known is not None and known["text"] == wanted:
             return {}
         emit(kind="start", node="retrieve", round=0)
-        outcome = yield from call(search, wanted, config=config, prices=prices, state=state)
+        given = {name: state[name] for name in asked if state.get(name) is not None}
+        called = search.bind(**given) if given and isinstance(search, Runnable) else search
+        outcome = yield from call(called, wanted, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
             return record(state, failure("retrieve", 0, outcome.error, usage=outcome.usage, **spent_in(outcome.error)))
         if outcome.error is not None:
             raise outcome.error
-        found = _plain(outcome.result, by=_name(documents))[:k]
+        found = _plain(outcome.result, by=_name(documents))[: given.get("top_k", k)]
         withheld = any(isinstance(one, WithheldDocument) for one in outcome.result)
         event = {
             "kind": "retrieval",

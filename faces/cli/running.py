@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...state.retrievals import cited_sources
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
 from ..views.console import one_line
 from ..views.live import LiveRun
@@ -253,6 +254,8 @@ def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
     known = {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
+    if sources := cited_sources(values.get("answer") or "", values.get("events") or []):
+        known["sources"] = sources
     return {**known, "self_critique": values["self_critique"]} if "self_critique" in values else known
 
 
@@ -263,6 +266,10 @@ def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, d
     screen.line("")
     screen.line(("answer", "bold"))
     screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
+    for one in cited_sources(values.get("answer") or "", values.get("events") or []):
+        places = [one["source"] or "unnamed source", *(f"{key} {one[key]}" for key in ("page", "line") if key in one)]
+        told = ", ".join(places) + (f" · {one['url']}" if "url" in one else "")
+        screen.line((f"  [{one['number']}] {told}", "dim"))
     screen.line("")
     why = _why(values) or STOP_WORDS.get(reason, "")
     by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"

@@ -20,6 +20,7 @@ __all__ = [
     "named",
     "reading_grade",
     "reading_level",
+    "split_sentences",
     "split_words",
     "uses_words",
     "wanted",
@@ -48,22 +49,28 @@ def split_words(text: str) -> list[str]:
     return [word for word in text.split() if any(sign.isalnum() for sign in word)]
 
 
-def count_sentences(text: str) -> int:
-    """Return how many sentences a text has.
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without white space around them.
 
     One ends at `.`, `!`, `?` or `…` (and the quotes and brackets behind it) before white space and anything but a
-    small letter, or at an empty line. Titles (`Dr.`) and initials (`J.`) end none.
+    small letter, at `。`, `！` or `？`, or at an empty line. Titles (`Dr.`), initials (`J.`) and the like of `e.g.`
+    end none.
     """
-    count = 0
+    found = []
     for paragraph in PARAGRAPH.split(text):
         start = 0
         for end in END.finditer(paragraph):
-            last = paragraph[start : end.start()].rpartition(" ")[2]
+            last = (paragraph[start : end.start()].split() or [""])[-1]
             if not (end["stop"] == "." and ABBREVIATED.fullmatch(last)):
-                count += bool(split_words(paragraph[start : end.end()]))
+                found.append(paragraph[start : end.end()])
                 start = end.end()
-        count += bool(split_words(paragraph[start:]))
-    return count
+        found.append(paragraph[start:])
+    return [sentence.strip() for sentence in found if split_words(sentence)]
+
+
+def count_sentences(text: str) -> int:
+    """Return how many sentences a text has, as `split_sentences` parts them."""
+    return len(split_sentences(text))
 
 
 def reading_grade(text: str) -> float:
@@ -230,7 +237,7 @@ COUNTS: Mapping[str, Callable[[str], int]] = {
 LONGEST_WORD = 100
 LETTERS = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)*+")
 PARAGRAPH = re.compile(r"\n[ \t]*+\n")
-END = re.compile(r"""(?P<stop>[.!?…]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)""")
+END = re.compile(r"""(?P<stop>[.!?…؟।]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)|[。！？]++[」』”’）]*+""")
 ABBREVIATED = re.compile(
-    r"[\"'“‘(\[]*(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Rev|Gen|No|vs|cf|approx|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])"
+    r"[\"'“‘(\[]*(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Rev|Gen|No|Nr|Fig|Eq|Vol|Art|pp?|z|ca|al|bzw|Inc|Ltd|vs|cf|approx|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])"
 )
