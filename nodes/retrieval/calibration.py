@@ -1,6 +1,8 @@
 """Calibrated confidence: the probability that passages answer a question, by logistic regression. Internal.
 
-`benchmarks/retrieval_confidence.py` finds the numbers on questions with known passages.
+`benchmarks/retrieval_confidence.py` finds the numbers on questions with known passages. Those in force were fitted when
+passages were ordered by similarity alone; as they are ordered now it finds -5.69, 7.29 and 2.29, whose probabilities
+differ by at most 0.023, so that they stay: stored threads were judged by them.
 """
 
 from __future__ import annotations
