@@ -374,7 +374,7 @@ def test_an_agent_runs_with_its_tools_shown(shell: Any, scripted: Any) -> None:
             ["--graph", "agent", "--tool", "hammer"],
             "there is no tool 'hammer'; known are calculate, run_python, search",
         ),
-        (["--graph", "agent", "--tool", "search"], "--tool search and --dir FOLDER belong together"),
+        (["--graph", "agent", "--tool", "search"], "--tool search and --dir FOLDER, or --index NAME, belong together"),
         (["--graph", "math", "--tool", "calculate"], "--tool is for --graph agent"),
         (["--graph", "rubric", "--verify", "uses_words:a"], "--verify has no use in rubric"),
         (["--graph", "travel", "--critic", "program"], "--critic program is for --graph adaptive, math"),
