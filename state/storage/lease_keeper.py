@@ -72,6 +72,8 @@ class Lease:
     """One of the run's own threads, where it is a sync one: it dies with the run."""
     over: bool = False
     """Its last write looks like a run's last."""
+    paused_at: str | None = None
+    """The checkpoint at which an error or a question to a person ended it, as it seems."""
     given_up: bool = False
     lost: bool = False
     newest: dict[str, str] = field(default_factory=dict)
@@ -201,8 +203,11 @@ class LeaseKeeper:
             return
         if checkpoint is None:
             lease.over = last and lease.worker is None
+            lease.paused_at = config["configurable"].get("checkpoint_id") if lease.over else None
         else:
-            lease.over = not any(name.startswith(AHEAD) for name in checkpoint["channel_values"])
+            # The question may be written before the checkpoint that it is asked at.
+            ahead = any(name.startswith(AHEAD) for name in checkpoint["channel_values"])
+            lease.over = not ahead or checkpoint["id"] == lease.paused_at
         if lease.over != lease.given_up:
             self._queue.put(True)
 

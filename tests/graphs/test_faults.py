@@ -91,7 +91,7 @@ def test_a_fault_after_the_first_draft(fail: Callable[..., Any], tmp_path: Path,
 
         server.rate = 0
         again = build_refine_graph(patient, critics=[model_critic(patient)], checkpointer=saver)
-        out = Thread(again, "lamp").resume()
+        out = Thread(again, "lamp").resume(allow_changes=True)
         assert out["stop_reason"] in ("accepted", "max_rounds")
         assert out["events"][: len(found["events"])] == found["events"]
 

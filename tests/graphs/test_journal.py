@@ -20,6 +20,7 @@ from redraft.nodes.runtime.journal import JOURNAL
 from redraft.nodes.verify.numeric_answers import extract_number
 from redraft.nodes.writing.sampling import MajorityWriter
 from redraft.state import Critique, Thread, open_checkpointer
+from redraft.state.threads.lease import BusyThreadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,7 +231,8 @@ def test_other_settings_are_other_calls(serve: Any, tmp_path: Path) -> None:
 
 
 def test_equal_calls_in_flight_cost_one() -> None:
-    """A run gone through by four callers at once, in threads and in an event loop, asks the model once."""
+    """Of four callers that go through a run at once, in threads and in an event loop, one asks the model, and the
+    others are told that the thread is being run."""
     began, go_on = threading.Event(), threading.Event()
 
     def slow(messages: Any) -> str:
@@ -246,20 +248,24 @@ def test_equal_calls_in_flight_cost_one() -> None:
         first, answers = first_checkpoint(graph, LAMP), []
 
         def run() -> None:
-            answers.append(graph.invoke(None, first)["answer"])
+            try:
+                answers.append(graph.invoke(None, first)["answer"])
+            except BusyThreadError:
+                answers.append("busy")
 
         async def arun() -> None:
-            answers.extend(out["answer"] for out in await asyncio.gather(*[graph.ainvoke(None, first) for _ in "ab"]))
+            found = await asyncio.gather(*[graph.ainvoke(None, first) for _ in "ab"], return_exceptions=True)
+            answers.extend("busy" if isinstance(one, BusyThreadError) else str(one) for one in found)
 
         callers = [threading.Thread(target=run) for _ in "ab"] + [threading.Thread(target=asyncio.run, args=(arun(),))]
         callers[0].start()
         assert began.wait(60)
         for other in callers[1:]:
             other.start()
+            other.join(60)
         go_on.set()
-        for one in callers:
-            one.join(60)
-    assert answers == ["a bright lamp"] * 4
+        callers[0].join(60)
+    assert answers == ["busy", "busy", "busy", "a bright lamp"]
     assert len(model.calls) == 2
 
 

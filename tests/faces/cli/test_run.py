@@ -62,8 +62,9 @@ def test_a_run_goes_on_from_a_draft_of_ones_own(shell: Any, scripted: Any, tmp_p
     shown = shell("run", TASK, "--model", scripted("A river lamp."), *VERIFY, "--json", "--draft", "My lamp.")
     assert (shown.json["answer"], shown.json["usage"]["calls"]) == ("A river lamp.", 1)
     assert "My lamp." in shown.err
-    (tmp_path / "rain.md").write_text("Rain falls.")
-    words = ("run", "What is rain?", "--graph", "retrieval", "--dir", str(tmp_path), "--draft", "Wet.")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rain.md").write_text("Rain falls.")
+    words = ("run", "What is rain?", "--graph", "retrieval", "--dir", str(tmp_path / "docs"), "--draft", "Wet.")
     shown = shell(*words)
     assert (shown.code, "draft has no place here: a search" in shown.err) == (1, True), shown.err
 
