@@ -66,7 +66,8 @@ print("the process ended with", killed.returncode)
 # ## Resume
 #
 # What was paid for is stored: the two drafts and the first critique. `resume` goes on with the judgement that the
-# process died in. No draft is written twice, and seconds between the two processes count for nothing.
+# process died in. No draft is written twice, and seconds between the two processes count for nothing. The critic that
+# cut the power stands in the record, so going on with another one has to be allowed, and the change is recorded too.
 
 # %%
 checkpointer = open_checkpointer(DB).open()
@@ -86,7 +87,7 @@ thread = Thread(graph, "bakery")
 print("stored:", [(event["kind"], event["round"]) for step in thread.history() for event in step.events])
 
 # %%
-output = thread.resume()
+output = thread.resume(allow_changes=True)
 {key: output[key] for key in ("answer", "stop_reason", "rounds", "score")}
 
 # %%

@@ -1,6 +1,4 @@
-"""Retrieval ledger: where known sources rank, what refining fixes and breaks, and how far a confidence can be trusted.
-Internal.
-"""
+"""Retrieval ledger: the ranks of known sources, what refining fixes and breaks, how true a confidence is. Internal."""
 
 from __future__ import annotations
 

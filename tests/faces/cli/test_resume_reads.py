@@ -35,11 +35,11 @@ def test_resume_builds_one_graph_and_reads_the_newest_checkpoint_once(
     counted(RunConfig, "model_validate")
     counted(RunConfig, "build")
     counted(RunConfig, "reader")
-    counted(IndexedSqliteSaver, "get_tuple")
+    counted(IndexedSqliteSaver, "_read_tuple")
     assert shell("resume", "two").code == 0
     assert (seen.count("model_validate"), seen.count("build"), seen.count("reader")) == (1, 1, 0)
     # What `resume` goes on from, LangGraph's own read of the same, and whether a person is asked at the end.
-    assert seen.count("get_tuple") == 3
+    assert seen.count("_read_tuple") == 3
 
 
 def test_a_thread_that_names_a_retired_verifier_is_read_and_goes_on(
