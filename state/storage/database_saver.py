@@ -260,8 +260,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         ):
             write = StoredWrite(task, path, index, channel, self.serde.loads_typed((kind, data)))
             writes.setdefault((str(namespace), str(checkpoint_id)), []).append(write)
-        replies = {call: kept for call in self.journal.calls(thread_id) if (kept := self.journal.get(thread_id, call))}
-        return StoredThread(thread_id, found, writes, replies)
+        return StoredThread(thread_id, found, writes)
 
     def _keep(self, thread: StoredThread) -> None:
         steps: list[Rows] = []
@@ -280,9 +279,6 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             steps.append(Rows(self.inserts["new_writes"], rows))
         if row is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
-        for call, kept in thread.replies.items():
-            self.journal.add(thread.thread_id, call, kept)
-        # In one transaction, after the replies: without its checkpoints nobody finds those.
         self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import base64
 import json
 import reprlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -70,11 +70,11 @@ class Housekeeping(ABC):
 
     @abstractmethod
     def _stored(self, thread_id: str) -> StoredThread:
-        """Return all that is kept of a thread; no checkpoints where there is none."""
+        """Return the checkpoints and writes of a thread; none where there is no such thread."""
 
     @abstractmethod
     def _keep(self, thread: StoredThread) -> None:
-        """Write a whole thread at once."""
+        """Write the checkpoints and writes of a thread, and its row, in one transaction."""
 
     @abstractmethod
     def _drop(self, thread_id: str, places: Sequence[Place]) -> None:
@@ -90,7 +90,7 @@ class Housekeeping(ABC):
         Raises:
             ValueError: There is a thread of the new name already.
         """
-        found = self._stored(source_thread_id)
+        found = self._whole(source_thread_id)
         if found.checkpoints:
             self._keep_new(found, target_thread_id)
 
@@ -158,7 +158,7 @@ class Housekeeping(ABC):
         Raises:
             LookupError: There is no such thread.
         """
-        found = self._stored(thread_id)
+        found = self._whole(thread_id)
         if not found.checkpoints:
             raise LookupError(f"there is no thread {thread_id!r} here")
         return list(thread_lines(found))
@@ -184,10 +184,19 @@ class Housekeeping(ABC):
     aexport_thread = in_db_executor(export_thread)
     aimport_thread = in_db_executor(import_thread)
 
+    def _whole(self, thread_id: str) -> StoredThread:
+        """Return a thread with its journal."""
+        calls = self.journal.calls(thread_id)
+        kept = {call: reply for call in calls if (reply := self.journal.get(thread_id, call)) is not None}
+        return replace(self._stored(thread_id), replies=kept)
+
     def _keep_new(self, found: StoredThread, thread_id: str) -> str:
-        if self._stored(thread_id).checkpoints:
+        if next(iter(self.list({"configurable": {"thread_id": thread_id}}, limit=1)), None) is not None:
             raise ValueError(f"there is a thread {thread_id!r} already; give another id")
-        self._keep(StoredThread(thread_id, found.checkpoints, found.writes, found.replies))
+        # First the replies, which nobody finds without the checkpoints.
+        for call, kept in found.replies.items():
+            self.journal.add(thread_id, call, kept)
+        self._keep(replace(found, thread_id=thread_id))
         return thread_id
 
 

@@ -143,8 +143,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
                 for (thread, namespace, checkpoint_id), stored in self.writes.items()
                 if thread == thread_id
             }
-        replies = {call: kept for call in self.journal.calls(thread_id) if (kept := self.journal.get(thread_id, call))}
-        return StoredThread(thread_id, found, writes, replies)
+        return StoredThread(thread_id, found, writes)
 
     def _keep(self, thread: StoredThread) -> None:
         with self.lock:
@@ -161,8 +160,6 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
                     )
                     for write in writes
                 }
-        for call, kept in thread.replies.items():
-            self.journal.add(thread.thread_id, call, kept)
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
         found = dict.fromkeys(thread_ids, 0)
