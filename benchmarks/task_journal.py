@@ -109,11 +109,18 @@ def work(way: str, world: str, spec: str, path: str, callers: int) -> None:
     if world == "ainvoke":
         asyncio.run(_awaited(way, spec, path, callers))
         return
+    from redraft.state import BusyThreadError
+
+    def run_one(given: Any) -> None:
+        # With redraft's saver the second caller is told that the thread is being run.
+        with contextlib.suppress(BusyThreadError):
+            graph.invoke(given, CONFIG, **SYNC)
+
     with _saver(way, path) as saver:
         graph, given = _graph(way, world, spec, saver)
         begun = saver.get_tuple(CONFIG) is not None
-        run = threading.Thread(target=graph.invoke, args=(None if begun else given, CONFIG), kwargs=SYNC)
-        others = [threading.Thread(target=graph.invoke, args=(given, CONFIG), kwargs=SYNC) for _ in range(callers - 1)]
+        run = threading.Thread(target=run_one, args=(None if begun else given,))
+        others = [threading.Thread(target=run_one, args=(given,)) for _ in range(callers - 1)]
         for one in (run, *others):
             one.start()
         for one in (run, *others):
@@ -121,11 +128,16 @@ def work(way: str, world: str, spec: str, path: str, callers: int) -> None:
 
 
 async def _awaited(way: str, spec: str, path: str, callers: int) -> None:
+    from redraft.state import BusyThreadError
+
+    async def run_one(given: Any) -> None:
+        with contextlib.suppress(BusyThreadError):
+            await graph.ainvoke(given, CONFIG, **SYNC)
+
     async with _async_saver(way, path) as saver:
         graph, given = _graph(way, "ainvoke", spec, saver)
         begun = await saver.aget_tuple(CONFIG) is not None
-        first = graph.ainvoke(None if begun else given, CONFIG, **SYNC)
-        await asyncio.gather(first, *[graph.ainvoke(given, CONFIG, **SYNC) for _ in range(callers - 1)])
+        await asyncio.gather(run_one(None if begun else given), *[run_one(given) for _ in range(callers - 1)])
 
 
 SYNC: dict[str, Any] = {"durability": "sync"}

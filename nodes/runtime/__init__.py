@@ -18,7 +18,7 @@ first draft is empty or a verdict can't be read, say, its replies are forgotten,
 resumed, it asks anew. A row holds the reply as JSON and its hash; it goes with its thread.
 
 **Where.** In the savers of `open_checkpointer`. Every LangChain chat model that a node calls takes part, in chains,
-agents and critics of a user's own as well; a model built with `cache=False`, or with a cache of its own, does not. Of
-equal calls in flight one is made, the others wait. Two processes don't run one thread at once: see
-`redraft.state.threads.lease`.
+agents and critics of a user's own as well; a model built with `cache=False`, or with a cache of its own, does not. A
+thread has one runner: see `redraft.state.storage.leases`. Of equal calls that one run has in flight under one key, one
+is made and the others wait.
 """
