@@ -2,8 +2,8 @@
 
 redraft's loop with a scripted model and a critic that rejects every draft (1 KB each), and one of the same shape on
 `Annotated[list, operator.add]`, run for few and for many rounds, interleaved. With `memory="all"` every prompt holds
-all earlier drafts, which no bookkeeping makes constant: that row is shown and not judged. Prints medians of CPU time
-and their ratios; exits with 1 when redraft misses a goal.
+all earlier drafts, which no bookkeeping makes constant: that row is shown and not judged. Last, what one look at a
+thread of 1,000 rounds takes. Prints medians of CPU time and their ratios; exits with 1 when redraft misses a goal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from rows import add_options, at_most, finish
+from rows import Row, add_options, at_most, finish
 from storage_growth import (
     empty_database,
     postgres_saver,
@@ -30,14 +30,14 @@ from storage_growth import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["main"]
 
 Times = tuple[int, int, int]
 """Few rounds, many rounds, repeats."""
 
-STEP_GOAL, HISTORY_GOAL = 1.02, 11.0
+STEP_GOAL, HISTORY_GOAL, LONG_GOAL_S = 1.02, 11.0, 0.3
 NODES_A_ROUND, NODES_BESIDE = 3, 4
 
 
@@ -85,6 +85,25 @@ def history_row(label: str, saver: Any, times: Times, *, ours: bool) -> float:
     return printed(label, median(taken[few]) * 1e3, median(taken[many]) * 1e3, "ms")
 
 
+def long_rows(where: str, saver: Any, rounds: int, repeats: int) -> Iterator[Row]:
+    """Yield what each look at a long thread costs."""
+    from redraft import Thread, build_refine_graph
+    from redraft.models import ScriptedModel
+
+    graph = build_refine_graph(ScriptedModel(["none"]), critics=[], checkpointer=saver)
+    thread = Thread(graph, f"long {where}")
+    run_redraft(saver, rounds, thread.thread_id, memory="last")
+    looks: dict[str, Callable[[], Any]] = {
+        "get_state": lambda: graph.get_state(thread.config),
+        "get_state_history(limit=50)": lambda: list(graph.get_state_history(thread.config, limit=50)),
+        "Thread.history()": thread.history,
+        "Thread.fork(at=a round in the middle)": lambda: thread.fork(at=rounds // 2),
+    }
+    for name, look in looks.items():
+        taken = median(cpu(look) for _ in range(repeats))
+        yield at_most(f"{name}, {rounds} rounds, {where}, CPU", taken, LONG_GOAL_S, unit="s", n=repeats)
+
+
 def printed(label: str, small: float, large: float, unit: str) -> float:
     print(f"{label:<52}{small:>9.1f} {unit}{large:>9.1f} {unit}{large / small:>8.2f}", flush=True)
     return large / small
@@ -95,6 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--rounds", type=int, nargs=2, default=[10, 100], metavar=("FEW", "MANY"))
+    parser.add_argument("--long", type=int, help="rounds of the long thread; default: 1000, with --quick 200")
     parser.add_argument("--repeats", type=int, default=3, help="default: 3, with --full 11")
     parser.add_argument("--full", action="store_true", help="more repeats")
     parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
@@ -102,6 +122,7 @@ def main() -> int:
     few, many = arguments.rounds
     repeats = 11 if arguments.full else arguments.repeats
     times, once = (few, many, repeats), (few, many, 1)
+    long, looks = arguments.long or (200 if arguments.quick else 1000), list[Row]()
 
     print(f"CPU time, {repeats} repeats, medians\n\n{'':<52}{f'{few} rounds':>12}{f'{many} rounds':>12}{'ratio':>8}")
     with tempfile.TemporaryDirectory() as folder:
@@ -112,6 +133,7 @@ def main() -> int:
             steps["SQLite"] = steps_row("a step, redraft, SQLite", last_only, saver, times)
             histories = {"SQLite": history_row("a history, redraft, SQLite", saver, times, ours=True)}
             history_row("the same thread, get_state_history", saver, once, ours=False)
+            looks += long_rows("SQLite", saver, long, repeats)
         with sqlite_saver(Path(folder) / "plain.sqlite", ours=False) as saver:
             steps_row("a step, plain list reducer, stock SQLite", run_plain, saver, once)
     with postgres_server(arguments.postgres) as server:
@@ -120,6 +142,7 @@ def main() -> int:
                 steps["PostgreSQL"] = steps_row("a step, redraft, PostgreSQL", last_only, saver, times)
                 histories["PostgreSQL"] = history_row("a history, redraft, PostgreSQL", saver, times, ours=True)
                 history_row("the same thread, get_state_history", saver, once, ours=False)
+                looks += long_rows("PostgreSQL", saver, long, repeats)
     growth = many / few / 10
     note = f"a list reducer, no saver: {plain:.2f}"
     rows = [
@@ -130,6 +153,7 @@ def main() -> int:
         at_most(f"reading a history, {many} rounds ÷ {few}, {where}", ratio, HISTORY_GOAL * growth, n=repeats)
         for where, ratio in histories.items()
     ]
+    rows += looks
     print()
     code = finish(rows, arguments.json)
     print(printed_versions())

@@ -205,6 +205,8 @@ class Writes(list["PendingWrite"]):
     """Writes that know whose they are."""
 
     place: Callable[[], Mapping[str, Any]] | None = None
+    checked: dict[int, Any] | None = None
+    """By the `id` of a write that lives as long as this, the type that it was found to be of; several may share it."""
 
 
 def placed(
@@ -266,5 +268,9 @@ class CheckedDelta(DeltaChannel[Any]):
         super().replay_writes(writes)
 
     def _check(self, writes: Sequence[PendingWrite]) -> None:
-        for _, _, value in writes:
-            check_items(self.key, self.kind, bare(value))
+        checked: dict[int, Any] | None = getattr(writes, "checked", None)
+        known = {} if checked is None else checked
+        for write in writes:
+            if known.get(id(write)) is not self.kind:
+                check_items(self.key, self.kind, bare(write[2]))
+                known[id(write)] = self.kind

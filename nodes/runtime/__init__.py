@@ -19,6 +19,5 @@ resumed, it asks anew. A row holds the reply as JSON and its hash; it goes with 
 
 **Where.** In the savers of `open_checkpointer`. Every LangChain chat model that a node calls takes part, in chains,
 agents and critics of a user's own as well; a model built with `cache=False`, or with a cache of its own, does not. A
-thread has one runner: see `redraft.state.storage.leases`. Of equal calls that one run has in flight under one key, one
-is made and the others wait.
+thread has one runner, so no call is in flight twice: see `redraft.state.storage.leases`.
 """

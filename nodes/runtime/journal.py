@@ -9,15 +9,12 @@ the journal before it for the calls of a node only. See `redraft.nodes.runtime` 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import threading
 from collections import Counter
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.caches import BaseCache
@@ -30,7 +27,7 @@ from .dual import Do, adrive, drive
 from .kept_replies import reply_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from langchain_core.outputs import Generation
     from langchain_core.runnables import RunnableConfig
@@ -226,53 +223,41 @@ class JournaledCall:
         self._node = node
         self._place = place
         self._meter = meter
-        self._open: dict[Hashable, tuple[str, Flight]] = {}
-        self._lock = threading.Lock()
-        meter.on_failure = self.fail
+        meter.on_failure = node.unanswered.append
 
-    def find(self, prompt: str, model: str) -> Generator[Do, Any, list[Generation] | None]:
-        """Return the reply to a model call, waiting for it where it is in flight; `None`: the caller makes the call.
+    def new_key(self, prompt: str, model: str) -> str:
+        """Return the key of one more model call."""
+        return self._node.new_key(self._place, prompt, model)
+
+    def find(self, key: str) -> Generator[Do, Any, list[Generation] | None]:
+        """Return the reply to a model call; `None`: the caller makes the call.
 
         Raises:
             BadJournalError: What is kept of it is no reply.
             UnreadJournalError: It can't be read whether there is one.
         """
-        caller = _caller()
-        self._close(caller)  # the call that it began before has failed
-        key = self._node.new_key(self._place, prompt, model)
-        while True:
-            flight, mine = FLIGHTS.board(self._flight_key(key))
-            if not mine:
-                kept = yield Do(flight.wait, flight.await_)
-                # Here nobody can wait for it (see `Flight.wait`), so the call is made a second time.
-                if kept is None and not flight.result.done():
-                    return None
-            else:
-                self._begin(caller, key, flight)
-                try:
-                    kept = yield from self._node.find(key)
-                except UnreadJournalError:
-                    self._close(caller)
-                    raise
-            if kept is not None:
-                return self._reused(key, kept, caller)
-            # Else the flight that was waited for brought no reply, and one of those who waited begins the next.
-            if mine:
-                return None
+        kept = yield from self._node.find(key)
+        if kept is None:
+            return None
+        try:
+            found = reply_of(kept.reply)
+        except ValueError as error:
+            thread = self._node.thread_id
+            raise BadJournalError(
+                f"the journal of thread {thread!r} holds something else than a reply under {key!r} ({error}); "
+                f"saver.journal.forget({thread!r}) drops what it holds, and the calls are made anew"
+            ) from None
+        self._meter.reuse(kept.seconds)
+        return found
 
-    def keep(self, generations: Sequence[Generation]) -> Generator[Do, Any, None]:
-        """Keep the reply to the model call that this caller began.
+    def keep(self, key: str, generations: Sequence[Generation]) -> Generator[Do, Any, None]:
+        """Keep the reply to a model call.
 
         Raises:
             UnkeptReplyError: It could not be written.
         """
-        caller = _caller()
-        key, _ = self._open.get(caller, (None, None))
-        text, kept = text_of(generations), None
-        if key is not None and text is not None:
-            kept = KeptReply(text, round(self._meter.elapsed, 6))
-            yield from self._node.keep(key, kept, "a model's reply")
-        self._close(caller, kept)
+        if (text := text_of(generations)) is not None:
+            yield from self._node.keep(key, KeptReply(text, round(self._meter.elapsed, 6)), "a model's reply")
 
     def tool_key(self, *what: str) -> str:
         """Return the key of a tool call. What says which one it is does so by itself: equal calls are not counted."""
@@ -298,110 +283,9 @@ class JournaledCall:
         """
         yield from self._node.keep(key, KeptReply(text, round(self._meter.elapsed, 6)), "a tool's result")
 
-    def fail(self, error: BaseException) -> None:
-        """Note that a model did not answer, and let go of the model call that this caller began."""
-        self._node.unanswered.append(error)
-        self._close(_caller())
-
-    def end(self) -> None:
-        """Let go of every model call that has no reply."""
-        for caller in list(self._open):
-            self._close(caller)
-
-    def _flight_key(self, key: str) -> Hashable:
-        # Threads of two databases may have one name.
-        return (id(self._node.journal), self._node.thread_id, key)
-
-    def _begin(self, caller: Hashable, key: str, flight: Flight) -> None:
-        with self._lock:
-            self._open[caller] = (key, flight)
-        if isinstance(caller, asyncio.Task):  # one that is cancelled leaves no flight behind
-            caller.add_done_callback(self._close)
-
-    def _close(self, caller: Hashable, kept: KeptReply | None = None) -> None:
-        with self._lock:
-            key, flight = self._open.pop(caller, (None, None))
-        if key is not None and flight is not None:
-            FLIGHTS.land(self._flight_key(key), flight, kept)
-
-    def _reused(self, key: str, kept: KeptReply, caller: Hashable) -> list[Generation]:
-        try:
-            found = reply_of(kept.reply)
-        except ValueError as error:
-            self._close(caller)
-            thread = self._node.thread_id
-            raise BadJournalError(
-                f"the journal of thread {thread!r} holds something else than a reply under {key!r} ({error}); "
-                f"saver.journal.forget({thread!r}) drops what it holds, and the calls are made anew"
-            ) from None
-        self._meter.reuse(kept.seconds)
-        self._close(caller, kept)
-        return found
-
-
-def _caller() -> Hashable:
-    """Return the task, or else the thread, that makes a call right now; each makes one at a time."""
-    try:
-        return asyncio.current_task() or threading.get_ident()
-    except RuntimeError:
-        return threading.get_ident()
-
-
-def _loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-@dataclass(frozen=True)
-class Flight:
-    """A model call that somebody makes, for which others may wait."""
-
-    result: Future[Any] = field(default_factory=Future)
-    """The reply, or `None` where none came."""
-    loop: asyncio.AbstractEventLoop | None = field(default_factory=_loop)
-    """Where it is made, when that is an event loop."""
-
-    def wait(self) -> Any:
-        """Return the reply, or `None`; at once where waiting here would keep the call itself from ending."""
-        return None if self.loop is not None and self.loop is _loop() else self.result.result()
-
-    async def await_(self) -> Any:
-        """Return the reply, or `None`; a waiter that is cancelled leaves the call alone."""
-        return await asyncio.shield(asyncio.wrap_future(self.result))
-
-
-class Flights:
-    """The model calls in flight, by their key: of equal ones, one is made."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._flights: dict[Hashable, Flight] = {}
-
-    def board(self, key: Hashable) -> tuple[Flight, bool]:
-        """Return the flight of a call, and whether it begins now: then the caller makes the call and lands it."""
-        with self._lock:
-            known = self._flights.get(key)
-            if known is not None:
-                return known, False
-            self._flights[key] = begun = Flight()
-            return begun, True
-
-    def land(self, key: Hashable, flight: Flight, reply: Any = None) -> None:
-        """End a flight with its reply, or with `None`: then one of those who waited makes the call."""
-        with self._lock:
-            if self._flights.get(key) is flight:
-                del self._flights[key]
-        if not flight.result.done():
-            flight.result.set_result(reply)
-
-
-FLIGHTS = Flights()
-
 
 class JournalCache(BaseCache):
-    """The journal as the cache of the models that a node calls; what it does not know, the process's own may.
+    """The journal as the cache of one model call below a node; what it does not know, the process's own may.
 
     Args:
         call: The call of the node.
@@ -411,6 +295,7 @@ class JournalCache(BaseCache):
     def __init__(self, call: JournaledCall, below: BaseCache | None) -> None:
         self._call = call
         self._below = below
+        self._key: str | None = None
 
     def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
         return drive(self._found(prompt, llm_string))
@@ -430,13 +315,15 @@ class JournalCache(BaseCache):
             self._below.clear(**kwargs)
 
     def _found(self, prompt: str, model: str) -> Generator[Do, Any, Sequence[Generation] | None]:
-        found: Sequence[Generation] | None = yield from self._call.find(prompt, model)
+        self._key = self._call.new_key(prompt, model)
+        found: Sequence[Generation] | None = yield from self._call.find(self._key)
         if found is None and self._below is not None:
             found = yield Do(self._below.lookup, self._below.alookup, (prompt, model))
         return found
 
     def _kept(self, prompt: str, model: str, reply: Sequence[Generation]) -> Generator[Do, Any, None]:
-        yield from self._call.keep(reply)
+        if self._key is not None:
+            yield from self._call.keep(self._key, reply)
         if self._below is not None:
             yield Do(self._below.update, self._below.aupdate, (prompt, model, reply))
 
@@ -446,7 +333,8 @@ JOURNALED_CALL: ContextVar[JournaledCall | None] = ContextVar("redraft_journaled
 
 
 def _cache_in_force() -> BaseCache | None:
-    """Return the cache that a chat model looks into: the process's own, with the journal before it below a node."""
+    """Return the cache that a chat model looks into, for each call anew: the process's own, with the journal before it
+    below a node."""
     own, call = get_llm_cache(), JOURNALED_CALL.get()
     return own if call is None else JournalCache(call, own)
 
@@ -482,5 +370,3 @@ def journaled(node: NodeJournal | None, meter: Meter, states: Sequence[Any]) -> 
         yield
     finally:
         JOURNALED_CALL.reset(before)
-        if call is not None:
-            call.end()

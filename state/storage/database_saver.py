@@ -19,6 +19,7 @@ from .index import RunIndex, RunsTable, row_from_checkpoint, stored_values
 from .journal import Journal, JournalInMemory, JournalTable
 from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
+from .listed import histories
 from .memory import RunsInMemory
 from .trust import naming_keys
 
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
 
     from .group_writer import Committer
     from .lease_keeper import Lease
@@ -41,7 +48,7 @@ __all__ = ["DatabaseSaver"]
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
-    A database says how it reads (`_read_tuple`, `list`, `get_delta_channel_history`, safe from several threads), which
+    A database says how it reads (`_read_tuple`, `list`, `_read_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
     a consumer of `alist` may use the saver as it likes.
 
@@ -154,6 +161,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             read_checkpoint(found.checkpoint["id"])
             self.leases.read(config, found.checkpoint["id"])
         return found
+
+    @abstractmethod
+    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """Return what LangGraph's `get_delta_channel_history` returns."""
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return histories(config, channels, self._read_history)
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
 

@@ -18,6 +18,7 @@ from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_p
 from .journal import JournalInMemory
 from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeasesInMemory, LostLeaseError
+from .listed import histories, listed
 from .trust import PlainSerializer, naming_keys
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         with self.lock:
-            return iter(tuple(super().list(config, filter=filter, before=before, limit=limit)))
+            return listed(super().list(config, filter=filter, before=before, limit=limit))
 
     def put(
         self,
@@ -192,6 +193,9 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
+        return histories(config, channels, self._read_history)
+
+    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         with self.lock:
             return super().get_delta_channel_history(config=config, channels=channels)
 

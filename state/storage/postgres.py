@@ -29,6 +29,7 @@ from .group_writer import UNHELD, Committer, NoCommitter, Rows, UnavailableError
 from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
+from .listed import listed
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
 if TYPE_CHECKING:
@@ -242,14 +243,12 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         """Return all that match, read before this returns: no connection is held while a caller looks at them."""
         clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
         found = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-        return iter(tuple(found if matches is None else islice(builtins.filter(matches, found), limit)))
+        return listed(found if matches is None else islice(builtins.filter(matches, found), limit))
 
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
+    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         place = partial(self._place, config)
         with naming(place):
-            return placed(super().get_delta_channel_history(config=config, channels=channels), place)
+            return placed(PostgresSaver.get_delta_channel_history(self, config=config, channels=channels), place)
 
     def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
         """Return the names of the checkpoint that is meant: the newest where none is named."""

@@ -27,6 +27,7 @@ from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, wi
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
+from .listed import listed
 from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
 
 if TYPE_CHECKING:
@@ -222,11 +223,9 @@ class IndexedSqliteSaver(DatabaseSaver):
         """Return all that match, read before this returns: nothing is held while a caller looks at them."""
         with self.readers.borrowed() as conn:
             found = StockReader(conn, self.serde).list(config, filter=filter, before=before, limit=limit)
-            return iter(tuple(found))
+            return listed(found)
 
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
+    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         with self.readers.borrowed() as conn:
             return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
@@ -446,8 +445,8 @@ class StockReader(SqliteSaver):
         search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
         with naming(lambda: self._at):
             # Where a part of the filter is applied here, the database can't count what matches.
-            listed = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-            seen = (checked(found, self._vault, pending=False) for found in listed)
+            stored = super().list(config, filter=clear, before=before, limit=None if matches else limit)
+            seen = (checked(found, self._vault, pending=False) for found in stored)
             yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
 
     def get_delta_channel_history(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -20,12 +20,14 @@ from ..events import Record
 from .kind import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
     from langgraph.types import StateSnapshot
+
+    Until: TypeAlias = Callable[[StateSnapshot], bool]
 
 __all__ = ["asnapshots", "astate_of", "check_stored", "snapshot_at", "snapshots", "snapshots_of", "state_of"]
 
@@ -92,26 +94,37 @@ def _schemas(graph: Any) -> tuple[type, ...]:
     return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
 
 
-def snapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
+def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> list[StateSnapshot]:
     """Return what `graph.get_state_history(config)` gives, newest first; values that did not change are shared.
 
     Args:
         graph: A compiled graph with a checkpointer.
         config: Of the thread.
+        until: The first snapshot for which it holds is the last of them.
     """
+    found = []
     with _named(graph, config):
-        return list(_over_read_once(graph).get_state_history(config))
+        for snapshot in _over_read_once(graph).get_state_history(config):
+            found.append(snapshot)
+            if until is not None and until(snapshot):
+                break
+    return found
 
 
-async def asnapshots(graph: Any, config: RunnableConfig) -> list[StateSnapshot]:
+async def asnapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> list[StateSnapshot]:
     """Async twin of `snapshots`."""
+    found = []
     with _named(graph, config):
-        return [snapshot async for snapshot in _over_read_once(graph).aget_state_history(config)]
+        async for snapshot in _over_read_once(graph).aget_state_history(config):
+            found.append(snapshot)
+            if until is not None and until(snapshot):
+                break
+    return found
 
 
-def snapshots_of(graph: Any, config: RunnableConfig) -> Do:
+def snapshots_of(graph: Any, config: RunnableConfig, until: Until | None = None) -> Do:
     """Return the call of `snapshots`, for sync and async callers."""
-    return Do(snapshots, asnapshots, (graph, config))
+    return Do(snapshots, asnapshots, (graph, config, until))
 
 
 def _over_read_once(graph: Any, found: CheckpointTuple | None = None) -> Any:

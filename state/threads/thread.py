@@ -361,11 +361,15 @@ class Thread:
 
     def _ending_with(self, number: int, latest: StateSnapshot) -> Logic[StateSnapshot]:
         """Return the newest checkpoint that ends with the draft of that round, or the newest of all."""
+
+        def ends_with_it(snapshot: StateSnapshot) -> bool:
+            return self.kind.begun(snapshot) and _latest_round(self.kind.read(snapshot.values)) == number
+
         if any(attempt.round == number for attempt in attempts(self.kind.read(latest.values))):
-            for snapshot in (yield snapshots_of(self.graph, self.config)):
-                # Newest first, so that all that was said about the draft comes along.
-                if self.kind.begun(snapshot) and _latest_round(self.kind.read(snapshot.values)) == number:
-                    return cast("StateSnapshot", snapshot)
+            # Newest first, so that all that was said about the draft comes along.
+            found = yield snapshots_of(self.graph, self.config, ends_with_it)
+            if ends_with_it(found[-1]):
+                return cast("StateSnapshot", found[-1])
         return latest
 
     def rerun(self, *, thread_id: str | None = None) -> Thread:

@@ -75,6 +75,10 @@ async def test_every_snapshot_is_langgraphs_own(saver: Any) -> None:
     graph.invoke({"number": 4}, on("t"))
     expected = list(graph.get_state_history(on("t")))
     assert len(expected) > 12
+    # What is listed alone is read from the database alone.
+    before = [None, *(one.config for one in expected[:-1])]
+    assert [one for later in before for one in graph.get_state_history(on("t"), before=later, limit=1)] == expected
+    assert [one async for one in graph.aget_state_history(on("t"))] == expected
     assert snapshots(graph, on("t")) == expected
     assert await asnapshots(graph, on("t")) == expected
 
@@ -109,6 +113,12 @@ async def test_a_history_is_read_with_two_statements(rounds: int, saver: Any, mo
     ]  # fmt: skip
     assert [step.node for step in steps[:4]] == ["input", "start", "prepare", "generate"]
     assert await Thread(graph, "t").ahistory() == steps
+    # LangGraph's own history asks for each checkpoint; what came before them all is read once.
+    watch("_read_history")
+    last = list(graph.get_state_history(on("t"), limit=4))
+    told = [event for step in steps for event in step.events]
+    assert [one.values["events"] for one in last] == [told[: len(told) - late] for late in (0, 1, 2, 3)]
+    assert asked.count("_read_history") == 1
 
 
 def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: Any) -> None:

@@ -1,0 +1,101 @@
+"""Delta channels of checkpoints that were listed together: what led to them is read once, not once for each. Internal.
+
+LangGraph asks a saver for the writes before each checkpoint of a history, so that fifty steps at the end of a long
+thread cost fifty readings of the whole of it. A checkpoint that a saver has listed knows those beside it: what led to
+one is what led to its parent, and what was written there, which `list` gave.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from ..checked_channels import Writes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+
+    Read: TypeAlias = Callable[[RunnableConfig, Sequence[str]], Mapping[str, DeltaChannelHistory]]
+
+__all__ = ["histories", "listed"]
+
+
+class ListedPlace(dict[str, Any]):
+    """The names of a checkpoint, with those that it was listed with; they go when nobody looks at them any more."""
+
+    __slots__ = ("together",)
+
+    def __init__(self, names: Mapping[str, Any], together: Together) -> None:
+        super().__init__(names)
+        self.together = together
+
+
+class Together:
+    """The checkpoints of one `list`."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, ...], CheckpointTuple] = {}
+        self.read: dict[tuple[str, ...], DeltaChannelHistory] = {}
+        """By checkpoint and channel, what led to those whose parents were not listed."""
+        self.checked: dict[int, Any] = {}
+        """Which writes were looked at already, for all of them; see `Writes`."""
+
+
+def listed(tuples: Iterable[CheckpointTuple]) -> Iterator[CheckpointTuple]:
+    """Return an iterator over checkpoints that know each other."""
+    together = Together()
+    for one in tuples:
+        config: RunnableConfig = {**one.config, "configurable": ListedPlace(one.config["configurable"], together)}
+        together.found[_key(config)] = one._replace(config=config)
+    return iter(list(together.found.values()))
+
+
+def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Mapping[str, DeltaChannelHistory]:
+    """Return what LangGraph's `get_delta_channel_history` returns.
+
+    Args:
+        config: Of the checkpoint.
+        channels: Which.
+        read: Reads it from the database.
+    """
+    place = config["configurable"]
+    if not isinstance(place, ListedPlace):
+        return read(config, channels)
+    return {channel: _history(place, channel, read) for channel in channels}
+
+
+def _history(place: ListedPlace, channel: str, read: Read) -> DeltaChannelHistory:
+    together, here = place.together, place.together.found[_key({"configurable": place})]
+    later: list[CheckpointTuple] = []
+    while True:
+        parent = together.found.get(_key(here.parent_config)) if here.parent_config else None
+        if parent is None or parent.pending_writes is None:
+            key = (*_key(here.config), channel)
+            if (before := together.read.get(key)) is None:
+                before = together.read[key] = read(here.config, [channel])[channel]
+            break
+        later.append(parent)
+        if channel in parent.checkpoint["channel_values"]:
+            before = {"writes": [], "seed": parent.checkpoint["channel_values"][channel]}
+            break
+        here = parent
+    writes = Writes(before["writes"])
+    for one in reversed(later):
+        writes += [write for write in one.pending_writes or () if write[1] == channel]
+    writes.place, writes.checked = (lambda: place), together.checked
+    return {"writes": writes, "seed": _own(before["seed"])} if "seed" in before else {"writes": writes}
+
+
+def _own(value: Any) -> Any:
+    """Return a copy, since a reducer may change what it is given, and others begin with it too."""
+    return _DeltaSnapshot(copy(value.value)) if isinstance(value, _DeltaSnapshot) else copy(value)
+
+
+def _key(config: RunnableConfig) -> tuple[str, ...]:
+    names = config["configurable"]
+    return str(names["thread_id"]), str(names.get("checkpoint_ns", "")), str(names["checkpoint_id"])
