@@ -355,7 +355,7 @@ COMMANDS = (
         (
             "redraft serve",
             "redraft serve --model openai:gpt-5-mini --db postgresql://me@localhost/runs --port 9000",
-            "redraft serve --host 0.0.0.0 --token-file tokens.txt --max-rounds 5 --max-seconds 300",
+            "redraft serve --host 0.0.0.0 --token-file tokens.txt --max-rounds 5 --max-seconds 300 --default-ttl 30d",
         ),
     ),
 )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input
-from .options import AsJson, Db, ThreadId
+from .options import AsJson, Db, ThreadId, age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +80,7 @@ def prune(
     from ..views.console import Screen
     from ..views.wording import checked_reason
 
-    before = (datetime.now(UTC) - _age(older_than)).isoformat(timespec="microseconds")
+    before = (datetime.now(UTC) - age(older_than, "--older-than")).isoformat(timespec="microseconds")
     kept = {None if checked_reason(one) == "unfinished" else one for one in keep or ()}
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
@@ -205,17 +204,3 @@ def _told(screen: Screen, what: str, deleted: Sequence[str], busy: Sequence[str]
 
     key = what.replace(" ", "_")
     screen.result({key: list(deleted), "busy": list(busy)}, show)
-
-
-def _age(text: str) -> timedelta:
-    found = AGE.fullmatch(text.strip())
-    if found is None:
-        raise BadInputError(f"--older-than takes a number and d, h or m, such as 30d, not {text!r}")
-    unit = {"d": "days", "h": "hours", "m": "minutes"}[found["unit"]]
-    try:
-        return timedelta(**{unit: float(found["number"])})
-    except OverflowError:
-        raise BadInputError(f"--older-than {text} is too long") from None
-
-
-AGE = re.compile(r"(?P<number>\d{1,6}(?:\.\d{1,3})?)\s*(?P<unit>[dhm])")

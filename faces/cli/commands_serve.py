@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input
-from .options import Db, Model, PromptFile
+from .options import Db, Model, PromptFile, age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ __all__ = ["serve"]
 
 LISTENING = "Who reaches it"
 BOUNDS = "What no caller can raise"
+KEEPING = "How long threads stay"
 INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
 
 
@@ -91,6 +93,22 @@ def serve(
     max_body: Annotated[
         int | None, typer.Option(min=1024, metavar="N", help="Bytes of a request.", rich_help_panel=BOUNDS)
     ] = None,
+    default_ttl: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Delete threads that did not move for so long: 30d, 12h, 45m. Else they stay.",
+            rich_help_panel=KEEPING,
+        ),
+    ] = None,
+    ttl_includes_interrupted: Annotated[
+        bool,
+        typer.Option(
+            "--ttl-includes-interrupted",
+            help="Also those that wait for a person, or whose run was cancelled.",
+            rich_help_panel=KEEPING,
+        ),
+    ] = False,
     otlp: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
     ] = None,
@@ -105,6 +123,8 @@ def serve(
 
     if otlp_texts and otlp is None:
         raise BadInputError("--otlp-texts needs --otlp URL")
+    if ttl_includes_interrupted and default_ttl is None:
+        raise BadInputError("--ttl-includes-interrupted needs --default-ttl AGE")
     spec, note = model_or_default(model)
     if note:
         say(note)
@@ -128,6 +148,8 @@ def serve(
             max_attempts=max_attempts,
             max_task_characters=max_task,
             max_body_bytes=max_body,
+            default_ttl=None if default_ttl is None else age(default_ttl, "--default-ttl") / timedelta(minutes=1),
+            ttl_includes_interrupted=ttl_includes_interrupted,
         )
         if otlp is not None:
             from ..server.tracing import instrument

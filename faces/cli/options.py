@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -35,6 +37,7 @@ __all__ = [
     "TimeBudget",
     "TokenBudget",
     "TrustRecipe",
+    "age",
     "examples",
     "given_limits",
     "with_preset_options",
@@ -215,3 +218,18 @@ def examples(*lines: str) -> str:
     """Return the foot of a help page: commands to copy, one a line."""
     # typer prints it as rich markup, which takes what stands in brackets for a style.
     return "\n".join(["[bold]Examples[/bold]", *(f"[dim]$[/dim] {line}".replace(" [", " \\[") for line in lines)])
+
+
+def age(text: str, option: str) -> timedelta:
+    """Return the time that an option such as `--older-than` names."""
+    found = AGE.fullmatch(text.strip())
+    if found is None:
+        raise BadInputError(f"{option} takes a number and d, h or m, such as 30d, not {text!r}")
+    unit = {"d": "days", "h": "hours", "m": "minutes"}[found["unit"]]
+    if (taken := timedelta(**{unit: float(found["number"])})) > LONGEST:
+        raise BadInputError(f"{option} {text} is more than {LONGEST.days}d")
+    return taken
+
+
+AGE = re.compile(r"(?P<number>\d{1,6}(?:\.\d{1,3})?)\s*(?P<unit>[dhm])")
+LONGEST = timedelta(days=36500)

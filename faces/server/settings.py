@@ -64,6 +64,15 @@ class Settings(BaseModel):
     max_attempts: int = Field(default=3, ge=1)
     """Processes that may die of a run, one after another and without a step further, before it is given up."""
 
+    default_ttl: float | None = Field(default=None, gt=0, le=52_560_000)
+    """Minutes without a change after which a thread is deleted, as LangGraph's `checkpointer.ttl`; `None`: never."""
+    ttl_includes_interrupted: bool = False
+    """Whether that holds for threads too that wait for a person, or whose run was cancelled."""
+    sweep_interval_minutes: float = Field(default=5.0, gt=0)
+    """How often threads are looked through for that."""
+    sweep_limit: int = Field(default=1000, ge=1)
+    """Threads that are deleted each time, at most."""
+
     @field_validator("model")
     @classmethod
     def _kept(cls, spec: str) -> str:

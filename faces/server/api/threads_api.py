@@ -173,7 +173,7 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
 
 def _check_ttl(ttl: object) -> None:
     if ttl is not None:
-        raise BadRequestError("ttl is not served: threads stay until they are deleted")
+        raise BadRequestError("ttl is not served for one thread; `redraft serve --default-ttl` sets it for all")
 
 
 async def _found(engine: Engine, caller: Caller, body: Search) -> list[ThreadRecord]:

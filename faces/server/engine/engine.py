@@ -18,10 +18,12 @@ from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_request
 from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
+from .sweeping import Sweeper
 from .takeover import Takeover, run_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
 
@@ -90,7 +92,10 @@ class Engine:
         # A wrong spec or a missing key ends the server now, and not its first run.
         await asyncio.to_thread(self._assistants.model, self.settings.model)
         await self._take_over()
+        self._sweeper = Sweeper(self.saver, self.owned, self.records, self._db, self.settings)
         self._tending = [asyncio.create_task(self._beat())]
+        if self.settings.default_ttl is not None:
+            self._tending.append(asyncio.create_task(self._sweep()))
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
@@ -167,6 +172,14 @@ class Engine:
         await self.owned.thread(caller, thread_id)
         await self._end_all(thread_id)
         await self.owned.erase(thread_id)
+
+    async def sweep(self, at: datetime | None = None) -> list[str]:
+        """Delete the threads whose time to live is over, and return their ids.
+
+        Args:
+            at: The time; default: now.
+        """
+        return await self._sweeper.sweep(at)
 
     # runs
 
@@ -405,6 +418,15 @@ class Engine:
         for run in await self._takeover.take(self._runs):
             self._remember(run)
             self._queue.add(run)
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                if swept := await self.sweep():
+                    LOG.info("%d threads were deleted: nobody touched them for their time to live", len(swept))
+            except Exception:
+                LOG.exception("threads whose time to live is over can't be deleted")
+            await asyncio.sleep(60 * self.settings.sweep_interval_minutes)
 
     async def _beat(self) -> None:
         while True:

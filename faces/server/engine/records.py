@@ -162,6 +162,22 @@ class Records:
         )
         return [self._thread(row) for row in self._query(statement, {"owner": owner})]
 
+    def untouched(self, before: str, *, after: tuple[str, str], local: bool) -> list[ThreadRecord]:
+        """Return a page of the threads that nobody changed since a time, the longest untouched first.
+
+        Args:
+            before: The time.
+            after: Time and id of the last thread on the page before.
+            local: Those of callers without a token, else all others.
+        """
+        statement = (
+            f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE updated_at < %(before)s "  # noqa: S608
+            f"AND (updated_at, thread_id) > (%(at)s, %(name)s) AND owner {'=' if local else '<>'} 'local' "
+            "ORDER BY updated_at, thread_id LIMIT 500"
+        )
+        rows = self._query(statement, {"before": before, "at": after[0], "name": after[1]})
+        return [self._thread(row) for row in rows]
+
     def known(self, thread_ids: Collection[str]) -> set[str]:
         """Return those of these ids that are somebody's threads."""
         values = {f"id{number}": thread_id for number, thread_id in enumerate(thread_ids)}
