@@ -1,7 +1,11 @@
 # `redraft serve` as an image, built from a checkout. It holds no key, token or password: they come when it is started.
 FROM python:3.13-slim AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY requirements/install.txt requirements/serve.txt requirements/
+RUN python -m venv /opt/redraft \
+    && /opt/redraft/bin/pip install --no-cache-dir --only-binary :all: --no-deps --require-hashes \
+       --requirement requirements/install.txt --requirement requirements/serve.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY api api
 COPY state state
 COPY models models
@@ -9,8 +13,7 @@ COPY nodes nodes
 COPY graphs graphs
 COPY evals evals
 COPY faces faces
-RUN python -m venv /opt/redraft \
-    && /opt/redraft/bin/pip install --no-cache-dir --only-binary :all: --constraint constraints.txt \
+RUN /opt/redraft/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
        ".[otel,postgres,sandbox,serve,travel,writing]"
 
 FROM python:3.13-slim

@@ -1,9 +1,15 @@
-# `make` alone lists the targets. Everything is installed into .venv, with the exact versions of constraints.txt.
+# `make` alone lists the targets. Everything is installed into .venv, with the exact versions of constraints.txt
+# and the hashes in requirements/.
 
 PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 # Quiet about what setuptools says of strict editable installs: it is known, and `make` renews them.
-PIP := PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
+INSTALL := --quiet --disable-pip-version-check --only-binary :all: --no-deps
+PIP := PYTHONWARNINGS=ignore .venv/bin/python -m pip install $(INSTALL)
+# Each set of packages is whole, so nothing is looked for beside it, and no file without a known hash is installed.
+LOCKED := $(PIP) --require-hashes --requirement
+EDITABLE := $(PIP) --no-build-isolation --editable . --config-settings editable_mode=strict
+EXTRAS := encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,tune,writing
 
 # The editable install is strict: it links file by file, which type checkers can follow. So it is renewed when a file
 # comes or goes, or the checkout moves; a change inside a file needs nothing.
@@ -13,7 +19,7 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types notebooks bench crash clean
+.PHONY: help demo test lint types notebooks bench crash supply requirements clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-11s%s\n", $$1, $$2}'
@@ -41,6 +47,15 @@ bench: $(DEV) ## Measure all that is promised, in one table; ARGS="--full" or "-
 crash: $(DEV) ## Kill bulk runs again and again, and count what was lost or paid twice
 	@.venv/bin/python benchmarks/crash/killing.py $(ARGS)
 
+supply: $(DEV) .venv/supply/.done ## Write an SBOM, and look for known vulnerabilities where their database can be reached
+	@mkdir -p dist
+	@.venv/supply/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json .venv/bin/python
+	@echo "Wrote dist/sbom.cdx.json"
+	@.venv/bin/python requirements/audit.py
+
+requirements: .venv/supply/.done ## Write the versions of constraints.txt with their hashes to requirements/
+	@.venv/bin/python requirements/renew.py
+
 clean: ## Remove .venv, builds and caches; recorded runs stay
 	rm -rf .venv build dist redraft.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -52,18 +67,26 @@ clean: ## Remove .venv, builds and caches; recorded runs stay
 	$(PYTHON) is " + sys.version.split()[0])'
 	@echo "Creating .venv with $$("$(PYTHON)" --version)" && "$(PYTHON)" -m venv .venv
 
-.venv/.pip: .venv/bin/python constraints.txt
-	@$(PIP) pip && touch $@
+.venv/.pip: .venv/bin/python requirements/install.txt
+	@$(LOCKED) requirements/install.txt && touch $@
 
-$(DEMO): .venv/.pip pyproject.toml
+$(DEMO): .venv/.pip pyproject.toml requirements/demo.txt
 	@echo "Installing redraft[local] into .venv"
-	@$(PIP) --editable ".[local]" --config-settings editable_mode=strict
+	@$(LOCKED) requirements/demo.txt
+	@$(EDITABLE)
 	@rm -f .venv/.demo-* && touch $@
 
-$(DEV): .venv/.pip pyproject.toml
-	@echo "Installing redraft[encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,tune,writing] and what the tests need into .venv"
-	@$(PIP) --editable ".[encryption,evals,local,notebook,otel,postgres,ray,retrieval,sandbox,serve,travel,tune,writing]" --config-settings editable_mode=strict --group dev
+$(DEV): .venv/.pip pyproject.toml requirements/dev.txt
+	@echo "Installing redraft[$(EXTRAS)] and what the tests need into .venv"
+	@$(LOCKED) requirements/dev.txt
+	@$(EDITABLE)
 	@rm -f .venv/.demo-* .venv/.dev-* && touch $(DEMO) $@
+
+# The tools of the supply chain have an environment of their own, so that they are in no inventory of ours.
+.venv/supply/.done: .venv/.pip requirements/supply.txt
+	@.venv/bin/python -m venv --clear --without-pip .venv/supply
+	@PYTHONWARNINGS=ignore .venv/bin/python -m pip --python .venv/supply install $(INSTALL) --require-hashes --requirement requirements/supply.txt
+	@touch $@
 
 .PHONY: python
 python:

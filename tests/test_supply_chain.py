@@ -1,0 +1,79 @@
+"""What is installed is what was looked at: known versions, known files, known licences."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"requirements/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LICENCES, RENEW = script("licences"), script("renew")
+
+
+def wanted(options: list[str]) -> list[str]:
+    """Return what a set asks for, as pyproject.toml has it."""
+    needs = list(PROJECT["project"]["dependencies"]) if "pyproject.toml" in options else []
+    for option in options:
+        kind, _, name = option.partition("=")
+        if kind == "--extra":
+            needs += PROJECT["project"]["optional-dependencies"][name]
+        elif kind == "--group":
+            needs += PROJECT["dependency-groups"][name.partition(":")[2]]
+    return needs
+
+
+@pytest.mark.parametrize("name", RENEW.SETS)
+def test_each_set_is_pinned_by_hash(name: str) -> None:
+    """`make` installs the versions of constraints.txt, each file known by its hash, wherever it comes from."""
+    pins = re.sub(r"(?m)^#.*\n", "", (ROOT / "constraints.txt").read_text(encoding="utf-8")).split()
+    text = (ROOT / f"requirements/{name}.txt").read_text(encoding="utf-8")
+    assert "://" not in text
+    entries = re.sub(r"\\\n\s*", "", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
+    assert all(re.fullmatch(r"[^ ]+==[^ ]+( ; [^-]+?)?( ?--hash=sha256:[0-9a-f]{64})+", one) for one in entries)
+    found = {Requirement(one.split(" --hash")[0]) for one in entries}
+    versions = {LICENCES.normal(one.name): str(one.specifier) for one in found}
+    assert {f"{one}{version}" for one, version in versions.items()} <= {
+        f"{LICENCES.normal(pin.split('==')[0])}=={pin.split('==')[1]}" for pin in pins
+    }
+    for need in map(Requirement, wanted(RENEW.SETS[name])):
+        assert need.specifier.contains(versions[LICENCES.normal(need.name)][2:]), need
+
+
+def test_nothing_is_installed_but_by_hash() -> None:
+    """No install of the Makefile or the image takes a file that is not known, or looks for more than is listed."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--no-deps" in re.findall(r"(?m)^INSTALL := (.*)", makefile)[0]
+    dockerfile = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    installs = [
+        line for line in (makefile + dockerfile).splitlines() if re.search("install .*--requirement|^LOCKED", line)
+    ]
+    assert len(installs) == 3
+    assert all("--require-hashes" in line for line in installs)
+    assert all("--no-deps" in line for line in re.findall("pip install.*", dockerfile))
+
+
+def test_every_licence_is_one_that_is_allowed() -> None:
+    """Whoever ships redraft in closed software owes nobody their source: each package's licence is a permissive one."""
+    found = LICENCES.installed()
+    exceptions = LICENCES.EXCEPTIONS
+    assert len(found) > 100
+    assert {name: spdx for name, spdx in found.items() if not LICENCES.is_spdx(spdx)}.items() <= exceptions.items()
+    listed = LICENCES.PAGE.read_text(encoding="utf-8")
+    assert [name for name, spdx in found.items() if f"| {name} | {spdx} |" not in listed] == []
