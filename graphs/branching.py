@@ -14,9 +14,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
 from ..nodes.critics.critics import model_critic
+from ..nodes.fingerprint import fingerprint
 from ..nodes.search.explore import StopWhen, explore_path, prepare_search
 from ..nodes.search.path_run import PathRun
-from ..nodes.search.paths import BranchingOutput, BranchingState, SearchKind
+from ..nodes.search.paths import BranchingOutput, BranchingState, SearchKind, search_options
 from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import SharedBudgets
@@ -25,7 +26,8 @@ from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.schema import RefineInput
-from ..state.threads.kind import attach_kind
+from ..state.threads.checked_graph import compiled
+from ..state.threads.kind import kind_of
 from ..state.usage import add_usage
 from .loop import build_refine_graph, default_prices
 
@@ -142,8 +144,21 @@ def build_branching_graph(
     # A `Limits` sets every limit, its default `max_rounds` too; a dict leaves as many revisions as there can be.
     first = limits if isinstance(limits, Limits) else merged_limits({"max_rounds": most}, limits)
     budgets = SharedBudgets(prices, most=max_concurrency)
+    numbers = {"branching_factor": branching_factor, "depth": depth, "beam_width": beam_width}
+    made = fingerprint(
+        ["prepare", "branch", "select"],
+        writers={} if compare is None else {"judge": compare},
+        critics=[],
+        options={**numbers, "stop_when": stop_when},
+        parts={called if vary else "": kind_of(loop).fingerprint for loop, called in zip(loops, names, strict=True)},
+    )
     opening = prepare_search(
-        budgets, limits=first, keep=keep, branching_factor=branching_factor, variations=len(several)
+        budgets,
+        limits=first,
+        keep=keep,
+        fingerprint=made,
+        branching_factor=branching_factor,
+        variations=len(several),
     )
     explore = explore_path(runs, budgets, keep=keep, stop_when=stop_when)
     choose = select(
@@ -166,9 +181,11 @@ def build_branching_graph(
     graph.add_conditional_edges("prepare", dispatch, ["branch"])
     graph.add_edge("branch", "select")
     graph.add_conditional_edges("select", route, ["branch", "__end__"])
-    attach_kind(graph, SearchKind())
     # The same store for the search and its paths, which get it with the other options.
-    return graph.compile(checkpointer=checkpointer, store=options.get("store"), name=name)
+    search: BranchingGraph = compiled(
+        graph, SearchKind(made, search_options(keep)), checkpointer=checkpointer, store=options.get("store"), name=name
+    )
+    return search
 
 
 def dispatch(state: BranchingState) -> list[Send]:

@@ -29,7 +29,7 @@ from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.schema import RefineInput, RefineOutput, RefineState
-from ..state.threads.kind import attach_kind
+from ..state.threads.checked_graph import compiled
 from ..state.threads.loop_kind import LoopKind
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ def build_refine_graph(
     rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
     made = fingerprint(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
-        writers={"generate": first, "refine": revise},
+        writers={"generate": first, "refine": revise, **({} if prepare is None else {"prepare": prepare})},
         critics=named,
-        options={**rules, "check": check, "prepare": prepare},
+        options={**rules, "check": check},
     )
     no_draft = getattr(generate, "no_draft", "")
     opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
@@ -183,10 +183,10 @@ def build_refine_graph(
     graph.add_conditional_edges("check", Router(route), ["refine", END])
     graph.add_edge("refine", "feedback")
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    attach_kind(graph, LoopKind(people=bool(people), fingerprint=made, options=options))
-    compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
+    kind = LoopKind(people=bool(people), fingerprint=made, options=options)
+    loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
-    return compiled if journal is None else compiled.with_config(configurable=journal_option(journal, checkpointer))
+    return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
 
 
 @cache

@@ -14,6 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from ..nodes.check import check
 from ..nodes.critics.critics import VerifierCritic, name_critics
 from ..nodes.feedback import feedback
+from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import generate
 from ..nodes.reasoning.pipeline_language import LOOPS, Pipeline, PipelineError, PipelineStep, parse_pipeline
 from ..nodes.reasoning.pipeline_steps import (
@@ -26,6 +27,7 @@ from ..nodes.reasoning.pipeline_steps import (
     lap,
     noted,
     out_of_room,
+    pipeline_options,
     reason,
     repeated,
     set_query,
@@ -36,6 +38,7 @@ from ..nodes.reasoning.steps import (
     CRITIQUE_PROMPT,
     DRAFT_PROMPT,
     IMPROVE_PROMPT,
+    STEP_NAMES,
     THINK_PROMPT,
     ReasoningSteps,
     checked_count,
@@ -47,7 +50,7 @@ from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
-from ..state.threads.kind import attach_kind
+from ..state.threads.checked_graph import compiled
 from .loop import default_prices
 
 if TYPE_CHECKING:
@@ -158,8 +161,25 @@ def build_pipeline_graph(
     judged = any(isinstance(one, VerifierCritic) for one in built.values()) or writing[-1:] == ["UseSelfCritique"]
     keep: Keep = "best" if judged else "last"
 
+    asked = asks(scored=judged)
+    roles = {role for step in parsed.steps for role in (LOOP_ROLES if step.name in LOOPS else [step.step_kind.role])}
+    made = fingerprint(
+        ["begin", *(label for label, _ in parsed.labelled()), "check"],
+        writers={
+            **{role: asked.writer(role) for role in STEP_NAMES if role in roles and role != "critique"},
+            **({"critique": asked.judge()} if "critique" in roles else {}),
+            **{label: own for label, own in built.items() if own is not None},
+        },
+        critics=[],
+        options={
+            "pipeline": str(parsed),
+            "documents": documents,
+            "k": k,
+            "tools": ", ".join(sorted(_tool_name(tool) for tool in tools)) or None,
+        },
+    )
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
-    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep))
+    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep, fingerprint=made))
     ended = check(end_reason, keep=keep, steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
     graph.add_node("check", keeps_task(ended))
     graph.add_edge(START, "begin")
@@ -177,12 +197,15 @@ def build_pipeline_graph(
             graph.add_node(three, noted(lap(reasoning("improve", label)), three))
             _add_circle(graph, label, int(step.value), following, judge_last=scored)
         else:
-            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep), label))
+            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep=keep, made=made), label))
             _add_edge(graph, label, following)
-    attach_kind(graph, PipelineKind())
+    kind = PipelineKind(made, pipeline_options(keep))
+    whole: PipelineGraph = compiled(graph, kind, checkpointer=checkpointer, name=name)
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
-    return graph.compile(checkpointer=checkpointer, name=name).with_config(recursion_limit=parsed.longest + 10)
+    return whole.with_config(recursion_limit=parsed.longest + 10)
 
+
+LOOP_ROLES = ("draft", "critique", "improve")
 
 STORED = "index:"
 """Stands before the name of a stored index in the state, where else is a folder's path."""
@@ -218,7 +241,13 @@ def _own_step(role: str, made: Any, model: BaseChatModel, prices: Prices | None)
 
 
 def _node(
-    step: PipelineStep, label: str, opened: Callable[[str], Any], reasoning: Callable[..., Step], keep: Keep
+    step: PipelineStep,
+    label: str,
+    opened: Callable[[str], Any],
+    reasoning: Callable[..., Step],
+    *,
+    keep: Keep,
+    made: Mapping[str, Any],
 ) -> Step:
     if step.step_kind.role is not None:
         return reasoning(step.step_kind.role, label)
@@ -226,7 +255,11 @@ def _node(
         return use_dir(step.value, opened=opened)
     if step.name == "UseIndex":
         return use_dir(f"{STORED}{step.value}", opened=opened, name=step.name)
-    return set_topic(step.value, keep=keep) if step.name == "SetTopic" else set_query(step.value)
+    return set_topic(step.value, keep=keep, fingerprint=made) if step.name == "SetTopic" else set_query(step.value)
+
+
+def _tool_name(tool: Any) -> str:
+    return str(getattr(tool, "name", None) or getattr(tool, "__name__", tool))
 
 
 def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str) -> None:

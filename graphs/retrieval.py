@@ -32,6 +32,7 @@ from ..nodes.retrieval.search_rounds import (
 )
 from ..nodes.retrieve import retrieve
 from ..nodes.writing.prompts import chat_prompt, seen_by_refiner
+from ..state.threads.kind import kind_of
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def build_retrieval_graph(
     seen = seen_by_refiner(options)
     checked = CitationCritic(embeddings=embedding_model(measuring) if measures.get("calibration") else None)
     search_step = retrieve(as_retriever(graph), k=top_k, prices=options.get("prices"), asked=ASKED)
+    search_step.fingerprint = kind_of(graph).fingerprint
     defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
     return build_refine_graph(
         model,

@@ -97,7 +97,9 @@ def retrieve(
         emit(**update["events"][0])
         return update
 
-    return Step("retrieve", logic)
+    step = Step("retrieve", logic)
+    step.fingerprint = {"k": k, "query": query, "documents": _name(documents) if search else None}
+    return step
 
 
 def as_search(documents: Any, *, k: int) -> Search:

@@ -18,7 +18,9 @@ from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import RefineState
 from ...state.stopping import StopReason, decide, since_verdict, spent_budget
 from ...state.summary import current_run, latest_draft, rounds, usage_total
+from ...state.threads.fingerprint import differences, fingerprint_in_force
 from ...state.threads.kind import ForkPoint, GraphKind
+from ...state.threads.record_checks import made_by
 from ...state.usage import NO_USAGE
 from ..retrieve import retrieve
 from ..runtime.step import Logic, Step, Steps, call, emit
@@ -44,6 +46,7 @@ __all__ = [
     "lap",
     "noted",
     "out_of_room",
+    "pipeline_options",
     "reason",
     "repeated",
     "set_query",
@@ -93,13 +96,14 @@ FRESH = {
 }
 
 
-def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep) -> Step:
+def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep, fingerprint: Mapping[str, Any]) -> Step:
     """Return the first node: it begins work on the caller's task, or goes on with the thread's where none is given.
 
     Args:
         sets_topic: Whether the pipeline sets a topic before it needs one.
         limits: In force where neither the caller nor the thread has any.
         keep: Whether the best or the last text of a topic is the answer.
+        fingerprint: Of the graph.
 
     Raises:
         ValueError: At run: nobody gave a topic, what was given is no text, or a limit makes no sense.
@@ -123,21 +127,28 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep) -> 
         began = len(events) if fresh else len(events) - len(current_run(events))
         kept = {"task": task or known, "limits": valid, "began": began, "at": "begin", **FRESH}
         if task.strip():
-            return {**kept, "query": "", **_task({**state, "began": began}, task, valid, keep, own)}
+            return {
+                **kept,
+                "query": "",
+                **_task({**state, "began": began}, task, valid, keep, own, fingerprint=fingerprint),
+            }
         if not known and not sets_topic:
             raise ValueError("the pipeline has no topic: begin it with SetTopic('…'), or give a task")
+        if not fresh and (found := differences(fingerprint_in_force(events), fingerprint)):
+            change = {"kind": "change", "round": rounds(events), "by": "caller", "text": "; ".join(found)}
+            own = [{**change, **made_by(fingerprint, pipeline_options(keep), events)}, *own]
         return {**kept, **record(state, *own)}
 
     return Step("begin", logic)
 
 
-def set_topic(topic: str, *, keep: Keep) -> Step:
+def set_topic(topic: str, *, keep: Keep, fingerprint: Mapping[str, Any]) -> Step:
     """Return the node that begins work on a topic. A query set for the one before is dropped."""
     topic = clean(topic)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         yield from ()
-        return {"task": topic, "query": "", **_task(state, topic, state["limits"], keep)}
+        return {"task": topic, "query": "", **_task(state, topic, state["limits"], keep, fingerprint=fingerprint)}
 
     return Step("SetTopic", logic)
 
@@ -333,15 +344,22 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
     return decide(state["events"], state["limits"]) or "max_rounds"
 
 
+def pipeline_options(keep: Keep) -> dict[str, Any]:
+    """Return what the record holds of a pipeline's options."""
+    return {"keep": keep, "custom_check": True}
+
+
 def _task(
     state: Mapping[str, Any],
     topic: str,
     limits: Mapping[str, Any],
     keep: Keep,
     own: Sequence[Mapping[str, Any]] = (),
+    *,
+    fingerprint: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the update that begins work on a topic, with the caller's own draft where there is one."""
-    event = task_event(topic, limits, {"keep": keep, "custom_check": True})
+    event = task_event(topic, limits, pipeline_options(keep), fingerprint=fingerprint)
     if earlier := _events(state):
         # What this run spent on earlier topics is carried on, so that its budgets hold over all of them.
         event |= {"usage": usage_total(earlier), "carried": True}
@@ -353,6 +371,10 @@ class PipelineKind(GraphKind):
 
     first_node = "begin"
     keeps_record = True
+
+    def __init__(self, fingerprint: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self.fingerprint = fingerprint
+        self.options = options
 
     def check(self, what: str, *, thread_id: str, graph_name: str) -> None:
         """Raise ValueError for a fork or a rerun; other limits it can be resumed with."""
@@ -380,7 +402,9 @@ class PipelineKind(GraphKind):
         at, kept = values.get("at") or "begin", {"task": values.get("task"), "resuming": True, **changed}
         if snapshot.next:
             return ForkPoint(kept, at) if changed else None
-        reason = str(values.get("stop_reason"))
+        if values.get("stop_reason") is None:  # the next step is gone from the pipeline, or the run was cut off
+            return ForkPoint(kept, at)
+        reason = values["stop_reason"]
         out_of_steps = current_run(values["events"])[-1].get("out_of_steps", False)
         if reason == "failed" or out_of_steps or (changed and reason.endswith("_budget")):
             return ForkPoint({"stop_reason": None, "answer": "", **kept}, at)

@@ -69,13 +69,13 @@ class CommentCritic(DualCritic):
 
     def __init__(self, model: Runnable[Any, Any], prompts: Prompts, *, name: str = "critique") -> None:
         self.name = name
-        self._model = model
-        self._templates = chat_prompt(prompts, what="critique_prompt")
+        self.model = model
+        self.templates = chat_prompt(prompts, what="critique_prompt")
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft."""
-        messages = _question(self._templates, task, draft, history)
-        reply = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
+        messages = _question(self.templates, task, draft, history)
+        reply = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
         text = read_text(reply)
         if not text.strip():
             return Critique("The critic said nothing.", accepted=None)
@@ -113,14 +113,15 @@ class ScoredCritic(DualCritic):
             raise ValueError(f"threshold={threshold!r}: a score is between 0 and 1")
         self.name = name
         self.threshold = threshold
-        self._model = StructuredModel(model, ScoredCritique)
-        self._templates = chat_prompt(prompts, what="critique_prompt")
+        self.fingerprint = {"threshold": threshold}
+        self.model = StructuredModel(model, ScoredCritique)
+        self.templates = chat_prompt(prompts, what="critique_prompt")
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft and score it."""
-        messages = _question(self._templates, task, draft, history)
+        messages = _question(self.templates, task, draft, history)
         try:
-            reply: ScoredCritique = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
+            reply: ScoredCritique = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
         except UnreadableReplyError as error:
             return Critique(f"The critique could not be read, so nothing is accepted. {error}"[:1000], accepted=None)
         return Critique(reply.feedback, self.threshold is not None and reply.score >= self.threshold, reply.score)

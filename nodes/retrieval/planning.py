@@ -147,12 +147,14 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         measures: Mapping[str, Any],
     ) -> None:
         self._measures = dict(measures)
-        self._model = model
-        self._template = template
+        self.model = model
+        self.templates = [] if model is None else [template]
         self._top_k = top_k
         self._threshold = threshold
         self._adaptive = adaptive
         self._iterative = iterative
+        numbers = {"top_k": top_k, "threshold": threshold, "adaptive": adaptive, "iterative": iterative}
+        self.fingerprint = {**numbers, **measures}
 
     def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
         """Plan, and note the plan."""
@@ -164,12 +166,12 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)
         event: dict[str, Any] = {"kind": "retrieval", "round": 0, "by": "rules"}
-        if self._model is not None:
+        if self.model is not None:
             history = "\n".join(f"- {one}" for one in said) or "(nothing)"
             values = {"task": query, "history": history, "draft": "", "feedback": "", "round": 0}
-            messages = fenced_messages(self._template, values)
+            messages = fenced_messages(self.templates[0], values)
             try:
-                read: QueryPlan = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
+                read: QueryPlan = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
                 # The question itself stays among the queries, whatever a model makes of it.
                 plan |= _checked(read, own=_whole(query, plan))
                 event["by"] = "model"

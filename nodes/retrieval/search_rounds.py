@@ -145,8 +145,8 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
     ) -> None:
         self._search = search
         self._patterns = patterns
-        self._model = model
-        self._template = template
+        self.model = model
+        self.templates = [] if model is None else [template]
 
     def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
         """Search on, and return the passages as the draft."""
@@ -176,7 +176,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
 
     def _deeper(self, events: Sequence[Event], plan: Mapping[str, Any], latest: Attempt) -> list[Query]:
         """Return the plan's queries, to be searched for deeper; none where that was done, or a reader has a say."""
-        if not plan.get("reranked") or self._model is not None or _feedback(latest):
+        if not plan.get("reranked") or self.model is not None or _feedback(latest):
             return []
         done = any(one["why"] == "deeper" for one in searches(events))
         return [] if done else [Query(text, "deeper") for text in plan["queries"]]
@@ -188,7 +188,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         number, found, plan = rounds(events) + 1, ranked(events), plan_of(events)
         run = [one["text"] for one in searches(events)]
         feedback = _feedback(latest)
-        if self._model is not None:
+        if self.model is not None:
             values = {
                 "task": task,
                 "history": "\n".join(f"- {query}" for query in run),
@@ -196,10 +196,10 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 "feedback": "\n".join(feedback) or "(none)",
                 "round": number,
             }
-            messages = fenced_messages(self._template, values)
+            messages = fenced_messages(self.templates[0], values)
             instead = "The model failed; the rules propose the queries."
             gap = yield from tolerated(
-                _gap_analysis(self._model, messages),
+                _gap_analysis(self.model, messages),
                 instead=None,
                 note=lambda error: news.append(failed("refine", number, error, text=instead)),
             )

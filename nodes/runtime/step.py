@@ -142,6 +142,9 @@ def control_in(config: RunnableConfig) -> RunControl | None:
 class Step(Runnable[Any, Update]):
     """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
 
+    fingerprint: Mapping[str, Any] | None = None
+    """What tells it from others of its name."""
+
     def __init__(self, name: str, logic: Logic) -> None:
         self.name = name
         self.logic = logic

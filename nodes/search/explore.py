@@ -16,7 +16,7 @@ from ..runtime.journal import SAVER, node_journal, place_in, saver_of
 from ..runtime.step import Call, Step, Steps, emit
 from .path_run import LostDraft
 from .path_threads import own_thread
-from .paths import drafts, explored, lost, own_usage
+from .paths import drafts, explored, lost, own_usage, search_options
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -32,7 +32,13 @@ __all__ = ["StopWhen", "explore_path", "prepare_search"]
 
 
 def prepare_search(
-    budgets: SharedBudgets, *, limits: Mapping[str, Any], keep: Keep, branching_factor: int, variations: int
+    budgets: SharedBudgets,
+    *,
+    limits: Mapping[str, Any],
+    keep: Keep,
+    fingerprint: Mapping[str, Any],
+    branching_factor: int,
+    variations: int,
 ) -> Step:
     """Return the node that opens the record of a search and plans its drafts.
 
@@ -40,6 +46,7 @@ def prepare_search(
         budgets: What siblings share.
         limits: In force where the thread has none yet.
         keep: Noted in the record.
+        fingerprint: Of the graph.
         branching_factor: How many drafts there are.
         variations: How many variations are taken in turn.
 
@@ -48,8 +55,7 @@ def prepare_search(
     Raises:
         ValueError: At run: the task is empty, or a limit makes no sense.
     """
-    # The reason to stop is not one that the record of a single path shows.
-    begin = prepare(limits=limits, options={"keep": keep, "judge_last": True, "custom_check": True}, no_draft=NO_DRAFT)
+    begin = prepare(limits=limits, options=search_options(keep), fingerprint=fingerprint, no_draft=NO_DRAFT)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from begin.logic(state, config)

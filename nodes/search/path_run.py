@@ -18,6 +18,7 @@ from ...state.dual import Do, adrive, do, drive
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
 from ...state.threads.lease import LeaseHolder, leased
+from ...state.threads.record_checks import CHECKED
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import control_in, emitter
@@ -193,7 +194,8 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         }
         saver = saver_of(config) or IndexedMemorySaver(allow=None)
         return {
-            "configurable": {**own, "thread_id": plan["thread_id"] or plan["name"], SAVER: saver},
+            # A revision goes on with its parent's record, which another variation may have begun.
+            "configurable": {**own, "thread_id": plan["thread_id"] or plan["name"], SAVER: saver, CHECKED: True},
             "metadata": parent,
             "recursion_limit": max(STEPS, config.get("recursion_limit", STEPS)),
             # See `Turns`: a caller's bound of 1 is for paths.

@@ -8,11 +8,13 @@ from ...state.checked_channels import CheckedDelta
 from ...state.events import digest
 from ...state.schema import NEVER, RefineOutput, RefineState
 from ...state.summary import accepted_by, best_draft, draft_rank, oracle_touched, rounds, usage_total
-from ...state.threads.kind import GraphKind
+from ...state.threads.kind import ForkPoint, GraphKind
 from ...state.usage import Usage, add_usage  # langgraph reads the annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from langgraph.types import StateSnapshot
 
     from ...state.events import Event
 
@@ -31,6 +33,7 @@ __all__ = [
     "own_usage",
     "prefix",
     "revisions",
+    "search_options",
     "shown_path",
 ]
 
@@ -75,10 +78,26 @@ class BranchingOutput(RefineOutput):
 
 
 class SearchKind(GraphKind):
-    """The kind of a search over drafts and revisions."""
+    """The kind of a search over drafts and revisions.
+
+    Args:
+        fingerprint: Of the graph.
+        options: Of the graph, as its `task` events have them.
+    """
 
     first_node = "prepare"
     keeps_record = True
+
+    def __init__(self, fingerprint: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self.fingerprint = fingerprint
+        self.options = options
+
+    def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
+        """Return the point where a change is written: before the level at hand, or before it is looked at."""
+        if limits is None or not self.begun(snapshot) or not snapshot.next:
+            return None
+        # The plans are sent anew; paths that are finished cost nothing.
+        return ForkPoint({}, "prepare" if "branch" in snapshot.next else "branch")
 
     def check(self, what: str, *, thread_id: str, graph_name: str) -> None:
         """Raise ValueError: each path is forked, run once more or given other limits by itself."""
@@ -86,6 +105,12 @@ class SearchKind(GraphKind):
             f"{what} is not for a search, but for its paths: "
             f"Thread(build_refine_graph(model, checkpointer=saver), '{thread_id}/b0.1')"
         )
+
+
+def search_options(keep: Any) -> dict[str, Any]:
+    """Return what the record holds of a search's options."""
+    # The reason to stop is not one that the record of a single path shows.
+    return {"keep": keep, "judge_last": True, "custom_check": True}
 
 
 def drafts(base: str, factor: int, variations: int) -> list[Path]:

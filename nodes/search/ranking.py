@@ -82,10 +82,10 @@ class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
                 ) from None
             return
         templates = chat_prompt(PAIRWISE_PROMPT if prompt is None else prompt, what="judge_prompt", known=VARIABLES)
-        self._template = templates[0]
-        if missing := sorted({"first", "second"} - set(self._template.input_variables)):
+        self.templates = templates[:1]
+        if missing := sorted({"first", "second"} - set(self.templates[0].input_variables)):
             raise ValueError(f"judge_prompt must show both drafts, {{first}} and {{second}}; it has no {missing[0]}")
-        self._model: StructuredModel[Preference] = StructuredModel(judge, Preference)  # type: ignore[arg-type]
+        self.model: StructuredModel[Preference] = StructuredModel(judge, Preference)  # type: ignore[arg-type]
 
     def logic(self, task: str, first: str, second: str) -> Generator[Do, Any, Comparison]:
         """Compare two drafts; in the second order they stand the other way round."""
@@ -104,9 +104,9 @@ class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
             if said not in ("first", "second", "neither"):
                 raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {said!r}")
             return Preference(reason="", better=said)
-        messages = fenced_messages(self._template, {"task": task, "first": first, "second": second})
+        messages = fenced_messages(self.templates[0], {"task": task, "first": first, "second": second})
         try:
-            read: Preference = yield Do(self._model.invoke, self._model.ainvoke, (messages,))
+            read: Preference = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
         except UnreadableReplyError as error:
             return Preference(reason=f"the verdict could not be read: {str(error)[:300]}", better="neither")
         return read

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     from ..events import Event
 
-__all__ = ["HASHED", "RELEASE", "ChangedGraphError", "differences", "fingerprint_in_force"]
+__all__ = ["FORM", "HASHED", "RELEASE", "ChangedGraphError", "differences", "fingerprint_in_force"]
 
 RELEASE = "redraft"
 """The release that built the graph."""
+FORM = "form"
+"""A number that grows when a fingerprint tells more of the same graph."""
 HASHED = "#"
 """Begins a hash, which stands for a text that is too long to be kept."""
 PROMPT = "prompt of "
@@ -37,15 +39,19 @@ def fingerprint_in_force(events: Sequence[Event]) -> Mapping[str, Any]:
 def differences(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
     """Return in what two graphs differ, each by its name. None where one of the fingerprints is empty.
 
-    Prompts of two releases are not compared: redraft's own change from one to the next.
+    Prompts of two releases are not compared: redraft's own change from one to the next. Nor is what an earlier form
+    of fingerprint did not tell.
     """
     if not recorded or not present:
         return []
     told: list[str] = []
+    other_release = recorded.get(RELEASE) != present.get(RELEASE)
+    other_form = recorded.get(FORM) != present.get(FORM)
     for name in dict.fromkeys((*recorded, *present)):
         was, now = recorded.get(name), present.get(name)
-        other_release = recorded.get(RELEASE) != present.get(RELEASE)
-        if was == now or name == RELEASE or (other_release and name.startswith(PROMPT)):
+        if was == now or name in (RELEASE, FORM) or (other_release and name.startswith(PROMPT)):
+            continue
+        if other_form and name not in recorded:
             continue
         if HASHED in f"{was}{now}" and name in recorded and name in present:
             told.append(f"another {name}")

@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ..dual import Do, adrive, do, do_all, drive
-from ..events import DRAFT_KINDS, broken_links, record
+from ..events import DRAFT_KINDS
 from ..summary import attempts, best_draft, rounds, run_options
 from .answers import ASK, answer_of, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
@@ -14,6 +14,7 @@ from .fingerprint import ChangedGraphError, differences, fingerprint_in_force
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .kind import kind_of
 from .lease import BusyThreadError, LeaseHolder, leased, leases_of, request_stop
+from .record_checks import CHECKED, change_update, changes, made_by, refuse_edited
 from .replay import Replay, replay_record
 from .snapshots import check_stored, snapshot_at, snapshots_of
 
@@ -77,6 +78,11 @@ class Thread:
     def config(self) -> RunnableConfig:
         """The config that runs and reads this thread."""
         return {"configurable": {"thread_id": self.thread_id}}
+
+    @property
+    def _run_config(self) -> RunnableConfig:
+        """The config of a run whose graph was compared with the record."""
+        return {"configurable": {**self.config["configurable"], CHECKED: True}}
 
     @property
     def saver(self) -> BaseCheckpointSaver[Any]:
@@ -147,12 +153,12 @@ class Thread:
         if found and not allow_changes:
             raise ChangedGraphError(self._changed(found))
         if _killed_in_mid_step(stored, snapshot):
-            yield do(self.graph, "invoke", None, self.config, interrupt_before="*", durability="sync")
+            yield do(self.graph, "invoke", None, self._run_config, interrupt_before="*", durability="sync")
             stored, snapshot = yield from self._read()
         # A change is written as changed limits are, with or without any.
         step = self.kind.next_step(snapshot, limits if limits is not None or not found else {})
-        if step and found and self.kind.fingerprint:
-            step.values.update(self._change(snapshot, found))
+        if step and found:
+            step.values.update(change_update(self.kind, snapshot, found))
         # LangGraph goes on after the node that an update is written as, as if it had just run.
         if step:
             yield do(self.graph, "update_state", self.config, step.values, as_node=step.as_node)
@@ -171,20 +177,8 @@ class Thread:
             ours = {"head", "oracle", "accepted_by"} <= stored.checkpoint["channel_values"].keys()
             strange = ours and "head" not in self.graph.channels
             return [f"{self.graph.get_name()!r} is no graph of redraft"] if strange else []
-        events = self.kind.read(snapshot.values)
         finished = not snapshot.next and snapshot.values.get("stop_reason") not in (None, "failed")
-        if not self.kind.begun(snapshot) or (finished and limits is None):
-            return []
-        recorded = fingerprint_in_force(events)
-        if recorded and not self.kind.fingerprint:
-            return [f"{self.graph.get_name()!r} is a graph of another kind"]
-        return differences(recorded, self.kind.fingerprint)
-
-    def _change(self, snapshot: StateSnapshot, found: Sequence[str]) -> dict[str, Any]:
-        """Return the update that records the change."""
-        events = self.kind.read(snapshot.values)
-        event = {"kind": "change", "round": rounds(events), "by": "caller", "text": "; ".join(found)}
-        return record(snapshot.values, {**event, **_made_by(self.kind.fingerprint, self.kind.options, events)})
+        return [] if finished and limits is None else changes(self.kind, self.graph.get_name(), snapshot)
 
     # read
 
@@ -317,12 +311,7 @@ class Thread:
         else:
             snapshot = yield from self._ending_with(at, latest)
         for values in (latest.values, snapshot.values):
-            events = self.kind.read(values)
-            if broken := broken_links(events, values.get("head") or ""):
-                raise ValueError(
-                    f"the thread {self.thread_id!r} is not forked: its record was changed after it was written, at "
-                    f"event {broken[0]} ({events[broken[0]]['kind']}); replay() names all that differs"
-                )
+            refuse_edited(self.kind, self.thread_id, values)
         point = self.kind.fork_point(snapshot, at, opening=self._fork_event(snapshot, latest, at), **changes)
         known: Mapping[str, Any] = {**(snapshot.metadata or {}), **(latest.metadata or {})}
         # A saver without an index keeps preset and recipe in the metadata only.
@@ -356,7 +345,7 @@ class Thread:
             "parent_head": snapshot.values.get("head") or "",
             "fork_at": at,
             # Told in any case: a change that came later in the parent is not in what the fork keeps.
-            **_made_by(present, options, events),
+            **made_by(present, options, events),
         }
 
     def _ending_with(self, number: int, latest: StateSnapshot) -> Logic[StateSnapshot]:
@@ -576,7 +565,7 @@ class Thread:
 
     def _run(self, given: Any, control: StopControl) -> Do:
         # "sync": each step is saved before the next begins, so that a process that dies loses no finished one.
-        return do(self.graph, "invoke", given, self.config, durability="sync", control=control)
+        return do(self.graph, "invoke", given, self._run_config, durability="sync", control=control)
 
     def _check(self, what: str) -> None:
         self.kind.check(what, thread_id=self.thread_id, graph_name=self.graph.get_name())
@@ -613,14 +602,6 @@ class Thread:
 
 def _at(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint_id}}
-
-
-def _made_by(
-    fingerprint: Mapping[str, Any], options: Mapping[str, Any], events: Sequence[Event]
-) -> dict[str, dict[str, Any]]:
-    """Return the fields that say which graph a record goes on with; the order of its drafts stays."""
-    order = {name: value for name, value in run_options(events).items() if name == "order"}
-    return {"fingerprint": dict(fingerprint), "options": {**options, **order}}
 
 
 def _killed_in_mid_step(stored: CheckpointTuple, snapshot: StateSnapshot) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ....state import Thread
+from ....state import ChangedGraphError, Thread
 from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
 from .records import now
@@ -112,8 +112,8 @@ class Execution:
         except asyncio.CancelledError:
             # Not raised again: how it ended is still to be written down, and the queue's tasks raise nothing.
             status = "interrupted" if run.id in self.cancelled else None
-        except BadRequestError as error:
-            run.error = {"error": "BadRequestError", "message": str(error)}
+        except (BadRequestError, ChangedGraphError) as error:
+            run.error = {"error": "BadRequestError", "message": str(error)[:500]}
         except LostLeaseError:
             # Another server went on with it, or the shell, while this one stood still: the thread is theirs.
             status, lost = "interrupted", True
@@ -224,8 +224,6 @@ async def _start(
     run: Run, graph: Any, config: dict[str, Any], mark_begun: Callable[[], Awaitable[None]]
 ) -> tuple[Any, dict[str, Any]]:
     """Return what the graph is streamed with, and where."""
-    from ....state import ChangedGraphError
-
     request, thread = run.request, Thread(graph, run.thread_id)
     stored = await graph.checkpointer.aget_tuple(thread.config)
     # Its input is in the thread: given once more, the task would begin anew and be paid twice.

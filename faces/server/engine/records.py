@@ -235,15 +235,18 @@ class Records:
         statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {IN_FLIGHT} ORDER BY created_at, run_id"  # noqa: S608
         return [self._run(row) for row in self._query(statement, {})]
 
-    def take_over(self, record: RunRecord, process: str, *, attempts: int, beat: float) -> bool:
+    def take_over(
+        self, record: RunRecord, process: str, *, request: Mapping[str, Any], attempts: int, beat: float
+    ) -> bool:
         """Make a run that another process left this process's; `False` where somebody else was quicker."""
         statement = (
             # Only as it was read: of two servers that want it, one changes the row and the other finds none.
             "UPDATE served_runs SET process = %(process)s, beat = %(beat)s, "  # noqa: S608
-            "attempts = %(attempts)s WHERE run_id = %(run_id)s "
+            "attempts = %(attempts)s, request = %(request)s WHERE run_id = %(run_id)s "
             f"AND process = %(left)s AND beat = %(left_beat)s AND {IN_FLIGHT} RETURNING run_id"
         )
-        values = {"process": process, "attempts": attempts, "beat": beat, "run_id": record.run_id}
+        values: dict[str, Any] = {"process": process, "attempts": attempts, "beat": beat, "run_id": record.run_id}
+        values["request"] = self._hidden(request)
         return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
 
     def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Takeover", "run_of"]
 
+STOOD = "stood_at"
+"""Beside what a caller sent: where the thread stood when the process that has the run got it."""
 DEAD_AFTER_S = 45.0
 """Silence after which a process on another machine counts as dead."""
 
@@ -26,7 +28,7 @@ class Takeover:
 
     Args:
         records: The tables of runs.
-        index: Says when a thread last moved.
+        index: Says where a thread stands.
         db: Calls the database.
         most_attempts: A run of which so many processes died, one after another and without a step further, is given up:
             it may be what kills them.
@@ -47,7 +49,7 @@ class Takeover:
             owner=run.caller.id,
             assistant=run.assistant,
             model=run.model,
-            request=run.request,
+            request={**run.request, STOOD: await self._stands(run.thread_id)},
             metadata=run.metadata,
             stateless=run.stateless,
             status=run.status,
@@ -72,27 +74,28 @@ class Takeover:
         for record in await self._db.read(self._records.in_flight):
             if record.run_id in known or not _left(record, at):
                 continue
-            attempts = await self._attempts(record)
+            stands = await self._stands(record.thread_id)
+            # In whatever direction: the clocks of the machines that wrote the two times may differ.
+            moved = stands is not None and stands != record.request.get(STOOD)
+            uncounted = not record.process or self._index is None  # it was left in an orderly way
+            attempts = record.attempts if uncounted else 1 if moved else record.attempts + 1
             if attempts > self._most_attempts:
                 told = {"error": "LostRunError", "message": "every server that ran it has died"}
                 given_up: dict[str, Any] = {"status": "error", "error": told, "process": ""}
                 await self._db.write(partial(self._records.change_run, record.run_id, now=now(), **given_up))
                 continue
-            claim = partial(self._records.take_over, record, self._process, attempts=attempts, beat=at)
+            request = {**record.request, STOOD: stands}
+            claim = partial(self._records.take_over, record, self._process, request=request, attempts=attempts, beat=at)
             if await self._db.write(claim):
                 run = run_of(record)
                 run.status, run.attempts = "pending", attempts
                 taken.append(run)
         return taken
 
-    async def _attempts(self, record: RunRecord) -> int:
-        """Return how many processes will have had a run since it last moved, once it is taken."""
-        if not record.process or self._index is None:  # left in an orderly way
-            return record.attempts
-        row = await self._db.read(self._index.get, record.thread_id)
-        # A record is written when a process begins to work, so a later checkpoint is that process's.
-        moved = row is not None and row.updated_at > record.updated_at
-        return 1 if moved else record.attempts + 1
+    async def _stands(self, thread_id: str) -> str | None:
+        """Return what changes whenever a thread moves; `None` where it has not begun, or nothing says."""
+        row = None if self._index is None else await self._db.read(self._index.get, thread_id)
+        return None if row is None else row.updated_at
 
     async def beat(self) -> None:
         """Say that this process lives."""

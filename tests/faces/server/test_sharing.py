@@ -116,26 +116,32 @@ async def test_a_run_that_is_cancelled_at_once_ends(talking: Any) -> None:
 
 
 async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
-    """A run of which three processes died without a step further has failed, and says so; one that moved goes on."""
+    """A run of which three processes died without a step further has failed, and says so; one that moved goes on, also
+    where the clock of the server that died was ahead."""
     dead = f"{socket.gethostname()}:{2**22 + 1}:1"  # beyond the numbers that processes get
     settings = Settings(db=str(tmp_path / "runs.sqlite"))
-    model = ScriptedModel(["draft", "no issues"] * 2)
+    model = ScriptedModel(["draft", "no issues", "draft", "no issues", "draft"])
     engine = Engine(settings, build_model=lambda spec: model)
     await engine.start()
     await engine.stop()
-    for attempts, moved, answer in ((2, False, "draft"), (3, False, None), (3, True, "draft")):
+    for attempts, moved, stood, answer in (
+        *((2, False, False, "draft"), (3, False, False, None)),
+        *((3, True, False, "draft"), (3, True, True, None)),
+    ):
         with open_checkpointer(settings.db) as saver:
             records = open_records(saver)
-            name = f"attempt-{attempts}-{moved}"
+            name = f"attempt-{attempts}-{moved}-{stood}"
             if moved:
                 half: Any = {"configurable": {"thread_id": name}}
                 build_refine_graph(model, checkpointer=saver).invoke(
                     REFINE["input"], half, interrupt_before=["feedback"]
                 )
-            records.add_thread(ThreadRecord(name, "local", "refine", {}, "idle", "2026", "2026"))
+            records.add_thread(ThreadRecord(name, "local", "refine", {}, "idle", "2999", "2999"))
             request = {"input": REFINE["input"], "stream_modes": ["values"], "subgraphs": False}
+            if stood:  # the last process took it when it had moved already
+                request["stood_at"] = saver.runs.get(name).updated_at
             records.add_run(
-                RunRecord(name, name, "local", "refine", None, request, {}, False, "running", None, "2026", "2026",
+                RunRecord(name, name, "local", "refine", None, request, {}, False, "running", None, "2999", "2999",
                           moved, attempts, dead, 0.0)
             )  # fmt: skip
         engine = Engine(settings, build_model=lambda spec: model)
@@ -144,7 +150,7 @@ async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
         assert output.get("answer") == answer
         assert answer or output["__error__"]["error"] == "LostRunError"
         await engine.stop()
-    assert len(model.calls) == 4
+    assert len(model.calls) == 5
 
 
 async def test_tokens_are_not_kept_for_ever(talking: Any) -> None:

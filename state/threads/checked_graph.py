@@ -1,0 +1,156 @@
+"""Compiled graph that looks at a thread before it goes on with it: whose it is, and whether it was edited. Internal.
+
+`Thread` looks by itself; this is for plain `graph.invoke(None, config)`, `Command(resume=…)`, `stream`, `update_state`
+and their async twins, and for a graph of ours inside another, which goes on when that does.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+from langgraph._internal._config import ensure_config, patch_configurable
+from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_RESUMING
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+
+from ..dual import Do, adrive, do, drive
+from .fingerprint import ChangedGraphError
+from .kind import attach_kind, kind_of
+from .record_checks import ALLOW, CHECKED, change_update, changes, refuse_edited
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.graph import StateGraph
+    from langgraph.types import StateSnapshot
+
+    from .kind import GraphKind
+
+    Logic = Generator[Do, Any, Any]
+
+__all__ = ["CheckedGraph", "compiled"]
+
+
+def compiled(builder: StateGraph[Any, Any, Any, Any], kind: GraphKind, **options: Any) -> Any:
+    """Return the graph, of a kind of ours.
+
+    Args:
+        builder: Holds its nodes and edges.
+        kind: How its threads are read and go on.
+        options: As in `StateGraph.compile`.
+    """
+    attach_kind(builder, kind)
+    graph = builder.compile(**options)
+    # `compile` names the class; copies are made by calling that of the graph.
+    graph.__class__ = CheckedGraph
+    return graph
+
+
+class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph of ours."""
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # type: ignore[override]  # noqa: A002
+        whole = ensure_config(self.config, config)
+        if _goes_on(input, whole):
+            return self._stream_on(input, whole, options)
+        return super().stream(input, _unmarked(config), **options)
+
+    def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # type: ignore[override]  # noqa: A002
+        whole = ensure_config(self.config, config)
+        if _goes_on(input, whole):
+            return self._astream_on(input, whole, options)
+        return super().astream(input, _unmarked(config), **options)
+
+    def _stream_on(self, given: Any, config: RunnableConfig, options: dict[str, Any]) -> Iterator[Any]:
+        config = drive(self._look(given, config))
+        yield from super().stream(given, config, **options)
+
+    async def _astream_on(self, given: Any, config: RunnableConfig, options: dict[str, Any]) -> AsyncIterator[Any]:
+        config = await adrive(self._look(given, config))
+        async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
+            async for part in parts:
+                yield part
+
+    def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
+        drive(self._unedited(config, supersteps))
+        return super().bulk_update_state(config, supersteps)
+
+    async def abulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
+        await adrive(self._unedited(config, supersteps))
+        return await super().abulk_update_state(config, supersteps)
+
+    def _look(self, given: Any, config: RunnableConfig) -> Logic:
+        """Return the config to go on with, where the thread is this graph's; an agreed change is written.
+
+        Raises:
+            ChangedGraphError: Another graph began the run.
+            ValueError: It goes on from an earlier checkpoint, and the record was edited.
+        """
+        kind, place = kind_of(self), config["configurable"]
+        if not self._keeps_threads(config):
+            return config
+        snapshot: StateSnapshot = yield do(self, "get_state", config)
+        if place.get("checkpoint_id"):
+            refuse_edited(kind, str(place["thread_id"]), snapshot.values)
+        if not snapshot.next and snapshot.values.get("stop_reason") is not None:
+            return config  # it is finished: nothing will run
+        found = changes(kind, self.get_name(), snapshot)
+        if not found:
+            return config
+        nested = CONFIG_KEY_CHECKPOINTER in place
+        answered = isinstance(given, Command) and given.resume is not None
+        if not place.get(ALLOW) or (answered and not nested):
+            raise ChangedGraphError(
+                f"the thread {place['thread_id']!r} was begun with another graph: {'; '.join(found)}. To go on with "
+                f"this one, run it with {{'configurable': {{'{ALLOW}': True}}}} in its config and None as its input"
+                + (", and answer then: it asks once more" if answered else "")
+            )
+        if not snapshot.next:  # killed between two steps: what is saved of the last one is applied, and nothing runs
+            yield do(self, "invoke", None, patch_configurable(config, {CHECKED: True}), interrupt_before="*")
+            snapshot = yield do(self, "get_state", config)
+        step = kind.next_step(snapshot, {})
+        if step is None:
+            return config
+        values = {**step.values, **change_update(kind, snapshot, found)}
+        yield do(self, "update_state", config, values, as_node=step.as_node)
+        # What was written is the newest checkpoint now.
+        return config if nested else patch_configurable(config, {"checkpoint_id": None})
+
+    def _unedited(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> Logic:
+        """Raise ValueError where a fork is made of a record that was edited: at a checkpoint, or in a new thread."""
+        whole = ensure_config(self.config, config)
+        if not self._keeps_threads(whole):
+            return
+        kind, place = kind_of(self), whole["configurable"]
+        if place.get("checkpoint_id"):
+            snapshot: StateSnapshot = yield do(self, "get_state", config)
+            refuse_edited(kind, str(place["thread_id"]), snapshot.values)
+            return
+        given = [update.values for step in supersteps for update in step]
+        records = [one for one in given if isinstance(one, dict) and one.get("events") and "head" in one]
+        if records and (yield do(self, "get_state", config)).created_at is None:
+            refuse_edited(kind, str(place["thread_id"]), records[0])
+
+    def _keeps_threads(self, config: RunnableConfig) -> bool:
+        place = config["configurable"]
+        saver = place.get(CONFIG_KEY_CHECKPOINTER, self.checkpointer)
+        return isinstance(saver, BaseCheckpointSaver) and place.get("thread_id") is not None
+
+
+def _goes_on(given: Any, config: RunnableConfig) -> bool:
+    """Return whether a run goes on with what is in its thread, and nobody has looked at that."""
+    place = config.get("configurable", {})
+    if place.get(CHECKED):
+        return False
+    return bool(place.get(CONFIG_KEY_RESUMING, given is None or isinstance(given, Command)))
+
+
+def _unmarked(config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return the config without our mark, which is not for graphs inside."""
+    if config is None or CHECKED not in config.get("configurable", {}):
+        return config
+    kept = {name: value for name, value in config["configurable"].items() if name != CHECKED}
+    return cast("RunnableConfig", {**config, "configurable": kept})
