@@ -52,13 +52,13 @@ def compiled(builder: StateGraph[Any, Any, Any, Any], kind: GraphKind, **options
 class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph of ours."""
 
-    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # type: ignore[override]  # noqa: A002
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002
         whole = ensure_config(self.config, config)
         if _goes_on(input, whole):
             return self._stream_on(input, whole, options)
         return super().stream(input, _unmarked(config), **options)
 
-    def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # type: ignore[override]  # noqa: A002
+    def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002
         whole = ensure_config(self.config, config)
         if _goes_on(input, whole):
             return self._astream_on(input, whole, options)
