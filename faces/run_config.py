@@ -148,6 +148,9 @@ class RunConfig(BaseModel):
             content = json.loads(row.recipe)
             # The mark is no field, and no part of what it signs.
             mark = content.pop("mark", None) if isinstance(content, dict) else None
+            # As text it would be a file's path, which nobody has agreed to open yet.
+            if isinstance(content, dict) and not isinstance(content.get("judge", {}), dict):
+                raise ValueError("its judge is no content of a judge's file")  # noqa: TRY004, TRY301
             recipe = cls.model_validate(content)
         except ValidationError as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None

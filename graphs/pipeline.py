@@ -147,13 +147,15 @@ def build_pipeline_graph(
         return open_folder(folder) if open_folder else measured(folder_index(folder, top_k=k))
 
     built = {label: _built(step, model) for label, step in parsed.labelled()}
+    folders = {_named_folder(step) for step in parsed.steps if step.name in ("UseDir", "UseIndex")}
 
     def reasoning(name: str, label: str, *, scored: bool = False, only_first: bool = False, again: bool = True) -> Step:
         if (own := built.get(label)) is not None:
             step = _own_step(name, own, model, prices)
         else:
             step = asks(scored=scored).step(name, tools=tools, again=again)
-        given: dict[str, Any] = {"opened": opened, "documents": documents, "k": k, "prices": prices}
+        given: dict[str, Any] = {"opened": opened, "folders": folders, "documents": documents}
+        given |= {"k": k, "prices": prices}
         return reason(step, name, label=label, only_first=only_first, **given)
 
     # Comments rank no text before another; programs do, and scores, where they come last.
@@ -251,15 +253,17 @@ def _node(
 ) -> Step:
     if step.step_kind.role is not None:
         return reasoning(step.step_kind.role, label)
-    if step.name == "UseDir":
-        return use_dir(step.value, opened=opened)
-    if step.name == "UseIndex":
-        return use_dir(f"{STORED}{step.value}", opened=opened, name=step.name)
+    if step.name in ("UseDir", "UseIndex"):
+        return use_dir(_named_folder(step), opened=opened, name=step.name)
     return set_topic(step.value, keep=keep, fingerprint=made) if step.name == "SetTopic" else set_query(step.value)
 
 
 def _tool_name(tool: Any) -> str:
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", tool))
+
+
+def _named_folder(step: PipelineStep) -> str:
+    return f"{STORED}{step.value}" if step.name == "UseIndex" else step.value
 
 
 def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..state.choices import arms_of, choose
 from ..state.events import failure, record
 from ..state.limits import limits_in_force
-from ..state.stopping import STOP_REASONS, StopReason, could_not_be_judged, decide, spent_budget
+from ..state.stopping import (
+    STOP_REASONS,
+    StopReason,
+    could_not_be_judged,
+    decide,
+    refused_budget,
+    since_verdict,
+    spent_budget,
+)
 from ..state.summary import (
     accepted_by,
     best_draft,
@@ -35,6 +43,8 @@ EXPLANATIONS: Mapping[StopReason | None, str] = {
     "token_budget": "The token budget is spent.",
     "cost_budget": "The cost budget is spent, or a model's price is not known.",
     "time_budget": "The time budget is spent.",
+    "call_budget": "The server's ceiling of model calls a run is reached.",
+    "quota": "The caller's quota for today is used up.",
     "undecided": "The calibrated judge may not accept the draft, and nobody else decided.",
     "no_progress": "The last revisions brought nothing better.",
     "max_rounds": "No rounds are left.",
@@ -87,7 +97,10 @@ def check(
                 news.append(failure("check", number, outcome.error))
             else:
                 own = _reason(outcome.result)
-                reason = own or spent_budget(events, limits) or ("max_rounds" if out_of_steps else None)
+                refused = refused_budget(since_verdict(events))
+                reason = own or refused or spent_budget(events, limits) or ("max_rounds" if out_of_steps else None)
+                if reason == "max_rounds" and refused:  # of several samples, some were made
+                    reason = refused
                 extra = extra_update(state, outcome.result, by="check")
         verdict: dict[str, Any] = {
             "kind": "verdict",

@@ -60,8 +60,8 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
             return {}
         emit(kind="start", node="generate", round=0)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
-        if isinstance(outcome.error, BudgetSpentError):  # `check` says which; what it cost until then is kept
-            spent = AgentRun("", (), str(outcome.error), over_budget=True)
+        if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
+            spent = AgentRun("", (), str(outcome.error), budget=outcome.error.budget)
             return _agent_update(state, spent, outcome, by=outcome.model or _name(writer))
         if outcome.error is not None:
             raise outcome.error
@@ -73,9 +73,14 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
             became = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(outcome.result) else EMPTY
             raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} {became}")
         by = outcome.model or _name(writer)
-        return writer_update(
-            state, writer, outcome.result, {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
-        )
+        draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
+        update = writer_update(state, writer, outcome.result, draft)
+        if outcome.refused and not spent_budget([*state["events"], *update["events"]], state["limits"]):
+            # Of several samples, some were made.
+            refused = record(update, failure("generate", 0, BudgetSpentError(outcome.refused), budget=outcome.refused))
+            emit(**refused["events"][0])
+            return {**update, **refused, "events": [*update["events"], *refused["events"]]}
+        return update
 
     return Step("generate", logic)
 
@@ -104,7 +109,10 @@ def _agent_update(state: Mapping[str, Any], run: AgentRun, outcome: Outcome, *, 
         draft["rejected"] = "empty"
     if run.unfinished:
         draft["incomplete"] = run.unfinished
-    if run.unfinished and not run.over_budget:  # `check` sees for itself that a budget is spent
+    # `check` sees for itself that a budget of the run is spent, and can't know what a server allows.
+    if run.budget and not spent_budget([*state["events"], draft], state["limits"]):  # type: ignore[list-item]
+        news.append(failure("generate", 0, BudgetSpentError(run.budget), budget=run.budget))
+    elif run.unfinished and not run.budget:
         news.append(failure("generate", 0, AgentUnfinishedError(run.unfinished)))
     update = record(state, *news)
     for event in update["events"]:

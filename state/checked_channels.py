@@ -29,6 +29,7 @@ __all__ = [
     "bare",
     "check_found",
     "check_items",
+    "check_update",
     "naming",
     "placed",
     "refusal",
@@ -100,6 +101,22 @@ def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: b
     for _, channel, value in (found.pending_writes or ()) if pending else ():
         if channel not in left_out:
             _check(adapter, {channel: bare(value)})
+
+
+def check_update(values: Mapping[str, Any], schemas: tuple[type, ...]) -> None:
+    """Return if a state update holds a value of its type for each channel, and no channel is unknown.
+
+    Args:
+        values: The update, as somebody who does not own the graph sends it.
+        schemas: The typed states of the graph.
+
+    Raises:
+        ValueError: It does not; the message names the channel, what it holds and what would be right.
+    """
+    known = {name for schema in schemas for name in get_type_hints(schema)}
+    if unknown := sorted(values.keys() - known):
+        raise ValueError(f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted(known))}")
+    _check(_state_adapter(schemas), values)
 
 
 def check_items(channel: str, kind: Any, items: Any) -> None:

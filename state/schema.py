@@ -58,8 +58,8 @@ class RefineOutput(TypedDict):
     answer: str
     """The best draft; empty when a budget was spent before the first."""
     stop_reason: str | None
-    """`accepted`, `max_rounds`, `no_progress`, `undecided`, `token_budget`, `cost_budget`, `time_budget`, `human` or
-    `failed`."""
+    """`accepted`, `max_rounds`, `no_progress`, `undecided`, `token_budget`, `cost_budget`, `time_budget`,
+    `call_budget`, `quota`, `human` or `failed`."""
     rounds: int
     """How often the draft was revised."""
     score: float | None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from .choices import arms_of, choose
-from .limits import Limits
-from .summary import attempts, open_drafts, rounds, run_options, summary_of, usage_total
+from .limits import Limits, limits_in_force
+from .summary import accepted_by, attempts, best_draft, open_drafts, rounds, run_options, summary_of, usage_total
 from .usage import add_usage
 
 if TYPE_CHECKING:
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from .usage import Usage
 
 __all__ = [
+    "REFUSED_OUTSIDE",
     "STOP_REASONS",
     "StopReason",
+    "check_record",
     "could_not_be_judged",
     "decide",
+    "refused_budget",
     "rounds_allowed",
     "since_verdict",
     "spent_budget",
@@ -32,6 +35,8 @@ StopReason = Literal[
     "token_budget",
     "cost_budget",
     "time_budget",
+    "call_budget",
+    "quota",
     "undecided",
     "no_progress",
     "max_rounds",
@@ -39,6 +44,8 @@ StopReason = Literal[
 """Why a run ended; where several hold, the first one counts."""
 
 STOP_REASONS: tuple[StopReason, ...] = get_args(StopReason)
+REFUSED_OUTSIDE = ("call_budget", "quota")
+"""Reasons that only a server's ceilings give, and no limit of the run: resumed, it goes on."""
 
 
 def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: bool = False) -> StopReason | None:
@@ -58,7 +65,7 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         return "accepted"
     if any(event.get("stop") for event in fresh):
         return "human"
-    if budget := spent_budget(events, limits) or _refused(fresh):
+    if budget := spent_budget(events, limits) or refused_budget(fresh):
         return budget
     adaptive = bool(arms_of(events))
     # An adaptive run has other ways to try; it ends when none is left.
@@ -79,6 +86,26 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     return "no_progress" if stuck else "max_rounds" if spent else None
 
 
+def check_record(events: Sequence[Event]) -> None:
+    """Return if a record of well-typed events can be summed up and decided on: what reads a thread does that.
+
+    Raises:
+        ValueError: It begins with something else than a task.
+        Exception: It can't; any, since some fields of events hold plain data of any form.
+    """
+    if events and events[0]["kind"] != "task":
+        raise ValueError(f"a record begins with a task, and not with a {events[0]['kind']}")
+    decide(events, limits_in_force(events) or Limits())
+    # It ends at the first reason; the others are asked for in a later run.
+    if arms_of(events):
+        choose(events)
+    _patience_lost(events, 1)
+    could_not_be_judged(events)
+    accepted_by(best_draft(events, keep=run_options(events).get("keep", "best")))
+    for draft in attempts(events):
+        draft.feedback, draft.answers, draft.condensed, draft.decidable_later  # noqa: B018  (computed now)
+
+
 def could_not_be_judged(events: Sequence[Event]) -> bool:
     """Return whether somebody is asked about each draft, and nobody could tell anything about the newest ones.
 
@@ -88,8 +115,8 @@ def could_not_be_judged(events: Sequence[Event]) -> bool:
     return bool(run_options(events).get("asks") and drafts) and not any(draft.judged for draft in drafts)
 
 
-def _refused(events: Sequence[Event]) -> StopReason | None:
-    """Return the budget for which a call was refused: that of a run outside, where this one is a node of it."""
+def refused_budget(events: Sequence[Event]) -> StopReason | None:
+    """Return the budget for which a call was refused: of a server, or of a run outside where this is a node of it."""
     budgets = [event["budget"] for event in events if event["kind"] == "failure" and event.get("budget")]
     return cast("StopReason", budgets[-1]) if budgets else None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input
-from .options import Db, Model, PromptFile, age
+from .options import Db, Model, Prices, PromptFile, age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,14 @@ def serve(
             rich_help_panel=LISTENING,
         ),
     ] = None,
+    metrics_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Tokens that read /metrics of all callers, and nothing else; or REDRAFT_METRICS_TOKENS.",
+            rich_help_panel=LISTENING,
+        ),
+    ] = None,
     db: Db = DEFAULT_DB,
     model: Model = None,
     allow_model: Annotated[
@@ -63,6 +71,7 @@ def serve(
         str | None, typer.Option("--index", metavar="NAME", help="A stored index that retrieval searches instead.")
     ] = None,
     prompts: PromptFile = None,
+    prices: Prices = None,
     judge: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of `redraft calibrate`: accepts where that is rarely wrong.")
     ] = None,
@@ -71,6 +80,24 @@ def serve(
     ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(metavar="S", help="Of a run, by the clock.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Model calls of a run, whoever makes them.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a run.", rich_help_panel=BOUNDS)
+    ] = None,
+    max_cost_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Dollars of a run.", rich_help_panel=BOUNDS)
+    ] = None,
+    daily_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Model calls of a caller a day (UTC).", rich_help_panel=BOUNDS)
+    ] = None,
+    daily_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a caller a day.", rich_help_panel=BOUNDS)
+    ] = None,
+    daily_cost_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Dollars of a caller a day.", rich_help_panel=BOUNDS)
     ] = None,
     max_runs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs at the same time.", rich_help_panel=BOUNDS)
@@ -109,6 +136,10 @@ def serve(
             rich_help_panel=KEEPING,
         ),
     ] = False,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Connections of one address, a proxy's too.", rich_help_panel=BOUNDS),
+    ] = None,
     otlp: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
     ] = None,
@@ -140,9 +171,17 @@ def serve(
             judge=None if judge is None else str(judge.expanduser().absolute()),
             pipelines=_named(pipeline or []),
             prompts=None if prompts is None else str(prompts.expanduser().absolute()),
-            tokens=_tokens(token_file),
+            prices=None if prices is None else str(Path(prices).expanduser().absolute()),
+            tokens=_tokens(token_file, "REDRAFT_SERVE_TOKENS"),
+            metrics_tokens=_tokens(metrics_token_file, "REDRAFT_METRICS_TOKENS"),
             max_rounds=max_rounds,
             max_seconds_a_run=max_seconds,
+            max_calls_a_run=max_calls,
+            max_tokens_a_run=max_tokens,
+            max_cost_usd_a_run=max_cost_usd,
+            max_calls_a_day=daily_calls,
+            max_tokens_a_day=daily_tokens,
+            max_cost_usd_a_day=daily_cost_usd,
             max_concurrent_runs=max_runs,
             queue_length=max_waiting,
             max_attempts=max_attempts,
@@ -150,6 +189,7 @@ def serve(
             max_body_bytes=max_body,
             default_ttl=None if default_ttl is None else age(default_ttl, "--default-ttl") / timedelta(minutes=1),
             ttl_includes_interrupted=ttl_includes_interrupted,
+            max_connections_a_peer=max_connections,
         )
         if otlp is not None:
             from ..server.tracing import instrument
@@ -178,10 +218,16 @@ def _app(**given: Any) -> tuple[Any, Any]:
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
         return create_app(settings), settings
     except ValidationError as error:
-        told = [detail["msg"].removeprefix("Value error, ") for detail in error.errors(include_input=False)]
+        told = [_told(detail) for detail in error.errors(include_input=False)]
         raise BadInputError("; ".join(told)) from None
     except ImportError as error:
         raise ImportError(f"{INSTALL} ({error})") from None
+
+
+def _told(detail: Any) -> str:
+    """Return what is wrong with a setting, by its name where it is not told otherwise."""
+    said = detail["msg"].removeprefix("Value error, ")
+    return said if said != detail["msg"] else f"{'.'.join(map(str, detail['loc']))}: {said[0].lower()}{said[1:]}"
 
 
 def _listen(app: Any, settings: Any) -> None:
@@ -192,6 +238,7 @@ def _listen(app: Any, settings: Any) -> None:
 
     import uvicorn
 
+    from ..server.connections import MOST_CONNECTIONS, server_options
     from ..views.console import say
 
     class Server(uvicorn.Server):
@@ -200,18 +247,9 @@ def _listen(app: Any, settings: Any) -> None:
             """Leave the signals to us: uvicorn would raise them once more, in the middle of our own end."""
             yield
 
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        lifespan="off",  # which would print a traceback where a database can't be opened
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
-        limit_concurrency=4096,
-        ws="none",
-    )
-    server = Server(config)
+    # The lifespan would print a traceback where a database can't be opened.
+    server = Server(uvicorn.Config(app, lifespan="off", **server_options(settings)))
+    _allow_files(MOST_CONNECTIONS)
 
     def end(*_: Any) -> None:
         server.should_exit = True
@@ -235,6 +273,19 @@ def _listen(app: Any, settings: Any) -> None:
     asyncio.run(served())
 
 
+def _allow_files(connections: int) -> None:
+    """Let the process hold as many connections as it serves, as far as the system has it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such bound
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 512
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _socket(host: str, port: int) -> socket:
     from socket import AF_INET, AF_INET6, create_server
 
@@ -244,10 +295,10 @@ def _socket(host: str, port: int) -> socket:
         raise OSError(f"can't listen on {host!r}, port {port}: {error.strerror or error}") from None
 
 
-def _tokens(token_file: Path | None) -> tuple[str, ...]:
-    """Return the tokens of the file, or of the environment where no file is named."""
+def _tokens(token_file: Path | None, variable: str) -> tuple[str, ...]:
+    """Return the tokens of the file, or of the environment variable where no file is named."""
     if token_file is None:
-        lines = os.environ.get("REDRAFT_SERVE_TOKENS", "").split(",")
+        lines = os.environ.get(variable, "").split(",")
     else:
         try:
             lines = token_file.expanduser().read_text(encoding="utf-8").splitlines()

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from .api import agent_protocol_api, demo_api, metrics, openai_api
-from .api.guards import BodyMiddleware, CallerMiddleware, mask_logs
+from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
 from .api.problems import GUARDS, handle_problems
 from .api.wire import dumps
 from .engine.engine import Engine
@@ -54,7 +54,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     handle_problems(app)
     for part in (agent_protocol_api, openai_api, demo_api, metrics, assets_api, live_api, views_api):
         app.include_router(part.router)
-    app.state.metrics = metrics.RunMetrics(engine)
+    app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
 
     @app.get("/healthz", tags=["health"])
@@ -65,5 +65,12 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     # the last added is asked first
     app.add_middleware(BodyMiddleware, max_bytes=settings.max_body_bytes, max_seconds=settings.max_body_seconds)
     open_paths = {"/healthz", *assets_api.ASSETS}
-    app.add_middleware(CallerMiddleware, tokens=settings.tokens, host=settings.host, open_paths=open_paths)
+    app.add_middleware(
+        CallerMiddleware,
+        tokens=settings.tokens,
+        metrics_tokens=settings.metrics_tokens,
+        host=settings.host,
+        open_paths=open_paths,
+    )
+    app.add_middleware(HeaderMiddleware)
     return app

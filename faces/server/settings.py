@@ -6,6 +6,7 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ...state.limits import MOST, MOST_TOKENS
 from ..pipeline_text import read_pipeline
 from ..problems import DEFAULT_DB, BadInputError
 from ..run_config import kept_spec
@@ -47,12 +48,20 @@ class Settings(BaseModel):
     """A file of `redraft calibrate`, for the presets that take one; read once."""
     pipelines: dict[str, str] = {}
     """Pipelines by the names under which they are served; each begins with the task of its caller."""
+    prices: str | None = None
+    """A file of prices, as `PriceTable.from_file` takes it, beside those that are known."""
     tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
+    metrics_tokens: tuple[str, ...] = Field(default=(), repr=False)
+    """Whoever has one of these reads the numbers of all callers, and nothing else."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_body_seconds: float = Field(default=30.0, gt=0)
     """Time within which a request's body must have arrived."""
+    max_header_seconds: float = Field(default=10.0, gt=0)
+    """Time within which a request's headers must have arrived."""
+    max_connections_a_peer: int = Field(default=2048, ge=1)
+    """Connections of one address; where a proxy stands in front, all are the proxy's."""
     max_task_characters: int = Field(default=50_000, ge=1)
     max_rounds: int = Field(default=10, ge=0)
     max_concurrent_runs: int = Field(default=256, ge=1)
@@ -60,6 +69,15 @@ class Settings(BaseModel):
     """Runs that wait for one of those to end."""
     max_seconds_a_run: float = Field(default=900.0, gt=0)
     """By the clock, from its start to its end; a run that takes longer is ended, and its thread can be resumed."""
+
+    max_calls_a_run: int | None = Field(default=1000, ge=1, le=MOST)
+    """Model calls, whichever node, agent, tool or judge makes them; likewise the five below."""
+    max_tokens_a_run: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
+    max_cost_usd_a_run: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_calls_a_day: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
+    """Of a caller; days are those of UTC, by the clock of the database."""
+    max_tokens_a_day: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
+    max_cost_usd_a_day: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     max_attempts: int = Field(default=3, ge=1)
     """Processes that may die of a run, one after another and without a step further, before it is given up."""
@@ -101,8 +119,14 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _guarded(self) -> Settings:
-        if short := [token for token in self.tokens if len(token) < SHORTEST_TOKEN or not token.isascii()]:
+        if short := [
+            token
+            for token in (*self.tokens, *self.metrics_tokens)
+            if len(token) < SHORTEST_TOKEN or not token.isascii()
+        ]:
             raise ValueError(f"a token has {len(short[0])} characters; use at least {SHORTEST_TOKEN}, ASCII only")
+        if set(self.tokens) & set(self.metrics_tokens):
+            raise ValueError("a token for the metrics of all is no caller's token: use another one")
         if self.host not in LOOPBACK and not self.tokens:
             raise ValueError(
                 f"{self.host!r} can be reached from other machines, so a token is needed: "

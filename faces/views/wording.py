@@ -34,6 +34,8 @@ STOP_WORDS: Mapping[str | None, str] = {
     "token_budget": "the token budget is spent",
     "cost_budget": "the cost budget is spent, or a price is not known",
     "time_budget": "the time budget is spent",
+    "call_budget": "the server's ceiling of calls is reached",
+    "quota": "the quota of the day is used up",
     "human": "a person ended the run",
     "failed": "an error ended the run",
     None: "unfinished",
@@ -81,10 +83,13 @@ def moved(at: str, now: datetime | None = None) -> str:
     """Return a moment as a list shows it, by this machine's clock: the time of today, else the day.
 
     Args:
-        at: ISO 8601 with an offset.
+        at: ISO 8601 with an offset; anything else, out of a row that somebody changed, is shown as it is.
         now: Default: now.
     """
-    moment = datetime.fromisoformat(at).astimezone()
+    try:
+        moment = datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):
+        return at[:16]
     today = (now or datetime.now().astimezone()).date()
     if moment.date() == today:
         return f"{moment:%H:%M}"

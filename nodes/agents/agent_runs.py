@@ -205,13 +205,13 @@ class AgentRun:
         text: The text of its last message.
         steps: What it did, in order, as plain data; see `steps_of`.
         unfinished: Why it did not finish; empty when it did.
-        over_budget: It was stopped since a budget of the run is spent.
+        budget: The budget that is spent, where it was stopped for one.
     """
 
     text: str
     steps: tuple[dict[str, Any], ...]
     unfinished: str = ""
-    over_budget: bool = False
+    budget: str | None = None
 
 
 def agent_writer(base: Runnable[Any, Any]) -> AgentWriter:
@@ -251,7 +251,7 @@ class AgentWriter(AdaptedRunnable):
             return _stopped(watch, OUT_OF_STEPS)
         except BudgetSpentError as spent:
             budget = spent.budget.replace("_", " ")
-            return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), over_budget=True)
+            return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), budget=spent.budget)
         watch.settle_last(result)
         text = _answer(result)
         return AgentRun(text, tuple(watch.steps), _unfinished(text, result, watch))
@@ -294,8 +294,8 @@ class AgentWriter(AdaptedRunnable):
         return merge_configs(config, {"callbacks": [watch]}, limit, None if keeps else ANY_DURABILITY)
 
 
-def _stopped(watch: StepWatch, why: str, *, over_budget: bool = False) -> AgentRun:
-    return AgentRun(watch.last_text, tuple(watch.steps), why, over_budget)
+def _stopped(watch: StepWatch, why: str, *, budget: str | None = None) -> AgentRun:
+    return AgentRun(watch.last_text, tuple(watch.steps), why, budget)
 
 
 def _answer(result: Any) -> str:

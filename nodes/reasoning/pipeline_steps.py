@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from ...state.events import Event, clean, failure, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import RefineState
-from ...state.stopping import StopReason, decide, since_verdict, spent_budget
+from ...state.stopping import REFUSED_OUTSIDE, StopReason, decide, since_verdict, spent_budget
 from ...state.summary import current_run, latest_draft, rounds, usage_total
 from ...state.threads.fingerprint import differences, fingerprint_in_force
 from ...state.threads.kind import ForkPoint, GraphKind
@@ -27,7 +27,7 @@ from ..runtime.step import Logic, Step, Steps, call, emit
 from .steps import StepName, nothing_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.types import StateSnapshot
@@ -78,7 +78,7 @@ class PipelineState(RefineState, total=False):
     query: str
     """What passages are looked up for; empty: the topic."""
     folder: str
-    """Where they are looked up; empty: where the graph was told to."""
+    """Where they are looked up, of what the pipeline names; empty: where the graph was told to."""
     documents_since: int
     """Length of the record when the folder was set: earlier retrievals searched others."""
     laps: int
@@ -189,6 +189,7 @@ def reason(
     *,
     label: str,
     opened: Callable[[str], Any],
+    folders: Collection[str],
     documents: Any = None,
     k: int = 4,
     only_first: bool = False,
@@ -201,6 +202,7 @@ def reason(
         name: Which of the four.
         label: The step's name in the pipeline, for what is said about it.
         opened: Returns what looks a query up in a folder.
+        folders: Those that the pipeline names. The thread says which is in force, and its database may be anybody's.
         documents: Where passages are looked up while no folder is set.
         k: How many passages at most.
         only_first: Whether a draft is written only where there is none.
@@ -212,6 +214,14 @@ def reason(
 
     def look_up(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         folder = state.get("folder")
+        if folder and folder not in folders:
+            emit(
+                kind="skipped",
+                node=label,
+                round=0,
+                text=f"{folder!r} is not looked in: this pipeline names no such folder",
+            )
+            folder = None
         found = _Folder(folder, opened) if folder else documents
         return (yield from retrieve(found, k=k, prices=prices).logic(state, config))
 
@@ -406,6 +416,6 @@ class PipelineKind(GraphKind):
             return ForkPoint(kept, at)
         reason = values["stop_reason"]
         out_of_steps = current_run(values["events"])[-1].get("out_of_steps", False)
-        if reason == "failed" or out_of_steps or (changed and reason.endswith("_budget")):
+        if reason in ("failed", *REFUSED_OUTSIDE) or out_of_steps or (changed and reason.endswith("_budget")):
             return ForkPoint({"stop_reason": None, "answer": "", **kept}, at)
         return None

@@ -6,12 +6,14 @@ import logging
 import threading
 from contextvars import ContextVar
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
+
+from ...state.usage import NO_USAGE, add_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +74,14 @@ class Meter(BaseCallbackHandler):
         self.on_failure: Callable[[BaseException], None] | None = None
         """Called with what a model raises."""
         self.model = ""
+        self.refused: str | None = None
+        """The budget for which a call was refused last."""
         self._start = perf_counter()
         # Models that are called side by side report from several threads.
         self._lock = threading.Lock()
-        self._input = self._output = self._total = self._calls = self._uncounted = self._reused = 0
+        self._used: Usage = NO_USAGE.copy()
+        self._reused = 0
         self._earlier = 0.0
-        self._cost: float | None = 0.0
         self._providers: dict[UUID, str | None] = {}
         self._names: dict[UUID, str] = {}
 
@@ -111,9 +115,12 @@ class Meter(BaseCallbackHandler):
         self._check_budget()
 
     def _check_budget(self) -> None:
-        if self._guard is None or not self._calls:  # the node itself looked before the first; several begin together
+        if (
+            self._guard is None or not self._used["calls"]
+        ):  # the node itself looked before the first; several begin together
             return
         if budget := self._guard(self.usage(seconds=self.elapsed)):
+            self.refused = budget
             raise BudgetSpentError(budget)
 
     @property
@@ -135,22 +142,24 @@ class Meter(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
+        self._add(self._of_call(response, run_id))
+
+    def _add(self, used: Usage) -> None:
+        with self._lock:
+            self._used = add_usage([self._used, used])
+
+    def _of_call(self, response: LLMResult, run_id: UUID) -> Usage:
+        """Return what one finished call used, without its seconds."""
         with self._lock:
             provider, asked = self._providers.pop(run_id, None), self._names.pop(run_id, "")
-            self._calls += 1
             message = self._message(response)
-            usage = message.usage_metadata if message else None
+            usage = message.usage_metadata if message and _believable(message.usage_metadata) else None
             name = str(message.response_metadata.get("model_name") or "") if message else ""
             # A reply that does not say who wrote it was written by the model that was asked.
             self.model = name or asked or self.model
             if message is None or usage is None:
                 # Unknown, and so never 0: with a budget of dollars it counts as spent.
-                self._cost = None
-                self._uncounted += 1
-                return
-            self._input += usage["input_tokens"]
-            self._output += usage["output_tokens"]
-            self._total += usage["total_tokens"]
+                return {**NO_USAGE, "calls": 1, "uncounted_calls": 1, "cost_usd": None}
             cached = usage.get("input_token_details", {}).get("cache_read", 0)
             cost = None
             if self.prices is not None:
@@ -161,7 +170,8 @@ class Meter(BaseCallbackHandler):
                     cache_read_tokens=cached or 0,
                     provider=provider,
                 )
-            self._cost = None if cost is None or self._cost is None else self._cost + cost
+            tokens = {name: usage[name] for name in COUNTS}
+            return {**NO_USAGE, **tokens, "calls": 1, "cost_usd": cost}  # type: ignore[typeddict-item]
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
@@ -186,15 +196,7 @@ class Meter(BaseCallbackHandler):
     def usage(self, *, seconds: float) -> Usage:
         """Return what was counted, with the seconds that the caller measured."""
         with self._lock:
-            used: Usage = {
-                "input_tokens": self._input,
-                "output_tokens": self._output,
-                "total_tokens": self._total,
-                "calls": self._calls,
-                "uncounted_calls": self._uncounted,
-                "cost_usd": self._cost,
-                "seconds": round(seconds, 6),
-            }
+            used: Usage = {**self._used, "seconds": round(seconds, 6)}
             if self._reused:
                 used["reused_calls"] = self._reused
             return used
@@ -204,6 +206,22 @@ class Meter(BaseCallbackHandler):
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
         message = getattr(generation, "message", None)
         return message if isinstance(message, AIMessage) else None
+
+
+def _believable(usage: Any) -> bool:
+    """Return whether a provider's counts can be counts: a negative one would buy calls, a huge one fits nowhere."""
+    counts = [usage.get(name) for name in COUNTS] if usage else [None]
+    counts.append((usage or {}).get("input_token_details", {}).get("cache_read") or 0)
+    return all(type(count) is int and 0 <= count <= MOST_OF_CALL for count in counts)
+
+
+MOST_OF_CALL = 10**9
+"""Tokens: more than any model takes or gives, and little enough to be summed up anywhere."""
+COUNTS: tuple[Literal["input_tokens", "output_tokens", "total_tokens"], ...] = (
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+)
 
 
 def _no_refused_call(record: logging.LogRecord) -> bool:

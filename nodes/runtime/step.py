@@ -73,6 +73,8 @@ class Outcome:
     usage: Usage
     model: str
     """Name of the last model that answered; empty when none did."""
+    refused: str | None = None
+    """The budget for which a model call was refused, also where the call goes on without it."""
 
     @property
     def told(self) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def call(
     except Exception as error:
         mask_error(error)  # LangGraph stores its message, if it is raised
         failure = error
-    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model)
+    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused)
 
 
 def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...state.events import record
-from ...state.stopping import STOP_REASONS, StopReason, rounds_allowed, spent_budget
+from ...state.stopping import REFUSED_OUTSIDE, STOP_REASONS, StopReason, rounds_allowed, spent_budget
 from ...state.summary import accepted_by, best_draft, current_run, oracle_touched, rounds, usage_total
 from ...state.usage import add_usage
 from ..check import EXPLANATIONS
@@ -220,7 +220,7 @@ def _output(events: Sequence[Any], *, keep: Keep) -> dict[str, Any]:
     }
 
 
-BUDGETS = ("token_budget", "cost_budget", "time_budget")
+BUDGETS = ("token_budget", "cost_budget", "time_budget", *REFUSED_OUTSIDE)
 
 OUT_OF_LEVELS = "No levels or rounds are left."
 OUT_OF_STEPS = "The recursion_limit of the call leaves no room for another level; raise it in the config."

@@ -388,6 +388,8 @@ def _row(columns: Sequence[Any], vault: Vault | None) -> RunRow:
             kinds = (int, float) if name in NUMBERS else str
             if (value is None and name in NEEDED) or (value is not None and not isinstance(value, kinds)):
                 raise ValueError(f"its {name} is {type(value).__name__}")  # noqa: TRY301  (as all bad data)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"its {name} is {value}")  # noqa: TRY301
         if vault is not None:
             values |= {name: vault.reveal(values[name]) for name in HIDDEN if values[name] is not None}
     except ValueError as error:

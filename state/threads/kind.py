@@ -43,6 +43,8 @@ class GraphKind:
     """Whether it has `fork_point` and `task_again`."""
     keeps_record = False
     """Whether its state holds a record of ours."""
+    entries: tuple[str, ...] = ()
+    """The nodes that somebody who does not own the graph may send a thread to, one at a time."""
     fingerprint: Mapping[str, Any] = {}
     """The graph's nodes, models, critics, prompts and options; empty where a graph is not told from others by them."""
     options: Mapping[str, Any] = {}

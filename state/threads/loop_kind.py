@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
 from ..limits import merged_limits
-from ..stopping import decide, since_verdict
+from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
 from ..summary import attempts, current_run
 from .kind import ForkPoint, GraphKind
 
@@ -32,6 +32,7 @@ class LoopKind(GraphKind):
     first_node = "prepare"
     forkable = True
     keeps_record = True
+    entries = ("generate", "feedback", "check", "refine")
 
     def __init__(
         self,
@@ -67,6 +68,8 @@ class LoopKind(GraphKind):
         if cut_off := self.cut_off(values):
             return ForkPoint({"stop_reason": None, **changed}, cut_off)
         reason = values.get("stop_reason")
+        if reason in REFUSED_OUTSIDE:
+            reason = "failed"  # the call that was refused is made again
         reopened = {"stop_reason": None, "answer": "", **changed}
         # A draft that an agent did not finish is written anew before anybody judges it.
         if (reason == "failed" or (changed and reason != "accepted")) and _unfinished(values["events"]):

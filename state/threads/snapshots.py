@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
     Until: TypeAlias = Callable[[StateSnapshot], bool]
 
-__all__ = ["asnapshots", "astate_of", "check_stored", "snapshot_at", "snapshots", "snapshots_of", "state_of"]
+__all__ = [
+    "asnapshots",
+    "astate_of",
+    "check_stored",
+    "schemas_of",
+    "snapshot_at",
+    "snapshots",
+    "snapshots_of",
+    "state_of",
+]
 
 
 def state_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
@@ -62,7 +71,7 @@ def snapshot_at(
         subgraphs: As in `state_of`.
         found: The checkpoint, where it was read and checked already.
     """
-    if found is None and _schemas(graph):
+    if found is None and schemas_of(graph):
         found = yield do(graph.checkpointer, "get_tuple", config)
         check_stored(graph, found)
     with _named(graph, config):
@@ -76,17 +85,17 @@ def check_stored(graph: Any, found: CheckpointTuple | None) -> None:
     Raises:
         BadCheckpointError: A value has another type.
     """
-    if found is not None and (schemas := _schemas(graph)):
+    if found is not None and (schemas := schemas_of(graph)):
         with naming(lambda: found.config["configurable"]):
             check_found(found, schemas)
 
 
 def _named(graph: Any, config: RunnableConfig) -> AbstractContextManager[None]:
     """Return a context that names the thread in an error of its data; another's graph raises what it likes."""
-    return naming(lambda: config["configurable"]) if _schemas(graph) else nullcontext()
+    return naming(lambda: config["configurable"]) if schemas_of(graph) else nullcontext()
 
 
-def _schemas(graph: Any) -> tuple[type, ...]:
+def schemas_of(graph: Any) -> tuple[type, ...]:
     """Return the typed states of a graph that are ours; a user's own keys may hold what the user likes."""
     if not kind_of(graph).keeps_record:
         return ()
@@ -146,7 +155,7 @@ class ReadOnce(BaseCheckpointSaver[Any]):
 
     def __init__(self, graph: Any, newest: CheckpointTuple | None = None) -> None:
         super().__init__(serde=graph.checkpointer.serde)
-        self._schemas = _schemas(graph)
+        self._schemas = schemas_of(graph)
         self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
         self._channels: Mapping[str, Any] = graph.channels
         self._newest = newest

@@ -192,6 +192,30 @@ def test_passages_come_from_the_folder_and_query_in_force(run: Any) -> None:
     assert [event["by"] for event in output["events"] if event["kind"] == "retrieval"] == ["docs", "docs"]
 
 
+@pytest.mark.parametrize("named", ["UseDir('docs') | ", ""])
+def test_only_a_folder_that_the_pipeline_names_is_read(named: str) -> None:
+    """A folder that only the database names is not read when a thread goes on, whatever pipeline it is of."""
+    read: list[str] = []
+
+    class Folder:
+        def __init__(self, path: str) -> None:
+            self.path = path
+
+        def invoke(self, query: str) -> list[str]:
+            read.append(self.path)
+            return ["a passage"]
+
+    model = ScriptedModel(["a draft", RuntimeError("down"), "no", "better"])
+    with open_checkpointer("memory") as saver:
+        pipeline = f"SetTopic('M') | {named}UseDraft | UseCritique | UseImprove"
+        graph = build_pipeline_graph(pipeline, model, open_folder=Folder, checkpointer=saver)
+        assert graph.invoke({}, config())["stop_reason"] == "failed"
+        graph.update_state(config(), {"folder": "/home/me/private", "task": "M"}, as_node="check")
+        read.clear()
+        assert Thread(graph, "t").resume()["answer"] == "better"
+    assert "/home/me/private" not in read
+
+
 def test_a_real_folder_is_searched(run: Any, tmp_path: Path) -> None:
     """`UseDir` reads real Markdown files, and the passage that fits the topic reaches the prompt and the record."""
     pytest.importorskip("bm25s")

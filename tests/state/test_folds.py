@@ -165,6 +165,6 @@ def test_reasons_outrank_each_other_in_the_stated_order(events: list[dict[str, A
         remaining[key] = None
         assert decide(chain(TASK, draft("a", usage=used), critique(0)), remaining) == expected
     assert list(STOP_REASONS) == [
-        "failed", "accepted", "human", "token_budget", "cost_budget", "time_budget", "undecided", "no_progress",
-        "max_rounds",
+        "failed", "accepted", "human", "token_budget", "cost_budget", "time_budget", "call_budget", "quota",
+        "undecided", "no_progress", "max_rounds",
     ]  # fmt: skip

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BodyMiddleware", "CallerMiddleware", "KnownCaller", "mask_logs", "require_caller"]
+__all__ = ["OPERATOR", "BodyMiddleware", "CallerMiddleware", "HeaderMiddleware", "KnownCaller", "mask_logs",
+           "require_caller"]  # fmt: skip
+
+OPERATOR = Caller("operator")
+"""Whoever has a token for the metrics of all callers; nothing else is there for them."""
 
 
 class CallerMiddleware:
@@ -34,15 +38,25 @@ class CallerMiddleware:
     Args:
         app: What is guarded.
         tokens: Those that are known.
+        metrics_tokens: Those of the operator.
         host: The name that the server listens on.
         open_paths: Paths that need no token: they tell nothing of anybody's.
     """
 
-    def __init__(self, app: ASGIApp, *, tokens: Sequence[str], host: str, open_paths: Collection[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        tokens: Sequence[str],
+        host: str,
+        open_paths: Collection[str],
+        metrics_tokens: Sequence[str] = (),
+    ) -> None:
         self._app = app
         self._open_paths = frozenset(open_paths)
         # As digests: all of one length for `compare_digest`, and no token is kept as it is.
-        self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
+        self._tokens = [hashlib.sha256(token.encode()).digest() for token in (*tokens, *metrics_tokens)]
+        self._of_callers = len(tokens)
         self._hosts = {*LOOPBACK, host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,17 +73,20 @@ class CallerMiddleware:
         await self._app(scope, receive, send)
 
     def _read(self, headers: Mapping[str, str], path: str) -> tuple[Any, Caller | None]:
-        if self._tokens:
+        if self._of_callers:
             if path in self._open_paths:
                 return None, None
             digest = hashlib.sha256(_given(headers).encode("utf-8", "replace")).digest()
-            known = False
-            for token in self._tokens:  # each is looked at, whichever it is
-                known |= hmac.compare_digest(digest, token)
+            # each is looked at, whichever it is
+            known = [number for number, token in enumerate(self._tokens) if hmac.compare_digest(digest, token)]
             if not known:
                 scheme = {"WWW-Authenticate": "Bearer"}
                 return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=scheme), None
-            return None, Caller(f"token-{digest.hex()[:16]}")
+            if known[0] < self._of_callers:
+                return None, Caller(f"token-{digest.hex()[:16]}")
+            if path != "/metrics":
+                return problem(403, "forbidden", "this token reads /metrics, and nothing else"), None
+            return None, OPERATOR
         host = headers.get("host", "")
         # A page of another site may have its own name point at this machine (DNS rebinding).
         if _split(f"//{host}").hostname not in self._hosts:
@@ -93,6 +110,29 @@ def require_caller(request: Request) -> Caller:
 
 KnownCaller = Annotated[Caller, Depends(require_caller)]
 """The caller as a parameter of a route."""
+
+
+class HeaderMiddleware:
+    """Tells browsers to take each answer for what it says it is, and to show it to no page of another site."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in message.get("headers", ())}
+                added = [header for header in PROTECTING if header[0] not in given]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+PROTECTING = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 
 def _given(headers: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of runs, counted from the record of each run when it has ended. Internal."""
+"""Prometheus metrics of runs, counted when each has ended: of all callers, and of each by itself. Internal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fastapi import APIRouter, Request, Response
 from ....state.stopping import STOP_REASONS, rounds_allowed
 from ....state.summary import attempts, best_draft, current_run, run_options
 from ....state.usage import add_usage
+from ..engine.ownership import LOCAL
+from .guards import OPERATOR, KnownCaller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
 
     from ....state.events import Event
     from ..engine.engine import Engine
-    from ..engine.runs import Run
+    from ..engine.runs import Caller, Run
 
-__all__ = ["RunMetrics", "router"]
+__all__ = ["MetricsByCaller", "RunMetrics", "router"]
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 GAINS = (0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1)
@@ -34,10 +36,10 @@ class RunMetrics:
     """Counts the runs of one server, in a registry of its own.
 
     Args:
-        engine: Whose queue is shown.
+        engine: Whose queue is shown; `None` shows none.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine | None) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         # Not the library's global one, in which a second server of this process would clash with the first.
@@ -57,6 +59,7 @@ class RunMetrics:
         self._refined = counter("refined_runs", "Runs that ended with an answer after at least one revision.")
         self._early = counter("early_terminations", "Runs that were done before their rounds were used up.")
         self._rounds = counter("rounds", "Revisions.")
+        self._calls = counter("model_calls", "Model calls, those that failed too, whatever made them.")
         self._tokens = counter("tokens", "Tokens of all model calls.", "direction")
         self._cost = counter("cost_usd", "Dollars, where the price of every model is known.")
         self._unpriced = counter("unpriced_runs", "Runs whose cost is not known.")
@@ -67,6 +70,8 @@ class RunMetrics:
         self._serving = histogram("server_overhead_seconds", "Seconds of a run that were spent in no call.", SECONDS)
         self._latency = histogram("run_seconds", "Seconds by the clock from request to end.", SECONDS)
         self._waiting = histogram("run_wait_seconds", "Seconds that a run waited for its turn.", SECONDS)
+        if engine is None:
+            return
         queue = Gauge("redraft_queue_length", "Runs that wait for their turn.", registry=self.registry)
         queue.set_function(lambda: engine.queued)
         going = Gauge("redraft_runs_under_way", "Runs that are under way.", registry=self.registry)
@@ -100,8 +105,8 @@ class RunMetrics:
             if len(self._counted) > THREADS_REMEMBERED:
                 self._counted.popitem(last=False)
         fresh = current_run(events) if counted is None or counted > len(events) else events[counted:]
-        used = add_usage(event["usage"] for event in fresh)
-        name = run.assistant
+        used, name = run.used, run.assistant  # what was called is counted where it is called, and not by the record
+        self._calls.labels(name).inc(used["calls"])
         self._tokens.labels(name, "input").inc(used["input_tokens"])
         self._tokens.labels(name, "output").inc(used["output_tokens"])
         self._rounds.labels(name).inc(sum(event["kind"] == "revision" for event in fresh))
@@ -110,7 +115,8 @@ class RunMetrics:
         else:
             self._cost.labels(name).inc(used["cost_usd"])
         if events:
-            self._serving.labels(name).observe(max(0.0, seconds - used["seconds"]))
+            in_calls = add_usage(event["usage"] for event in fresh)["seconds"]
+            self._serving.labels(name).observe(max(0.0, seconds - in_calls))
 
     def _count_refinement(self, run: Run, output: Mapping[str, Any], events: list[Event]) -> None:
         name = run.assistant
@@ -129,9 +135,39 @@ class RunMetrics:
         self._refining.labels(name).observe(add_usage(event["usage"] for event in task[drafted + 1 :])["seconds"])
 
 
+class MetricsByCaller:
+    """The metrics of all callers together, and of each by itself.
+
+    Args:
+        engine: Of the server.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.whole = RunMetrics(engine)
+        self._own: dict[Caller, RunMetrics] = {}
+
+    def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
+        """Count a run that has ended, as `RunMetrics.finished`."""
+        self.whole.finished(run, output)
+        if run.caller not in SEES_ALL:
+            self.of(run.caller).finished(run, output)
+
+    def of(self, caller: Caller) -> RunMetrics:
+        """Return what a caller may see: their own runs, or all where they are alone or the server's operator."""
+        if caller in SEES_ALL:
+            return self.whole
+        if caller not in self._own:
+            self._own[caller] = RunMetrics(None)
+        return self._own[caller]
+
+
+SEES_ALL = (LOCAL, OPERATOR)
+
+
 @router.get("/metrics", include_in_schema=False)
-async def metrics(request: Request) -> Response:
-    """Return all numbers in Prometheus' text format."""
+async def metrics(request: Request, caller: KnownCaller) -> Response:
+    """Return the caller's numbers in Prometheus' text format."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    found: RunMetrics = request.app.state.metrics.of(caller)
+    return Response(generate_latest(found.registry), media_type=CONTENT_TYPE_LATEST)

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
-from ..engine.runs import BadRequestError, NotThereError, QueueFullError, Run, TakenError
+from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, Run, TakenError
 from .chat_completions import (
     DONE,
     ChatReply,
@@ -60,6 +60,9 @@ class _OpenAIRoute(APIRoute):
             except QueueFullError as error:
                 full = "the server is busy: too many runs are waiting"
                 return _error(429, full, headers={"Retry-After": str(error.retry_after_s)})
+            except QuotaSpentError as error:
+                headers = {"Retry-After": str(error.retry_after_s), **NO_RETRY}
+                return _error(429, str(error), code="insufficient_quota", headers=headers)
             except (BadRequestError, TakenError) as error:
                 return _error(400, str(error))
             except NotThereError as error:

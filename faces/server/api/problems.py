@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ....state.checked_channels import BadCheckpointError
-from ..engine.runs import BadRequestError, NotThereError, QueueFullError, TakenError
+from ....state.storage.index import BadRunError
+from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, TakenError
 from .wire import dumps
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
 
-__all__ = ["EVENTS", "GUARDS", "Answers", "Problem", "answers", "handle_problems", "problem"]
+__all__ = ["EVENTS", "GUARDS", "REFUSED", "UNREADABLE", "Answers", "Problem", "answers", "handle_problems", "problem"]
 
 LOG = logging.getLogger("redraft.server")
 NAMES = {404: "not_found", 405: "method_not_allowed"}
@@ -49,7 +50,9 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(NotThereError, _answer(404, "not_found"))
     app.add_exception_handler(TakenError, _answer(409, "conflict"))
     app.add_exception_handler(QueueFullError, _queue_full)
-    app.add_exception_handler(BadCheckpointError, _bad_checkpoint)
+    app.add_exception_handler(QuotaSpentError, _quota_spent)
+    for kind in UNREADABLE:
+        app.add_exception_handler(kind, _bad_checkpoint)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unexpected)
@@ -67,9 +70,19 @@ async def _queue_full(request: Request, error: Exception) -> Response:
     return problem(429, "queue_full", str(error), headers={"Retry-After": str(seconds)})
 
 
+async def _quota_spent(request: Request, error: Exception) -> Response:
+    seconds = error.retry_after_s if isinstance(error, QuotaSpentError) else 1
+    return problem(429, "quota_spent", str(error), headers={"Retry-After": str(seconds)})
+
+
 async def _bad_checkpoint(request: Request, error: Exception) -> Response:
     LOG.error("%s", error)
-    return problem(500, "bad_checkpoint", "what is stored of this thread is refused; the server's log says why")
+    return problem(500, "bad_checkpoint", REFUSED)
+
+
+UNREADABLE = (BadCheckpointError, BadRunError)
+"""Errors of a thread whose stored rows are none of ours."""
+REFUSED = "what is stored of this thread is refused; the server's log says why"
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -122,7 +135,7 @@ TOLD = {
     413: "The body is too large.",
     415: "The body is no `application/json`.",
     422: "The request makes no sense, or asks for more than the server allows.",
-    429: "Too many runs wait; `Retry-After` says when to come again.",
+    429: "Too many runs wait, or the caller's quota of the day is used up; `Retry-After` says when to come again.",
     502: "The run failed.",
     504: "The run took longer than the server allows.",
 }

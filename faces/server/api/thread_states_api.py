@@ -8,8 +8,9 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ....state.threads.kind import kind_of
 from ....state.threads.snapshots import astate_of
-from ..engine.requests import checked_id, checked_values
+from ..engine.requests import checked_id, checked_update
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from .guards import KnownCaller
 from .problems import answers
@@ -86,12 +87,15 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, body: Up
         raise TakenError("the thread is busy with a run")
     if isinstance(body.values, list):
         raise BadRequestError("values must be an object")
-    values = checked_values(body.values, engine.settings) if body.values is not None else None
     graph = await engine.reader(record)
     if body.as_node is not None and body.as_node not in graph.nodes:
         raise BadRequestError(f"as_node is one of {', '.join(name for name in graph.nodes if name[:2] != '__')}")
     place = body.checkpoint or Place(checkpoint_id=body.checkpoint_id)
     config = await _config(graph, thread_id, place)
+    values = None
+    if body.values is not None:
+        before = kind_of(graph).read((await astate_of(graph, config)).values)
+        values = checked_update(body.values, engine.settings, graph, before)
     try:
         written = await graph.aupdate_state(config, values, as_node=body.as_node)
     except (InvalidUpdateError, ValueError) as error:  # the latter: no such subgraph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from ....state.threads.snapshots import astate_of
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .guards import KnownCaller
-from .problems import answers
+from .problems import REFUSED, UNREADABLE, answers
 from .wire import json_response, plain, selected, thread_state
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["copy_thread", "router"]
 
+LOG = logging.getLogger("redraft.server")
 router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
 Status = Literal["idle", "busy", "interrupted", "error"]
 
@@ -155,9 +157,15 @@ async def copy(request: Request, caller: KnownCaller, thread_id: str) -> Respons
 async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
     """Return a thread as clients read it."""
     state: dict[str, Any] = {}
+    broken: dict[str, Any] = {}
     if values:
-        graph = await engine.reader(record)
-        state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
+        try:
+            graph = await engine.reader(record)
+            state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
+        except UNREADABLE as error:
+            # It is shown as what it is: one that can't be read must not hide the others of a list.
+            LOG.error("%s", error)  # noqa: TRY400  (it names its place; a traceback tells no more)
+            broken = {"status": "error", "error": {"error": "BadCheckpointError", "message": REFUSED}}
     metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
     return {
         "thread_id": record.thread_id,
@@ -168,6 +176,7 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
         "config": {},
         "values": state.get("values") or None,
         "interrupts": {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]},
+        **broken,
     }
 
 

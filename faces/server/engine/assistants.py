@@ -47,12 +47,13 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     found = {}
     tuned, texts = _tuned(settings.prompts)
     judge: dict[str, Any] = {}
+    priced = {} if settings.prices is None else {"prices": settings.prices}
     if settings.judge is not None:
         from ....nodes.critics.judge_file import read_judge
 
         judge = {"judge": read_judge(settings.judge).model_dump(mode="json")}
     for name, (preset, served) in served_presets().items():
-        options = {"preset": preset.name, **served.recipe, **(texts if preset.name == tuned else {})}
+        options = {"preset": preset.name, **served.recipe, **(texts if preset.name == tuned else {}), **priced}
         if "judge" in {option.name for option in preset.options}:
             options |= judge
         if served.documents:
@@ -63,7 +64,7 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     for name, steps in settings.pipelines.items():
         if name in found:
             raise ValueError(f"the name {name!r} is a preset's: serve the pipeline under another")
-        options = {"preset": "pipeline", "steps": steps}
+        options = {"preset": "pipeline", "steps": steps, **priced}
         found[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
     return found
 

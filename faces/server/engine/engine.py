@@ -12,6 +12,7 @@ from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key
 from .assistants import Assistants
+from .ceilings import Ceilings
 from .execution import Execution, built_graph
 from .ownership import OwnedThreads
 from .queueing import RunQueue
@@ -80,17 +81,21 @@ class Engine:
         self._takeover = Takeover(self.records, index, self._db, most_attempts=self.settings.max_attempts)
         self._leases = LeaseHolder(self.saver)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
+        prices = await asyncio.to_thread(_prices, self.settings)
+        self._ceilings = Ceilings(self.settings, self.records.usage, self._db, prices)
         self._execution = Execution(
             self._assistants,
             self.owned,
             self.records,
             self._db,
             self._leases,
+            ceilings=self._ceilings,
             max_seconds=self.settings.max_seconds_a_run,
             on_finished=self.on_finished,
         )
         # A wrong spec or a missing key ends the server now, and not its first run.
         await asyncio.to_thread(self._assistants.model, self.settings.model)
+        await self._db.write(self.records.usage.forget_past)
         await self._take_over()
         self._sweeper = Sweeper(self.saver, self.owned, self.records, self._db, self.settings)
         self._tending = [asyncio.create_task(self._beat())]
@@ -228,12 +233,14 @@ class Engine:
             NotThereError: There is no such assistant or thread.
             TakenError: The thread is busy, and `multitask` is `"reject"`.
             QueueFullError: As many runs wait as may.
+            QuotaSpentError: The caller has used up what they may use today.
         """
+        await self._ceilings.check(caller)
         # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
         graph = await self.graph(assistant, model)
         request = checked_request(
             self.settings,
-            graph.nodes,
+            graph,
             input=input,
             command=command,
             config=config,
@@ -437,3 +444,9 @@ class Engine:
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")
+
+
+def _prices(settings: Settings) -> Any:
+    from ....models import PriceTable
+
+    return PriceTable() if settings.prices is None else PriceTable.from_file(settings.prices)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ....nodes.runtime.call_ceiling import under_ceiling
 from ....state import ChangedGraphError, Thread
 from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from ....state.threads.lease import LeaseHolder
     from .assistants import Assistants
+    from .ceilings import Ceilings
     from .ownership import OwnedThreads
     from .records import DbExecutor, Records
     from .runs import Run, RunStatus
@@ -67,6 +69,7 @@ class Execution:
         records: Where it is noted how they stand.
         db: Calls the records.
         leases: Keeps each thread to one run at a time.
+        ceilings: What each run may use.
         max_seconds: How long a run may take by the clock.
         on_finished: Called with each run that ended, and its output.
     """
@@ -79,6 +82,7 @@ class Execution:
         db: DbExecutor,
         leases: LeaseHolder,
         *,
+        ceilings: Ceilings,
         max_seconds: float,
         on_finished: list[Finished],
     ) -> None:
@@ -89,6 +93,7 @@ class Execution:
         self._records = records
         self._db = db
         self._leases = leases
+        self._ceilings = ceilings
         self._max_seconds = max_seconds
         self._on_finished = on_finished
 
@@ -97,7 +102,7 @@ class Execution:
         status: RunStatus | None = "error"
         lost = False
         run.started_at, run.status = time.time(), "running"
-        clock = asyncio.timeout(self._max_seconds)
+        clock, ceiling = asyncio.timeout(self._max_seconds), None
         try:
             async with clock:
                 await self._change(run, status="running")
@@ -105,10 +110,12 @@ class Execution:
                 graph = await built_graph(self._assistants, run.assistant, run.model)
                 recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
                 metadata = recipe.metadata() if recipe is not None else {}
+                ceiling = await self._ceilings.of_run(run)
                 # The shell or another server may run the thread right now.
                 async with self._leases.leased(run.thread_id, wait=True) as control:
                     mark_begun = partial(self._mark_begun, run)
-                    status = await _drive(run, graph, control, metadata=metadata, mark_begun=mark_begun)
+                    with under_ceiling(ceiling):
+                        status = await _drive(run, graph, control, metadata=metadata, mark_begun=mark_begun)
         except asyncio.CancelledError:
             # Not raised again: how it ended is still to be written down, and the queue's tasks raise nothing.
             status = "interrupted" if run.id in self.cancelled else None
@@ -127,6 +134,8 @@ class Execution:
                 LOG.exception("run %s failed", run.id)
                 run.error = {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
         finally:
+            if ceiling is not None:
+                run.used = ceiling.used
             await self.ended(run, status, lost=lost)
 
     async def ended(self, run: Run, status: RunStatus | None, *, lost: bool = False) -> None:
@@ -151,6 +160,8 @@ class Execution:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
                 if await self._change(run, at, status=status, error=run.error, process=""):
                     await self._db.write(partial(self._records.change_thread, run.thread_id, now=at, status=standing))
+            if not lost:
+                await self._db.write(self._records.usage.forget, run.id)
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database.
@@ -246,22 +257,25 @@ async def _start(
 
 
 async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
-    from langgraph.types import Command, Send
+    from langgraph.types import Command
 
     from ....state.threads.answers import pending_interrupts
 
-    goto = [Send(one["node"], one["input"]) if isinstance(one, dict) else one for one in given.get("goto", [])]
     reply = given.get("resume")
     by_id = isinstance(reply, dict) and bool(reply) and all(INTERRUPT_ID.fullmatch(name) for name in reply)
-    if reply is not None and not by_id:
+    if reply is not None:
         stored = await thread.saver.aget_tuple(thread.config)
+        open_ids = {one.id for one in pending_interrupts(stored)}
+        if by_id and not reply.keys() <= open_ids:
+            raise BadRequestError("no question of this id waits for an answer")
         # A reply is checked where a person is asked in a way that we know, or nobody is asked at all.
-        if stored is None or not pending_interrupts(stored) or await thread.aquestion() is not None:
+        if not open_ids or await thread.aquestion() is not None:
             try:
-                await thread.aready_answer(reply)
+                for one in reply.values() if by_id else [reply]:
+                    await thread.aready_answer(one)
             except (ValueError, LookupError) as error:
                 raise BadRequestError(str(error)[:500]) from None
-    return Command(resume=reply, update=given.get("update"), goto=goto)
+    return Command(resume=reply, update=given.get("update"), goto=given.get("goto") or ())
 
 
 async def _stream(run: Run, graph: Any, given: Any, config: dict[str, Any], control: RunControl) -> None:

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .usage_records import SET_UP_USAGE, UsageRecords
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -56,6 +58,7 @@ SET_UP = (
     )""",
     "CREATE INDEX IF NOT EXISTS served_runs_of ON served_runs (thread_id, created_at, run_id)",
     "CREATE INDEX IF NOT EXISTS served_runs_in_flight ON served_runs (status) WHERE status IN ('pending', 'running')",
+    SET_UP_USAGE,
 )
 """`{bytewise}` is what makes the database order text as Python does."""
 
@@ -119,6 +122,7 @@ class Records:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
         vault: Encrypts what callers sent.
         clock: What the database calls its clock, in seconds since the epoch.
+        write_lightly: Runs a statement whose effect a loss of power may undo; default: `query`.
     """
 
     def __init__(
@@ -127,10 +131,12 @@ class Records:
         vault: Vault | None = None,
         *,
         clock: str = SQLITE_CLOCK,
+        write_lightly: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]] | None = None,
     ) -> None:
         self._query = query
         self._vault = vault
         self._clock = clock
+        self.usage = UsageRecords(query, write_lightly or query, self.clock)
 
     def clock(self) -> float:
         """Return the time as the database has it, which is the same for all servers, whatever their own clocks say."""
@@ -330,11 +336,13 @@ def open_records(saver: Any) -> Records:
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(b"served", "big"),))
             for statement in SET_UP:
                 conn.execute(statement.format(bytewise='COLLATE "C"'))
-        return Records(saver._query, saver.vault, clock=saver.lease_dialect.now)
+        dialect = saver.lease_dialect
+        return Records(saver._query, saver.vault, clock=dialect.now, write_lightly=saver._query_lease)
     query = getattr(saver, "_query", None) or _in_memory()
     for statement in SET_UP:
         query(statement.format(bytewise=""), {})
-    return Records(query, getattr(saver, "vault", None))
+    lightly = getattr(saver, "_query_lease", None)
+    return Records(query, getattr(saver, "vault", None), write_lightly=lightly)
 
 
 def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from ....nodes.retrieval.planning import checked_threshold, checked_top_k
-from ....state.events import EventKind
-from ....state.limits import merged_limits
+from ....state.checked_channels import DATA_ERRORS, check_update
+from ....state.limits import MOST_TOKENS, merged_limits
+from ....state.stopping import check_record
+from ....state.threads.kind import kind_of
+from ....state.threads.snapshots import schemas_of
 from .runs import BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ....state.events import Event
     from ..settings import Settings
 
-__all__ = ["MODES", "can_be_id", "checked_id", "checked_modes", "checked_request", "checked_values"]
+__all__ = ["MODES", "can_be_id", "checked_id", "checked_modes", "checked_request", "checked_update"]
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
@@ -43,7 +47,7 @@ def checked_id(given: object) -> str:
 
 def checked_request(
     settings: Settings,
-    nodes: Mapping[str, Any],
+    graph: Any,
     *,
     input: Any,  # noqa: A002  (as LangGraph's clients name it)
     command: Any,
@@ -61,13 +65,13 @@ def checked_request(
     """
     return {
         "input": checked_input(input, settings) if input is not None else None,
-        "command": checked_command(command, settings, nodes) if command is not None else None,
+        "command": checked_command(command, settings, graph) if command is not None else None,
         "config": _config(config),
         "checkpoint_id": _checkpoint_id(checkpoint),
         "stream_modes": checked_modes(stream_modes),
         "subgraphs": bool(subgraphs),
-        "interrupt_before": _nodes(interrupt_before, nodes),
-        "interrupt_after": _nodes(interrupt_after, nodes),
+        "interrupt_before": _nodes(interrupt_before, graph.nodes),
+        "interrupt_after": _nodes(interrupt_after, graph.nodes),
     }
 
 
@@ -119,16 +123,43 @@ def checked_values(given: object, settings: Settings) -> dict[str, Any]:
         _check_messages(messages, most)
     if (limits := given.get("limits")) is not None:
         _check_limits(limits, settings)
-    if (events := given.get("events")) is not None:
-        _check_events(events)
+    _check_numbers(given)
     return dict(given)
 
 
-def checked_command(given: object, settings: Settings, nodes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a `Command` is made of: `resume`, `update` and `goto`, where they are given.
+def checked_update(given: object, settings: Settings, graph: Any, before: Sequence[Event]) -> dict[str, Any]:
+    """Return a state update that the thread can be read with afterwards, whoever reads it.
+
+    Args:
+        given: What the caller gives.
+        settings: Whose limits hold.
+        graph: Whose typed state it is of.
+        before: The record where it is written.
 
     Raises:
-        BadRequestError: It is none.
+        BadRequestError: It holds values of other types, or events that make no record.
+    """
+    values = checked_values(given, settings)
+    schemas = schemas_of(graph)
+    if not schemas:
+        return values
+    try:
+        check_update(values, schemas)
+        if values.get("events"):
+            check_record([*before, *values["events"]])
+    except DATA_ERRORS as error:
+        raise BadRequestError(f"this can't be written: {error}"[:500]) from None
+    return values
+
+
+def checked_command(given: object, settings: Settings, graph: Any) -> dict[str, Any]:
+    """Return what a `Command` is made of: `resume`, `update` and `goto`, where they are given.
+
+    It goes to one node of those that the graph's kind lets callers enter at, once, and changes what an input may hold:
+    each further one would be a run beside the run.
+
+    Raises:
+        BadRequestError: It is none, or more than that.
     """
     if not isinstance(given, dict):
         raise BadRequestError("command must be an object with resume, update or goto")
@@ -141,9 +172,17 @@ def checked_command(given: object, settings: Settings, nodes: Mapping[str, Any])
             if not pairs:
                 raise BadRequestError("update must be an object")
             update = dict(update)
-        found["update"] = checked_values(update, settings)
+        inputs = graph.builder.schemas[graph.builder.input_schema]
+        if isinstance(update, dict) and (others := sorted(update.keys() - inputs.keys())):
+            raise BadRequestError(f"a command updates {', '.join(inputs)}, not {others[0]!r:.80}")
+        found["update"] = checked_update(update, settings, graph, [])
     if goto := given.get("goto"):
-        found["goto"] = [_checked_goto(one, settings, nodes) for one in (goto if isinstance(goto, list) else [goto])]
+        entries = kind_of(graph).entries
+        named = goto if isinstance(goto, list) else [goto]
+        if len(named) != 1 or named[0] not in entries:
+            may = f"one of {', '.join(entries)}, by its name and once" if entries else "no node of this assistant"
+            raise BadRequestError(f"goto names {may}")
+        found["goto"] = named
     if not found:
         raise BadRequestError("command must hold resume, update or goto")
     return found
@@ -160,16 +199,6 @@ def checked_modes(given: str | Sequence[str] | None) -> tuple[str, ...]:
         if mode not in MODES:
             raise BadRequestError(f"stream modes are {', '.join(MODES)}")
     return tuple(dict.fromkeys(modes))
-
-
-def _checked_goto(given: object, settings: Settings, nodes: Mapping[str, Any]) -> Any:
-    node = given.get("node") if isinstance(given, dict) else given
-    # `__start__` and the like are LangGraph's own.
-    if not isinstance(node, str) or node not in nodes or node.startswith("__"):
-        raise BadRequestError("goto names a node of the graph")
-    if isinstance(given, dict):
-        return {"node": node, "input": checked_values(given.get("input") or {}, settings)}
-    return node
 
 
 def _check_messages(messages: object, most: int) -> None:
@@ -192,12 +221,13 @@ def _check_limits(limits: object, settings: Settings) -> None:
         raise BadRequestError(f"max_rounds is at most {settings.max_rounds} on this server")
 
 
-def _check_events(events: object) -> None:
-    # Everything that reads a thread folds its events: one without kind or text would spoil the thread for good.
-    kinds = get_args(EventKind)
-    for event in events if isinstance(events, list) else [None]:
-        if not isinstance(event, dict) or event.get("kind") not in kinds or not isinstance(event.get("text"), str):
-            raise BadRequestError("events must be a list of events as a run records them")
+def _check_numbers(value: Any) -> None:
+    """Refuse numbers whose sums no checkpoint could hold."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _check_numbers(part)
+    if isinstance(value, int | float) and not abs(value) <= MOST_TOKENS:
+        raise BadRequestError(f"a number is at most {MOST_TOKENS:.0e}")
 
 
 def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:

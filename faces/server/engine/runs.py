@@ -8,11 +8,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from ....state.usage import NO_USAGE
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["ENDED", "BadRequestError", "Caller", "NotThereError", "QueueFullError", "Run", "RunStatus", "ServerEvent",
-           "TakenError"]  # fmt: skip
+    from ....state.usage import Usage
+
+__all__ = ["ENDED", "BadRequestError", "Caller", "NotThereError", "QueueFullError", "QuotaSpentError", "Run",
+           "RunStatus", "ServerEvent", "TakenError"]  # fmt: skip
 
 RunStatus: TypeAlias = Literal["pending", "running", "success", "error", "interrupted", "timeout"]
 ENDED = ("success", "error", "interrupted", "timeout")
@@ -37,6 +41,14 @@ class QueueFullError(Exception):
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"too many runs are waiting; try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class QuotaSpentError(Exception):
+    """A caller has used up what they may use a day."""
+
+    def __init__(self, what: str, renews_at: str, retry_after_s: int) -> None:
+        super().__init__(f"the quota of {what} a day is used up; it renews at {renews_at}")
         self.retry_after_s = retry_after_s
 
 
@@ -76,6 +88,8 @@ class Run:
     updated_at: str = ""
     output: dict[str, Any] | None = None
     """The values of the graph's output, and `__interrupt__` where it waits for a person."""
+    used: Usage = field(default_factory=NO_USAGE.copy)
+    """What its model calls used in this process, in whichever node; replies out of the journal were paid before."""
     error: dict[str, str] | None = None
     """`error` and `message`, fit to be shown."""
     submitted_at: float = field(default_factory=time.time)

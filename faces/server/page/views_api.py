@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 import uuid
 from functools import partial
@@ -13,6 +14,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ....state.dual import adrive
+from ....state.stopping import REFUSED_OUTSIDE
+from ....state.storage.index import BadRunError
 from ....state.threads.history import family
 from ....state.threads.thread import Thread, UnknownThreadError
 from ...views.documents import macros
@@ -26,6 +29,7 @@ from .drawing import drawn
 from .reading import read_side, read_thread, visible
 
 if TYPE_CHECKING:
+    from ....state.storage.index import RunIndex
     from ..engine.engine import Engine
     from ..engine.records import ThreadRecord
 
@@ -98,7 +102,11 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
         "question": None if question is None else _question(question, engine),
         "can_fork": facts["can_fork"] and served,
         "can_go_on": bool(
-            facts["begun"] and served and not under_way and not question and facts["stop_reason"] in (None, "failed")
+            facts["begun"]
+            and served
+            and not under_way
+            and not question
+            and facts["stop_reason"] in (None, "failed", *REFUSED_OUTSIDE)
         ),
         "problem": f"The last run ended early: {last.error['message']}" if last and last.ended and last.error else "",
         "most_rounds": engine.settings.max_rounds,
@@ -182,7 +190,7 @@ async def _threads(engine: Engine, caller: Caller, offset: int) -> dict[str, Any
         await engine.owned.every(caller), key=lambda record: (record.updated_at, record.thread_id), reverse=True
     )
     page = every[offset : offset + A_PAGE]
-    rows = await asyncio.to_thread(lambda: [_row(record, engine.saver.runs.get(record.thread_id)) for record in page])
+    rows = await asyncio.to_thread(lambda: [_row(record, engine.saver.runs) for record in page])
     return {
         "rows": rows,
         "total": len(every),
@@ -191,7 +199,11 @@ async def _threads(engine: Engine, caller: Caller, offset: int) -> dict[str, Any
     }
 
 
-def _row(record: ThreadRecord, kept: Any) -> dict[str, Any]:
+def _row(record: ThreadRecord, index: RunIndex) -> dict[str, Any]:
+    try:
+        kept = index.get(record.thread_id)
+    except BadRunError:  # it hides no other
+        record, kept = dataclasses.replace(record, status="error"), None
     return {
         "thread_id": record.thread_id,
         "assistant": record.assistant,

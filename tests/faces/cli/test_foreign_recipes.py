@@ -220,3 +220,14 @@ def test_an_encrypted_database_is_ones_own(
     assert shell("run", TASK, "--model", scripted("a poem"), "--thread", "t").code == 1
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("another")))
     assert FOREIGN not in shell("resume", "t").err
+
+
+def test_no_file_is_opened_before_anybody_agreed(shell: Any, thread: dict[str, Any], tmp_path: Path) -> None:
+    """A judge that a database gives by a path is refused unread: only its content is kept in a recipe."""
+    (tmp_path / "secret.json").write_text("mqrksecret")
+    write_recipe({**thread, "judge": str(tmp_path / "secret.json")})
+    for command in (("resume", "t"), ("resume", "t", "--trust-recipe"), ("show", "t")):
+        shown = shell(*command)
+        assert "mqrksecret" not in shown.out + shown.err
+        assert "is no JSON" not in shown.err
+    assert "its judge is no content of a judge's file" in shell("resume", "t").err

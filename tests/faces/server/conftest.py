@@ -46,8 +46,10 @@ class Talking:
 @contextmanager
 def _serving(app: Any) -> Iterator[Served]:
     import uvicorn
+    from redraft.faces.server.connections import server_options
 
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
+    options = {**server_options(app.state.settings), "timeout_graceful_shutdown": 1}
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
