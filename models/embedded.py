@@ -127,13 +127,15 @@ def _stop_all() -> None:
 
 def _hang_up(ports: set[int]) -> None:
     """End this process's connections to its own servers; an answer still being waited for would block their end."""
-    try:
-        descriptors = [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:
-        return
-    for descriptor in descriptors:
-        # A duplicate, since closing a socket object closes its descriptor, which is the client's.
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
-            peer = end.getpeername()
-            if isinstance(peer, tuple) and peer[0] == "127.0.0.1" and peer[1] in ports:
-                end.shutdown(socket.SHUT_RDWR)
+    # First what listens, so that no call of another thread begins after the others have been ended.
+    for address in (socket.socket.getsockname, socket.socket.getpeername):
+        try:
+            descriptors = [int(name) for name in os.listdir("/dev/fd")]
+        except OSError:
+            return
+        for descriptor in descriptors:
+            # A duplicate, since closing a socket object closes its descriptor, which is the client's.
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
+                found = address(end)
+                if isinstance(found, tuple) and found[0] == "127.0.0.1" and found[1] in ports:
+                    end.shutdown(socket.SHUT_RDWR)

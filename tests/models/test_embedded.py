@@ -56,6 +56,30 @@ def ask():
 threading.Thread(target=ask, daemon=True).start()
 sent.wait()
 """,
+    "called while it ends": CALL
+    + """
+import openai
+from redraft.models import embedded
+sent, go = threading.Event(), threading.Event()
+def hook(request):
+    sent.set()
+    go.wait()
+model.http_client.event_hooks = {"request": [hook]}
+def ask():
+    try:
+        model.invoke("Write a very long story.")
+    except openai.APIConnectionError:
+        pass
+asking = threading.Thread(target=ask, daemon=True)
+hang_up = embedded._hang_up
+def hang_up_and_go_on(ports):
+    hang_up(ports)
+    go.set()
+    asking.join(5)
+embedded._hang_up = hang_up_and_go_on
+asking.start()
+sent.wait()
+""",
     "another client waits": CALL
     + """
 import http.client, json
