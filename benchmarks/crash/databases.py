@@ -64,6 +64,14 @@ class Postgres:
                 return set()
             return ids(connection.execute(REPLIES))  # type: ignore[arg-type]
 
+    def in_flight(self) -> int:
+        """Return how many runs of servers have not ended."""
+        import psycopg
+
+        with psycopg.connect(self.url) as connection:
+            found = connection.execute("SELECT COUNT(*) FROM served_runs WHERE status IN ('pending', 'running')")
+            return int(found.fetchone()[0])  # type: ignore[index]
+
 
 @contextmanager
 def opened_postgres(servers: Any, *names: str) -> Iterator[list[Postgres]]:

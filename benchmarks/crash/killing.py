@@ -3,8 +3,9 @@
 `python benchmarks/crash/killing.py` (or `make crash`) starts a model server on loopback and lets a process refine a few
 hundred problems undisturbed. Then others do the same: their whole process group is killed with SIGKILL at random
 moments (seeded) until all is done, on SQLite and on PostgreSQL; the PostgreSQL server is restarted as after a crash
-under them; the disk below the SQLite file is full, and grows. Last, two processes resume one thread at once, and one
-that is stopped in mid-run is followed by another on a machine with another name and clock.
+under them; the disk below the SQLite file is full, and grows. Two processes resume one thread at once, and one that is
+stopped in mid-run is followed by another on a machine with another name and clock. Last, two servers and a bulk run
+share one PostgreSQL database, each on a machine of its own (see `together.py`).
 
 A call may be paid again only if it was in flight when a process ended: its request was sent, and its reply was not
 committed. That is looked up, request by request, in what the database holds after each end; so there is no allowance.
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from databases import Sqlite, opened_postgres
 from lives import Life, Outcome, live, paid_again
+from together import together_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -281,13 +283,18 @@ def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
         if "postgres" in given.databases:
             try:
                 servers = loaded(HERE.parents[1] / "tests" / "postgres_server.py")
-                with opened_postgres(servers, "a", "b", "c", "d") as opened:
+                with opened_postgres(servers, "a", "b", "c", "d", "e") as opened:
                     yield from beside("killed, PostgreSQL", opened[0], stop=at_random(server, given))
                     stop = restarting(server, opened[1], given)
                     name = f"PostgreSQL restarted {RESTARTS} times"
                     yield from beside(name, opened[1], stop=stop, after=of_database)
                     yield resumed_by_two(server, opened[2])
                     yield followed_while_stopped(server, opened[3])
+                    many, where = min(given.problems, 40), place("together")
+                    try:
+                        yield from together_rows(rows, server, opened[4], where, problems=many, seed=given.seed)
+                    except LookupError as missing:
+                        yield rows.left_out("two servers and a bulk run", str(missing))
             except LookupError as missing:
                 yield rows.left_out("PostgreSQL", str(missing))
 

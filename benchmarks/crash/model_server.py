@@ -29,6 +29,8 @@ class ModelServer:
         self.may_answer = threading.Event()
         """While this is clear, no reply is sent."""
         self.may_answer.set()
+        self.asked: list[tuple[str, float]] = []
+        """Each request that was ever answered: its hash, and when it came, on the monotonic clock."""
         self._answers: list[tuple[str, float]] = []
         self._connections = 0
         self._changed = threading.Condition()
@@ -86,9 +88,10 @@ class ModelServer:
             self.in_flight += 1
             self._changed.notify_all()
 
-    def end(self, key: str) -> None:
+    def end(self, key: str, since: float) -> None:
         """Note an answer: it is paid, whether or not anybody is still there to read it."""
         with self._changed:
+            self.asked.append((key, since))
             self.in_flight -= 1
             self.answered[key] += 1
             self._answers.append((key, time.monotonic()))
@@ -129,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_error(404)
 
     def do_POST(self) -> None:
-        model = self.server.model
+        model, since = self.server.model, time.monotonic()
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         model.begin()
         asked = json.dumps([request["messages"], request.get("response_format")], sort_keys=True)
@@ -137,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(model.delay_s * (0.5 + int(key[:4], 16) / 0x1FFFF))
         model.may_answer.wait()
         data = json.dumps(completion(request, key)).encode()
-        model.end(key)
+        model.end(key, since)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

@@ -164,22 +164,35 @@ class GroupWriter:
         return waiter.result()
 
     async def awrite(
-        self, *steps: Rows | Statement, thread_id: str = "", key: object = None, fence: int | None = None
+        self,
+        *steps: Rows | Statement,
+        thread_id: str = "",
+        key: object = None,
+        fence: int | None = None,
+        urgent: bool = False,
     ) -> list[Any]:
-        """As `write`. What one turn of an event loop puts is handed over at its end, at once."""
+        """As `write`. What one turn of an event loop puts is handed over at its end, at once.
+
+        Args:
+            urgent: Don't wait for the end of the turn, which takes long where hundreds of runs are at work.
+        """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[list[Any]] = loop.create_future()
         gathered = self._gathered.get(loop)
         if gathered is None:
             gathered = self._gathered[loop] = []
-            loop.call_soon(self._hand_gathered, loop)
+            if not urgent:
+                loop.call_soon(self._hand_gathered, loop)
         gathered.append(Put(steps, thread_id, key, waiter, loop, fence))
+        if urgent:
+            self._hand_gathered(loop)
         return await waiter
 
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         puts = self._gathered.pop(loop, [])
         try:
-            self._hand(puts)
+            if puts:
+                self._hand(puts)
         except RuntimeError as error:
             # Called by the loop, so nobody would see the error; those who wait do.
             _settle([(put, error) for put in puts])

@@ -162,7 +162,9 @@ class JournalTable(Journal):
         self._writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        await self._writer.awrite(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
+        await self._writer.awrite(
+            self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call), urgent=True
+        )
 
     def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
         reply = kept.reply if self._vault is None else self._vault.hide(kept.reply)

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from redraft.state import open_checkpointer
 from redraft.state.storage.group_writer import GroupWriter, Rows, Statement
+from redraft.state.storage.journal import KeptReply
 from redraft.state.storage.sqlite import Insert, SqliteCommitter
 
 if TYPE_CHECKING:
@@ -85,6 +87,18 @@ async def test_what_many_runs_save_at_once_is_one_transaction(numbers: Numbers) 
     assert numbers.transactions == 2  # the one that held, and theirs
     assert sum(text.startswith("INSERT") for text in numbers.statements) == 4  # 64 + 64 + 64 + 8 rows
     assert numbers.stored() == list(range(200))
+
+
+async def test_a_reply_waits_for_no_event_loop(tmp_path: Path) -> None:
+    """A reply is in the database as soon as it came, also while a busy process does not get round to anything else."""
+    with open_checkpointer(tmp_path / "runs.sqlite") as saver:
+        keeping = asyncio.create_task(saver.journal.aadd("lamp", "call", KeptReply("{}", 0.1)))
+        await asyncio.sleep(0)
+        until = time.monotonic() + 60
+        while saver.journal.get("lamp", "call") is None:  # the loop has not turned since
+            assert time.monotonic() < until
+        assert not keeping.done()
+        await keeping
 
 
 @pytest.mark.parametrize(
