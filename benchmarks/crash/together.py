@@ -179,6 +179,7 @@ def work_together(server: Any, database: Any, folder: Path, *, problems: int, ru
         server.may_answer.set()
         time.sleep(STOPPED_S)
         followed = database.in_flight()
+        kept.append((time.monotonic(), database.kept()))
         beta.send(signal.SIGCONT)
         until = time.monotonic() + PATIENCE_S
         while database.in_flight() or gamma.process.poll() != 0:
