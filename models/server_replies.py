@@ -120,8 +120,15 @@ def sent_key(response: httpx2.Response) -> str:
 
 def key_masked(text: str, key: str) -> str:
     """Return `text` without `key`, and without the longer part of it that some leave standing beside stars."""
-    text = STARRED.sub(MASK, text.replace(key, MASK))
-    return WORD.sub(lambda word: MASK if key.startswith(word[0]) or key.endswith(word[0]) else word[0], text)
+
+    def without(word: re.Match[str]) -> str:
+        if MASK in word[0]:
+            return MASK
+        parts = word[0].split("*")  # emphasis, of Markdown
+        of_key = [len(part) >= SHORTEST_PART and (key.startswith(part) or key.endswith(part)) for part in parts]
+        return "*".join(MASK if found else part for part, found in zip(parts, of_key, strict=True))
+
+    return WORD.sub(without, text.replace(key, MASK))
 
 
 MASK = "***"
@@ -129,6 +136,6 @@ MASK = "***"
 FRAMING = {"content-encoding", "content-length", "transfer-encoding"}
 """Headers of the body as it was sent, which is not the one that is handed on."""
 
-STARRED = re.compile(r"[\w.~+/=-]*\*{3,}[\w.~+/=*-]*")
+WORD = re.compile(r"[\w.~+/=*-]+")
 
-WORD = re.compile(r"[\w.~+/=-]{6,}")
+SHORTEST_PART = 6

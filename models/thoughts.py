@@ -19,14 +19,15 @@ def without_thought(text: str) -> str:
     thought too, since many chat templates put the opening one into the prompt; one that stands in code, in quotation
     marks or in a JSON value does not. Tags further down belong to the answer.
     """
-    rest, thought = text, False
-    while opened := OPENING.match(rest):
-        closed = re.compile(CLOSING[opened.lastgroup or ""].format(tag=opened["tag"]), FLAGS).search(rest, opened.end())
+    at, thought = 0, False
+    while opened := OPENING.match(text, at):
+        closed = re.compile(CLOSING[opened.lastgroup or ""].format(tag=opened["tag"]), FLAGS).search(text, opened.end())
         if closed is None and opened.lastgroup in IN_WORDS:
             break
-        rest, thought = rest[closed.end() :] if closed else "", True
+        at, thought = closed.end() if closed else len(text), True
     if not thought and (closed := _unopened(text)):
-        rest, thought = text[closed.end() :], True
+        at, thought = closed.end(), True
+    rest = text[at:]
     if wrapped := ANSWER_OPENING.match(rest):
         rest, thought = rest[wrapped.end() :], True
     if not thought:
@@ -40,13 +41,20 @@ def without_thought(text: str) -> str:
 def _unopened(text: str) -> re.Match[str] | None:
     """Return the first closing tag without an opening one, where neither counts in code or quotation marks."""
     opened: set[str] = set()
-    fences = at = 0
+    # Each is counted and found from the tag before on, since one line may hold any number of tags.
+    fences = at = ticks = 0
+    next_tick = line_end = -1
     for tag in TAGS.finditer(text):
         fences += len(FENCE.findall(text, at, tag.start()))
-        at = tag.start()
-        line, after = text[text.rfind("\n", 0, at) + 1 : at], text[tag.end() : tag.end() + 1]
-        inline = line.count("`") % 2 == 1 and "`" in text[tag.end() :].partition("\n")[0]
-        if fences % 2 or inline or (line[-1:] in QUOTES and after in QUOTES):
+        line = text.rfind("\n", at, tag.start())
+        ticks = text.count("`", max(at, line), tag.start()) + (ticks if line < 0 else 0)
+        at, end = tag.span()
+        if next_tick < end:
+            next_tick = (text.find("`", end) + 1 or len(text) + 1) - 1
+        if line_end < end:
+            line_end = (text.find("\n", end) + 1 or len(text) + 1) - 1
+        inline = ticks % 2 == 1 and next_tick < line_end
+        if fences % 2 or inline or (text[max(0, at - 1) : at] in QUOTES and text[end : end + 1] in QUOTES):
             continue
         name = tag[0].replace("/", "").casefold()
         if not tag["closing"]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["MASK", "mask_error", "masked"]
 
 MASK = "***"
 
-PATTERNS = (
+DIGIT_OR_STAR = re.compile(r"[\d*]")
+
+PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     # me:password@ in an address
     (re.compile(r"(?<=://)[^/\s'\"@]*@"), f"{MASK}@"),
     # ?api-key=…, "password": "…", X-Api-Key: …
@@ -24,8 +30,9 @@ PATTERNS = (
     (re.compile(r"(?i)(\bbearer\s+)(?=[\w.~+/*=-]*[\d*])[\w.~+/*=-]{6,}"), rf"\1{MASK}"),
     # keys that say whose they are, also with their middle starred out
     (
-        re.compile(r"\b(sk|pk|rk|gsk|xai|hf|lsv2|ghp|gho|glpat|github_pat)([-_])(?=[\w*-]*[\d*])[\w*-]{6,}"),
-        rf"\1\2{MASK}",
+        re.compile(r"\b(sk|pk|rk|gsk|xai|hf|lsv2|ghp|gho|glpat|github_pat)([-_])([\w*-]{6,})"),
+        # Asked of what was found, since looking ahead for it from each place takes quadratic time.
+        lambda found: f"{found[1]}{found[2]}{MASK}" if DIGIT_OR_STAR.search(found[3]) else found[0],
     ),
     (re.compile(r"\b(AIza|AKIA)[\w*-]{12,}"), rf"\1{MASK}"),
 )

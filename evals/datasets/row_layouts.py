@@ -151,4 +151,4 @@ LAYOUTS: dict[str, tuple[set[str], Callable[[Mapping[str, Any]], tuple[str, Any]
 KINDS: dict[str, Kind] = {"HumanEval": "code", "CommonGen": "words", "GSM8K": "numeric"}
 ID_FIELDS = ("id", "task_id", "question_id")
 HOW_TO_NAME = "question_field= and answer_field="
-ANSWER_LINE = re.compile(r"^[ \t]*####(.*)\s*\Z", re.MULTILINE)
+ANSWER_LINE = re.compile(r"^[ \t]*+####(.*+)\s*+\Z", re.MULTILINE)

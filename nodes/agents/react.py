@@ -55,10 +55,14 @@ def read_text_calls(message: AIMessage, tools: Collection[str]) -> AIMessage:
 def _parts(text: str) -> list[str]:
     """Return the pieces of a text that may each be a call."""
     bare = text.strip()
-    if tagged := TAGGED.findall(bare):
-        return tagged if not TAGGED.sub("", bare).strip() else [bare]
-    if fenced := FENCED.findall(bare):
-        return fenced if not FENCED.sub("", bare).strip() else [bare]
+    for opening, closing in ENCLOSED:
+        parts, at = [], 0
+        # From one to the next, so that each is looked at once, however many are never closed.
+        while (opened := opening.match(bare, at)) and (end := bare.find(closing, opened.end())) >= 0:
+            parts.append(bare[opened.end() : end])
+            at = end + len(closing)
+        if parts:
+            return parts if at == len(bare) else [bare]
     return [bare] if bare else []
 
 
@@ -251,8 +255,7 @@ class ToolUsingModel(DualRunnable[Any, AIMessage]):
 
 
 KEYS = ("name", "arguments", "id", "type")
-TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+ENCLOSED = ((re.compile(r"\s*+<tool_call>"), "</tool_call>"), (re.compile(r"\s*+```(?:json)?[^\S\n]*+\n"), "```"))
 ANY_DURABILITY: Any = {"configurable": {"__pregel_durability": "async"}}
 """Configuration of an agent called inside a node: LangGraph hands the `durability="sync"` of a resumed run down to
 graphs that keep no checkpoints, and these then break."""

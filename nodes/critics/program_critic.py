@@ -242,7 +242,7 @@ def read_program(reply: str) -> str:
     blocks = FENCED.findall(reply)
     if blocks:
         return str(blocks[-1]).strip()
-    return reply.strip() if re.search(r"^\s*(?:print\(|answer\s*=|def )", reply, re.MULTILINE) else ""
+    return reply.strip() if re.search(r"^[^\S\n]*+(?:print\(|answer\s*=|def )", reply, re.MULTILINE) else ""
 
 
 FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL | re.IGNORECASE)

@@ -97,11 +97,17 @@ def _json_object(text: str) -> dict[str, Any]:
     Raises:
         ValueError: It is none, or names a key twice: which of the two is meant, nobody can say.
     """
-    fenced = FENCED.fullmatch(text.strip())
-    found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_keys_once)
+    found = json.loads(unfenced(text), object_pairs_hook=_keys_once)
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  as what json raises
     return found
+
+
+def unfenced(text: str) -> str:
+    """Return the inside of the one code fence that a text is, or the text."""
+    bare = text.strip()
+    opened = FENCE_OPENED.match(bare)
+    return bare[opened.end() : -3] if opened and bare.endswith("```", opened.end()) else text
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -186,7 +192,7 @@ def unreadable_errors() -> tuple[type[Exception], ...]:
     return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError, RecursionError)
 
 
-FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL | re.IGNORECASE)
+FENCE_OPENED = re.compile(r"```(?:json)?[ \t]*+\n", re.IGNORECASE)
 TWICE = "a key stands there twice"
 MOST_SHOWN = 300
 """Characters of an unreadable reply that a message shows."""

@@ -67,7 +67,8 @@ def claims(answer: str) -> list[Claim]:
 ITEM = re.compile(r"\n[ \t]*+(?:[-*•+]|\d{1,3}[.)])[ \t]++")
 HEADING = re.compile(r"^#{1,6}[ \t]++(.*)$", re.MULTILINE)
 BEHIND = re.compile(
-    rf"(?<!\.[A-Za-z])([.!?…。！？؟।]+[\"'”’»)」』]*)[ \t]*((?:{CITATION.pattern}[ \t]*)+)(?=\s*(?:[^\sa-z]|$))"
+    rf"(?<!\.[A-Za-z])(?<![.!?…。！？؟।])([.!?…。！？؟।]++[\"'”’»)」』]*+)[ \t]*+"
+    rf"((?:{CITATION.pattern}[ \t]*)+)(?=\s*(?:[^\sa-z]|$))"
 )
 MARKDOWN = re.compile(r"[*_`]+")
 SPACE_BEFORE_STOP = re.compile(r"\s+([.!?…。！？؟।,;:])")

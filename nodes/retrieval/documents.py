@@ -303,6 +303,7 @@ class DocumentReader:
 
         found = []
         for part in parts:
+            line, counted = 1, 0
             place = {} if part.page is None else {"page": part.page}
             if suffix in CODE:
                 pieces = self._cut_code(CODE[suffix]).create_documents([part.text])
@@ -314,7 +315,10 @@ class DocumentReader:
             for piece in pieces:
                 headings = [piece.metadata[key] for _, key in HEADINGS if key in piece.metadata]
                 if suffix in CODE:
-                    place = {"line": part.text.count("\n", 0, max(0, piece.metadata["start_index"])) + 1}
+                    # Counted from one piece to the next: pieces stand in order.
+                    start = max(counted, piece.metadata["start_index"])
+                    line, counted = line + part.text.count("\n", counted, start), start
+                    place = {"line": line}
                 heading = " > ".join(one for one in (part.heading, *headings) if one)
                 key = chunk_id(about["source"], piece.page_content)
                 metadata = {**about, "heading": heading, **place, "id": key}

@@ -76,10 +76,12 @@ def checked_threshold(value: Any) -> float:
 def frequent_terms(texts: Iterable[str], *, besides: Collection[str]) -> list[str]:
     """Return the key terms that most of the texts hold, the most shared first, without other forms of those given."""
     counts = Counter(term for text in texts for term in key_terms(text) if term.isalpha() and len(term) > 2)
+    stems = {known[:5] for known in besides}
+    begun = {stem[:length] for stem in stems for length in range(1, 6)}
     return [
         term
         for term, _ in counts.most_common()
-        if not any(term.startswith(known[:5]) or known.startswith(term[:5]) for known in besides)
+        if term[:5] not in begun and stems.isdisjoint(term[:length] for length in range(1, 6))
     ]
 
 

@@ -278,7 +278,7 @@ MANY_WORDS = 120
 MANY_DEMANDS = 10
 DEMANDS = (
     re.compile(r"\?"),
-    re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE),
+    re.compile(r"^[^\S\n]*+(?:[-*•]|\d++[.)])\s", re.MULTILINE),
     re.compile(r"\d+(?:[.,]\d+)*"),
     re.compile(
         r"\b(?:and|but|also|must|should|without|unless|except|compare|each|every|under|within)\b", re.IGNORECASE

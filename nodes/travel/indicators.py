@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,16 @@ def personalization(task: str, draft: str) -> tuple[float, str]:
     wish ("no museums", "not vegetarian"). A task without any is met.
     """
     refused = [match.span("what") for match in REFUSED.finditer(task)]
+    starts = [start for start, _ in refused]
+
+    def is_refused(found: re.Match[str]) -> bool:
+        before = bisect_right(starts, found.start())
+        return before > 0 and found.start() < refused[before - 1][1]
+
     wishes = [
         (name, met)
         for name, asked, met in WISHES
-        if any(
-            name == NEEDED_BY_NAME or not any(start <= found.start() < end for start, end in refused)
-            for found in asked.finditer(task)
-        )
+        if any(name == NEEDED_BY_NAME or not is_refused(found) for found in asked.finditer(task))
     ]
     missed = [name for name, met in wishes if not met.search(draft)]
     if not wishes:
@@ -150,7 +154,7 @@ def travel_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
 
 MOST_A_DAY = 8
 DAY = re.compile(r"\bdays?\s+(?P<day>\d{1,2})\b(?:\s*(?:-|–|to)\s*(?P<till>\d{1,2})\b)?", re.IGNORECASE)
-BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
+BULLET = re.compile(r"^[^\S\n]*+(?:[-*•]|\d++[.)])\s", re.MULTILINE)
 BUDGET = re.compile(r"\bbudget\b", re.IGNORECASE)
 TOTAL = re.compile(r"\b(?:in )?(?:(?:sub)?totals?|sum|altogether)\b", re.IGNORECASE)
 RUNNING = re.compile(r"\b(?:so far|running|cumulative|grand|overall|trip|all days|whole)\b", re.IGNORECASE)

@@ -108,7 +108,7 @@ CURRENCIES = {
     "¥": "JPY", "jpy": "JPY", "yen": "JPY",
     "chf": "CHF", "francs": "CHF",
 }  # fmt: skip
-_NUMBER = r"\d+(?:[.,'’   ]\d{3}(?!\d))+(?:[.,]\d{1,2}(?!\d))?|\d+(?:[.,]\d+)*|\.\d{1,2}"
+_NUMBER = r"\d+(?:[.,'’   ]\d{3}(?!\d)){1,5}(?:[.,]\d{1,2}(?!\d))?|\d+(?:[.,]\d+)*|\.\d{1,2}"
 AMOUNTS = re.compile(
     rf"(?P<sign>(?:\b[A-Z]{{1,2}})?\$|[€£¥]|\b(?:EUR|USD|GBP|JPY|CHF)\b)\s?(?P<before>{_NUMBER})(?P<thousands>\s?k\b)?"
     rf"|(?<![\w.,'’$€£¥])(?P<after>{_NUMBER})(?P<thousands_after>\s?k)?(?:,-)?[\s-]?"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...state.critique import Critique
+from .patterns import bounded_search
 from .text_verifiers import named
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
 def _schema_checker(schema: Mapping[str, Any] | bool) -> Callable[[Any], Iterator[str]]:
     """Return a function that yields what is wrong with a value, as `$.path: message`."""
     try:
-        from jsonschema.exceptions import SchemaError, best_match
-        from jsonschema.validators import Draft202012Validator, validator_for
+        from jsonschema.exceptions import SchemaError, ValidationError, best_match
+        from jsonschema.validators import Draft202012Validator, extend, validator_for
         from referencing.jsonschema import EMPTY_REGISTRY
     except ImportError as error:
         raise ImportError(f'a JSON schema needs an extra: pip install "redraft[writing]" ({error})') from None
@@ -71,6 +73,16 @@ def _schema_checker(schema: Mapping[str, Any] | bool) -> Callable[[Any], Iterato
         _check_references(schema)
     except SchemaError as error:
         raise ValueError(f"this is not a JSON schema: {error.json_path}: {error.message}") from None
+    search = lru_cache(partial(bounded_search, multiline=False))
+
+    def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[ValidationError]:
+        try:
+            if isinstance(value, str) and not search(wanted)(value):
+                yield ValidationError(f"{value!r} does not match {wanted!r}")
+        except TimeoutError as error:
+            yield ValidationError(str(error))
+
+    dialect = extend(dialect, {"pattern": pattern})
     validator = dialect(schema, registry=EMPTY_REGISTRY, format_checker=dialect.FORMAT_CHECKER)
 
     def complaint(error: ValidationError) -> str:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
+from .patterns import bounded_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,8 +61,8 @@ def split_sentences(text: str) -> list[str]:
     for paragraph in PARAGRAPH.split(text):
         start = 0
         for end in END.finditer(paragraph):
-            last = (paragraph[start : end.start()].split() or [""])[-1]
-            if not (end["stop"] == "." and ABBREVIATED.fullmatch(last)):
+            near = paragraph[max(start, end.start() - LONGEST_ABBREVIATION) : end.start()]
+            if not (end["stop"] == "." and ABBREVIATED.fullmatch((near.split() or [""])[-1])):
                 found.append(paragraph[start : end.end()])
                 start = end.end()
         found.append(paragraph[start:])
@@ -116,6 +117,9 @@ def uses_words(*words: str) -> Verifier:
 def matches(pattern: str, *, says: str | None = None) -> Verifier:
     """Return a verifier that accepts a draft in which a regular expression is found.
 
+    The search takes bounded time: RE2 searches where the extra `writing` is installed and it reads the pattern as
+    Python does, else a process with a limit of 2 seconds. A draft that reaches the limit is rejected.
+
     Args:
         pattern: Searched anywhere in the draft; `^` and `$` match at lines.
         says: The critique when it is not found; default: the pattern is quoted.
@@ -123,13 +127,13 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
     Raises:
         ValueError: The pattern is not a regular expression. At build.
     """
-    try:
-        compiled = re.compile(pattern, re.MULTILINE)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    search = bounded_search(pattern)
 
     def check(task: str, draft: str, /) -> Critique:
-        found = bool(compiled.search(draft))
+        try:
+            found = search(draft)
+        except TimeoutError as error:
+            return Critique(f"The draft can't be checked: {error}.", accepted=False)
         return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
 
     return named(check, "matches", wants=says or f"It matches the regular expression {pattern}")
@@ -235,9 +239,11 @@ COUNTS: Mapping[str, Callable[[str], int]] = {
 
 
 LONGEST_WORD = 100
+LONGEST_ABBREVIATION = 40
+"""Characters; of a longer one the end is looked at."""
 LETTERS = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)*+")
 PARAGRAPH = re.compile(r"\n[ \t]*+\n")
-END = re.compile(r"""(?P<stop>[.!?…؟।]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)|[。！？]++[」』”’）]*+""")
+END = re.compile(r"""(?<![.!?…؟।])(?P<stop>[.!?…؟।]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)|[。！？]++[」』”’）]*+""")
 ABBREVIATED = re.compile(
     r"[\"'“‘(\[]*(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Rev|Gen|No|Nr|Fig|Eq|Vol|Art|pp?|z|ca|al|bzw|Inc|Ltd|vs|cf|approx|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])"
 )

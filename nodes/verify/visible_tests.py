@@ -11,6 +11,7 @@ import doctest
 import re
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ def visible_tests(task: str, *, entry_point: str = "") -> list[VisibleTest]:
     """Return the tests that a task shows, in their order, each once.
 
     These are doctest examples (`>>> f(1)`, with what follows), `assert` lines, and calls of the entry point with plain
-    arguments that stand beside a plain result: `f(1) == 2`, `f(1) => 2`, `f(1) returns 2`.
+    arguments that stand beside a plain result: `f(1) == 2`, `f(1) => 2`, `f(1) returns 2`. Of a task with very many, or
+    with a long setup before them, the first are read.
     """
-    found = [*_examples(task), *_asserts(task), *_calls(task, entry_point)]
+    sources = _examples(task), _asserts(task), _calls(task, entry_point)
+    found = [test for source in sources for test in islice(source, MOST_READ)]
     return list({(test.shown, test.wanted, test.code): test for test in found}.values())
 
 
@@ -70,21 +73,48 @@ def parse_python(source: str) -> list[ast.stmt]:
 
 def bound_names(source: str) -> set[str]:
     """Return the names that a source binds anywhere: by assigning, importing or defining."""
-    nodes = [node for statement in parse_python(source) for node in ast.walk(statement)]
-    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
-    return bound | {(alias.asname or alias.name).partition(".")[0] for alias in imports}
+    return set(_Setup().with_source(source).bound)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """Statements that stand before a test, and their names: parsed once, however many tests follow."""
+
+    source: str = ""
+    loaded: tuple[str, ...] = ()
+    """Each once, in the order of the source."""
+    bound: frozenset[str] = frozenset()
+    dotted: frozenset[str] = frozenset()
+    """Those of which an attribute is taken."""
+
+    def with_source(self, source: str) -> _Setup:
+        """Return the setup with more statements behind it."""
+        nodes = [node for statement in parse_python(source) for node in ast.walk(statement)]
+        loaded = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+        bound |= {(alias.asname or alias.name).partition(".")[0] for alias in imports}
+        dotted = {
+            node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        }
+        return _Setup(
+            f"{self.source}\n{source}" if self.source else source,
+            tuple(dict.fromkeys([*self.loaded, *loaded])),
+            self.bound | bound,
+            self.dotted | dotted,
+        )
 
 
 def _statements(text: str) -> list[VisibleTest]:
     body = parse_python(text)
     if not body:
         raise ValueError(f"tests must be Python, or examples with >>>, not {text[:200]!r}")
-    sources = [(node, ast.get_source_segment(text, node) or "") for node in body]
+    lines = [line.encode() for line in NEW_LINE.split(text)]
+    sources = [(node, _source(node, lines)) for node in body]
     functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-    setup = "\n".join(source for node, source in sources if not isinstance(node, ast.Assert))
+    setup = _Setup().with_source("\n".join(source for node, source in sources if not isinstance(node, ast.Assert)))
     found = [_assertion(node, source, setup) for node, source in sources if isinstance(node, ast.Assert)]
     found += [_test(f"{name}()", "", setup, f"{name}()") for name in functions if name.startswith("test")]
     if "check" in functions:
@@ -94,8 +124,16 @@ def _statements(text: str) -> list[VisibleTest]:
     return found
 
 
+def _source(node: ast.stmt, lines: Sequence[bytes]) -> str:
+    """Return the source of a statement; `ast.get_source_segment` splits the whole text anew for each."""
+    found = list(lines[node.lineno - 1 : node.end_lineno])
+    found[-1] = found[-1][: node.end_col_offset]
+    found[0] = found[0][node.col_offset :]
+    return b"\n".join(found).decode()
+
+
 def _examples(text: str) -> Iterator[VisibleTest]:
-    setup: list[str] = []
+    setup = _Setup()
     for chunk in re.split(r"\n\s*\n", _without_quotes(text)):
         try:
             examples = doctest.DocTestParser().get_examples(chunk)
@@ -105,19 +143,20 @@ def _examples(text: str) -> Iterator[VisibleTest]:
             source, want = example.source.strip(), example.want.strip()
             body = parse_python(source)
             node = body[0] if len(body) == 1 else None
-            before = "\n".join(setup)
             if example.exc_msg:
                 raised = example.exc_msg.strip()
-                yield _test(source, f"raise {raised}", before, RAISES.format(call=_indented(source), raised=raised))
+                yield _test(source, f"raise {raised}", setup, RAISES.format(call=_indented(source), raised=raised))
             elif isinstance(node, ast.Assert):
-                yield _assertion(node, source, before)
+                yield _assertion(node, source, setup)
             elif isinstance(node, ast.Expr):
-                yield from _example(node.value, source, want, before)
+                yield from _example(node.value, source, want, setup)
             if not want and body:
-                setup.append(source)
+                setup = setup.with_source(source)
+                if len(setup.source) > LONGEST_SETUP:  # each test holds it, and none is right without all of it
+                    return
 
 
-def _example(value: ast.expr, source: str, want: str, setup: str) -> Iterator[VisibleTest]:
+def _example(value: ast.expr, source: str, want: str, setup: _Setup) -> Iterator[VisibleTest]:
     compared = isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq)
     source = ast.get_source_segment(source, value) or source
     literal = _literal(want) or _literal(want.partition("\n")[0])
@@ -136,16 +175,19 @@ def _example(value: ast.expr, source: str, want: str, setup: str) -> Iterator[Vi
 
 
 def _asserts(text: str) -> Iterator[VisibleTest]:
-    lines = text.splitlines()
+    lines, left = text.splitlines(), MOST_PARSED
     for number, line in enumerate(lines):
         if not ASSERT.match(line):
             continue
         lines[number] = line[line.index("assert") :]
         for end in range(number + 1, min(len(lines), number + MOST_LINES) + 1):
             source = "\n".join(lines[number:end]).rstrip("` ")
+            left -= len(source)
+            if left < 0:
+                return
             body = parse_python(source)
             if len(body) == 1 and isinstance(body[0], ast.Assert):
-                test = _assertion(body[0], source, "")
+                test = _assertion(body[0], source, _Setup())
                 if test.names:
                     yield test
                 break
@@ -155,18 +197,25 @@ def _calls(text: str, name: str) -> Iterator[VisibleTest]:
     """Yield calls with plain arguments beside a plain result, as docstrings show them without a prompt."""
     if not name:
         return
+    left, line = MOST_SCANNED, 0
     for start in re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", text):
-        before = text[text.rfind("\n", 0, start.start()) + 1 : start.start()].rstrip()
-        if before.lstrip().startswith((">>>", "...")) or ASSERT.match(before) or before.endswith("def"):
+        line = max(line, text.rfind("\n", line, start.start()) + 1)
+        head = text[line : min(start.start(), line + NEAR)].strip()
+        defined = text[max(line, start.start() - NEAR) : start.start()].rstrip().endswith("def")
+        if head.startswith((">>>", "...")) or ASSERT.match(head) or defined:
             continue
         call = _bracketed(text, start.end())
+        left -= len(call) or LONGEST_CALL
+        if left < 0:
+            return
         relation = RELATION.match(text, start.end() + len(call)) if call else None
         value = _plain_value(text, relation.end()) if relation else ""
+        left -= 0 if value or not relation else LONGEST_CALL
         if relation and value and REST.match(text, relation.end() + len(value)) and _literal(value):
             body = parse_python(name + call)
             node = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
             if isinstance(node, ast.Call) and all(map(_is_plain, [*node.args, *(key.value for key in node.keywords)])):
-                yield _equality(name + call, _literal(value), "")
+                yield _equality(name + call, _literal(value), _Setup())
 
 
 def _bracketed(text: str, start: int) -> str:
@@ -202,33 +251,30 @@ def _is_plain(node: ast.expr) -> bool:
     return True
 
 
-def _assertion(node: ast.Assert, source: str, setup: str) -> VisibleTest:
+def _assertion(node: ast.Assert, source: str, setup: _Setup) -> VisibleTest:
     compared = node.test
     if isinstance(compared, ast.Compare) and len(compared.ops) == 1 and isinstance(compared.ops[0], ast.Eq):
         return _equation(compared, setup)
     return _test(source, "", setup, source)
 
 
-def _equation(compared: ast.expr, setup: str) -> VisibleTest:
+def _equation(compared: ast.expr, setup: _Setup) -> VisibleTest:
     assert isinstance(compared, ast.Compare)  # noqa: S101  both callers have looked
     left, right = (ast.unparse(side) for side in (compared.left, compared.comparators[0]))
     return _equality(right, left, setup) if _is_plain(compared.left) else _equality(left, right, setup)
 
 
-def _equality(call: str, wanted: str, setup: str) -> VisibleTest:
+def _equality(call: str, wanted: str, setup: _Setup) -> VisibleTest:
     return _test(call, wanted, setup, EQUALS.format(call=call, wanted=wanted))
 
 
-def _test(shown: str, wanted: str, setup: str, check: str) -> VisibleTest:
-    read = f"{setup}\n{shown}"
-    nodes = [node for statement in parse_python(read) for node in ast.walk(statement)]
-    loaded = {node.id: None for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    bound = bound_names(read)
-    dotted = [node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
-    modules = {name for name in dotted if name in sys.stdlib_module_names} - bound
+def _test(shown: str, wanted: str, setup: _Setup, check: str) -> VisibleTest:
+    read = setup.with_source(shown)
+    modules = (read.dotted & sys.stdlib_module_names) - read.bound
     imports = "".join(f"import {name}\n" for name in sorted(modules))
-    names = [name for name in loaded if name not in bound | modules and not hasattr(builtins, name)]
-    return VisibleTest(shown, wanted, f"{imports}{SAME}{setup}\n{check}\n", tuple(names))
+    known = read.bound | modules
+    names = [name for name in read.loaded if name not in known and not hasattr(builtins, name)]
+    return VisibleTest(shown, wanted, f"{imports}{SAME}{setup.source}\n{check}\n", tuple(names))
 
 
 def _without_quotes(text: str) -> str:
@@ -251,9 +297,20 @@ def _indented(source: str) -> str:
 
 LONGEST = 20_000
 LONGEST_CALL = 2_000
+LONGEST_SETUP = 5_000
+NEAR = 80
+"""Characters at the start of a line, and before a call, that say what it is."""
 MOST_LINES = 20
+MOST_READ = 200
+"""Tests of one kind."""
+MOST_PARSED = 100_000
+"""Characters of lines that may be asserts; one that goes on is parsed again with each further line."""
+MOST_SCANNED = 100_000
+"""Characters of calls; one that is never closed counts as the longest."""
+NEW_LINE = re.compile(r"\r\n?|\n")
 ASSERT = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)?`?assert\b")
-TOKEN = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[()\[\]{}]""")
+# A string that is never closed goes on to the end of its line, so that nothing is read twice.
+TOKEN = re.compile(r"""'(?:\\.|[^'\\\n])*+(?:'|$)|"(?:\\.|[^"\\\n])*+(?:"|$)|[()\[\]{}]""", re.MULTILINE)
 RELATION = re.compile(
     r"[ \t]*(?:#[ \t]*)?(?:==>|=>|==|->|➞|→|=|should (?:return|be|give)|must (?:return|be)|returns?|gives|is):?[ \t]*"
 )

@@ -134,7 +134,14 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
         return False
     if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
         return False
-    return all(len(runs & _runs(said)) < MADE_OF * len(runs) for said in _PROPOSED.findall(critique))
+    return all(len(runs & _runs(said)) < MADE_OF * len(runs) for said in _proposed(critique))
+
+
+def _proposed(critique: str) -> list[str]:
+    """Return what a critique quotes, or proposes after a colon."""
+    # Behind the last closing mark no quote ends: each opening one there would be followed to the end of the text.
+    end = max(map(critique.rfind, QUOTE_ENDS)) + 1
+    return _PROPOSED.findall(critique[:end] + critique[end:].translate(UNQUOTED))
 
 
 def _words(text: str) -> list[str]:
@@ -151,7 +158,8 @@ MADE_OF = 0.8
 SHARED = 0.3
 """A revision that keeps so much of its draft, or of the task, is one, whatever the critique says word by word."""
 _PROPOSED = re.compile(r"```[\s\S]*?(?:```|\Z)|[\"“«][\s\S]*?[\"”»]|(?<=: ).+|(?<=:\n)(?:.+\n?)+")
-"""What a critique quotes, or proposes after a colon."""
+QUOTE_ENDS = ('"', "”", "»")
+UNQUOTED = str.maketrans("“«", "  ")
 
 
 def refused(text: str, result: Any = None) -> bool:
@@ -176,7 +184,7 @@ def same_text(one: str, other: str) -> bool:
 def _bare(text: str) -> str:
     """Return a text in lower case, without Markdown, quotes, surplus whitespace or final punctuation."""
     plain = re.sub(r"[*_`#>~\"“”]+", " ", text.replace("’", "'"))
-    return re.sub(r"[\s.!:;,…]+$", "", " ".join(plain.split())).casefold()
+    return " ".join(plain.split()).rstrip(" .!:;,…").casefold()
 
 
 # Both patterns match whole texts only: a letter may well say that its writer can't come.

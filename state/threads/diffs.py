@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
@@ -33,8 +34,15 @@ class Diff:
 
 
 def diff_words(before: str, after: str) -> Diff:
-    """Return what differs between two texts, word by word; joining what is not removed gives `after`."""
-    old, new = (re.findall(r"\w+ *|[^\w\s] *|\s+", text) for text in (before, after))
+    """Return what differs between two texts, word by word; joining what is not removed gives `after`.
+
+    Where too many words are the same, the texts are compared line by line, and where too many lines are, as wholes.
+    """
+    for pattern in PIECES:
+        old, new = pattern.findall(before), pattern.findall(after)
+        counts = Counter(new)
+        if sum(count * counts[piece] for piece, count in Counter(old).items()) <= MOST_PAIRS:
+            break
     changes: list[Change] = []
     for kind, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -45,3 +53,8 @@ def diff_words(before: str, after: str) -> Diff:
         if j2 > j1:
             changes.append(Change("added", "".join(new[j1:j2])))
     return Diff(before, after, tuple(changes))
+
+
+PIECES = (re.compile(r"\w+ *|[^\w\s] *|\s+"), re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"(?s).+"))
+MOST_PAIRS = 200_000
+"""Pairs of equal pieces, with which the time of a comparison grows; some 25,000 characters of prose have as many."""
