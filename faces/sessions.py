@@ -24,6 +24,7 @@ __all__ = [
     "model_or_default",
     "opened",
     "reading",
+    "seal_key",
 ]
 
 OPENAI_DEFAULT = "openai:gpt-5-mini"
@@ -36,6 +37,11 @@ def encryption_key(db: str = DEFAULT_DB) -> str | None:
     if kind_and_place(db)[0] == "memory":
         return None
     return os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
+
+
+def seal_key() -> str | None:
+    """Return what seals the checkpoints of a database: REDRAFT_SEAL_KEY; `None` where it is not set or empty."""
+    return os.environ.get("REDRAFT_SEAL_KEY", "").strip() or None
 
 
 @contextmanager
@@ -59,7 +65,7 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
 
-        saver = open_checkpointer(db, key=encryption_key(db), read_only=read_only).open()
+        saver = open_checkpointer(db, key=encryption_key(db), seal_key=seal_key(), read_only=read_only).open()
     try:
         yield saver
     finally:

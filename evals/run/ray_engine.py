@@ -48,6 +48,7 @@ class RayJob:
         model: Spec of the model that writes. Keys come from each worker's own environment.
         db: `postgresql://…`, for checkpoints; `repr` hides it.
         encryption_key: Encrypts the checkpoints, as `open_checkpointer` takes it; `repr` hides it.
+        seal_key: Seals them, alike.
         critic: Spec of the model that judges; `None` or `self`: the writer.
         model_options: `temperature`, `max_output_tokens` and `seed` of the writer.
         limits: Budgets for each problem.
@@ -67,6 +68,7 @@ class RayJob:
     model: str
     db: str = field(repr=False)
     encryption_key: str | None = field(default=None, repr=False)
+    seal_key: str | None = field(default=None, repr=False)
     critic: str | None = None
     model_options: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -155,7 +157,7 @@ class Worker:
         async with self._building:
             if self._method is None:
                 saver = await self._open.enter_async_context(
-                    open_checkpointer(_watched(job.db), key=job.encryption_key)
+                    open_checkpointer(_watched(job.db), key=job.encryption_key, seal_key=job.seal_key)
                 )
                 writer = chat_model(job.model, **job.model_options)
                 judge = None if job.critic is None or job.critic == "self" else chat_model(job.critic)

@@ -112,6 +112,7 @@ def tune_prompts(
     concurrency: int = 4,
     shown_characters: int = 8_000,
     encryption_key: str | None = None,
+    seal_key: str | None = None,
     named: Mapping[str, Any] | None = None,
     on_progress: Callable[[TuningProgress], None] = lambda _: None,
 ) -> dict[str, Any]:
@@ -139,6 +140,7 @@ def tune_prompts(
         shown_characters: What the reflection model is shown for one proposal, beside the prompt: 8,000 characters are
             about 2,500 tokens.
         encryption_key: Of the threads.
+        seal_key: Of the threads.
         named: What else the result says: the models' names. A run goes on only with the same.
         on_progress: Told as it goes on.
 
@@ -185,7 +187,7 @@ def tune_prompts(
     }
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)  # noqa: S311  # choices of a search, not secrets
-    database = open_checkpointer(str(folder / "runs.sqlite"), key=encryption_key)
+    database = open_checkpointer(str(folder / "runs.sqlite"), key=encryption_key, seal_key=seal_key)
     # One event loop for all: clients keep their connections to the loop that opened them.
     with ExitStack() as stack:
         if (lock := locked_folder(folder)) is not None:

@@ -343,6 +343,12 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "seal",
+        "commands_keeping:seal",
+        "Seal threads as they stand, with the key in REDRAFT_SEAL_KEY. From then on a change without it is noticed.",
+        ("redraft seal run-1f0c", "redraft seal --all --db runs.sqlite"),
+    ),
+    LazyCommand(
         "rekey",
         "commands_keeping:rekey",
         "Encrypt a database with another key. Nobody else may have it open meanwhile.",

@@ -1,4 +1,4 @@
-"""Commands that keep house: `copy`, `delete`, `prune`, `export`, `import` and `rekey`. Internal."""
+"""Commands that keep house: `copy`, `delete`, `prune`, `export`, `import`, `rekey` and `seal`. Internal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..views.console import Screen
 
-__all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey"]
+__all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey", "seal"]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 Other = Annotated[str | None, typer.Option("--thread", metavar="ID", help="Its id here; else the one it had.")]
@@ -161,6 +161,53 @@ def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
         count = rekeyed(db, str(old), new)
     said = "encrypted with the new key: set REDRAFT_ENCRYPTION_KEY to it"
     Screen(as_json=as_json).result({"values": count}, lambda screen: screen.line(f"{count} values are ", said))
+
+
+def seal(
+    thread_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Threads that you know to be yours.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that have no seal.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Seal threads as they stand, with the key in REDRAFT_SEAL_KEY. From then on a change without it is noticed.
+
+    A thread whose record or seal does not fit is not sealed.
+    """
+    from ..sessions import opened, seal_key
+    from ..views.console import Screen
+
+    if seal_key() is None:
+        raise BadInputError(
+            "REDRAFT_SEAL_KEY is not set: it holds the key, 64 hexadecimal digits (openssl rand -hex 32)"
+        )
+    if bool(thread_ids) == every:
+        raise BadInputError("name the threads to seal, or give --all")
+    refused: dict[str, str] = {}
+    sealed: list[str] = []
+    with opened(db) as saver, bad_input():
+        wanted, last = list(thread_ids or ()), None
+        while every and (page := saver.runs.list(limit=500, before=last)):
+            wanted += [row.thread_id for row in page]
+            last = page[-1].position
+        for thread_id in wanted:
+            if not every and saver.runs.get(thread_id) is None:
+                raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
+            try:
+                saver.seal_thread(thread_id)
+                sealed.append(thread_id)
+            except ValueError as error:
+                refused[thread_id] = str(error)
+
+    def show(screen: Screen) -> None:
+        screen.line(("sealed ", "dim"), f"{len(sealed)} threads" if len(sealed) != 1 else sealed[0])
+        for thread_id, reason in refused.items():
+            screen.line((f"not sealed: {thread_id}: ", "red"), reason)
+
+    Screen(as_json=as_json).result({"sealed": sealed, "refused": refused}, show)
+    if refused:
+        raise typer.Exit(1)
 
 
 HELD = {

@@ -121,7 +121,7 @@ def tune(
     from ...models import chat_model
     from ...nodes.writing.prompt_files import read_prompts
     from ..run_config import kept_spec
-    from ..sessions import encryption_key, model_or_default
+    from ..sessions import encryption_key, model_or_default, seal_key
     from ..views.console import Screen, say
 
     folder = out.with_name(f"{out.name}.run")
@@ -159,6 +159,7 @@ def tune(
                 concurrency=concurrency,
                 shown_characters=shown_characters,
                 encryption_key=encryption_key(),
+                seal_key=seal_key(),
                 named={"model": spec, **others, "model_options": options},
                 on_progress=lambda progress: _show_progress(screen, progress),
             )

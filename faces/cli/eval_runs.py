@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ..run_config import kept_spec
-from ..sessions import encryption_key, model_or_default
+from ..sessions import encryption_key, model_or_default, seal_key
 from ..views.wording import money, percent, seconds
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ class EvalPlan:
             model=self.model,
             db=self.db,
             encryption_key=encryption_key(),
+            seal_key=seal_key(),
             critic=self.critic,
             model_options=self.model_options,
             limits={**self.limits, "max_rounds": method.rounds},
@@ -335,7 +336,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                 )
                 return
             db = plan.db or str(folder / "runs.sqlite")
-            async with open_checkpointer(db, key=encryption_key(db)) as saver:
+            async with open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()) as saver:
                 # Methods are built before there is a database, so that one that makes no sense leaves nothing behind.
                 graph = method.graph.copy({"checkpointer": saver}).with_config(callbacks=[fingerprints])
                 with_saver = replace(method, graph=graph)

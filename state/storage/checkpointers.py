@@ -27,6 +27,7 @@ def open_checkpointer(
     url: str | Path,
     *,
     key: str | bytes | None = None,
+    seal_key: str | bytes | None = None,
     allow: Iterable[type] = (),
     synchronous: Literal["full", "normal"] = "full",
     read_only: bool = False,
@@ -47,6 +48,9 @@ def open_checkpointer(
             (`openssl rand -hex 32`) or 32 bytes; needs the extra `encryption`. Thread ids, names of nodes and presets,
             times, scores and counts stay readable. A database is opened with the key that it was begun with, or
             that `redraft rekey` gave it. Default: nothing is encrypted.
+        seal_key: Seals each checkpoint (HMAC-SHA256), in the same form as `key`. A thread that somebody changed who
+            has not this key, or that has no seal, is refused, also where its hashes fit; `saver.seal_thread` seals one
+            of before. Default: nothing is sealed, and no seal is looked at.
         allow: Types of your own (dataclasses, pydantic models, enums) that may be built from what the database holds.
             Default: plain data, LangChain's messages and LangGraph's own types, and nothing else.
         synchronous: Of SQLite. What is saved survives the death of the process either way. With `"full"` it also
@@ -66,6 +70,10 @@ def open_checkpointer(
         from .encryption import key_bytes
 
         key = key_bytes(key)
+    if seal_key is not None:
+        from .encryption import key_bytes
+
+        seal_key = key_bytes(seal_key, "a seal key")
     kind, place = kind_and_place(url)
     if key is not None and kind == "memory":
         raise ValueError("what is kept in memory is not encrypted: leave out key=, or give a database")
@@ -75,7 +83,9 @@ def open_checkpointer(
         raise ValueError(
             "synchronous='normal' is for SQLite; for PostgreSQL add ?options=-csynchronous_commit%3Doff to the URL"
         )
-    return Checkpointer(kind, place, key=key, allow=allow, synchronous=synchronous, read_only=read_only)
+    return Checkpointer(
+        kind, place, key=key, seal_key=seal_key, allow=allow, synchronous=synchronous, read_only=read_only
+    )
 
 
 class Checkpointer:
@@ -87,6 +97,7 @@ class Checkpointer:
         place: str,
         *,
         key: bytes | None = None,
+        seal_key: bytes | None = None,
         allow: Iterable[type] = (),
         synchronous: Literal["full", "normal"] = "full",
         read_only: bool = False,
@@ -94,6 +105,7 @@ class Checkpointer:
         self._kind = kind
         self._place = place
         self._key = key
+        self._seal_key = seal_key
         self._allow = tuple(allow)
         self._synchronous: Literal["full", "normal"] = synchronous
         self._read_only = read_only
@@ -101,10 +113,15 @@ class Checkpointer:
 
     def open(self) -> IndexedSaver:
         """Return the saver, which the caller closes; `with` does both."""
+        seal = None
+        if self._seal_key is not None:
+            from .seal import Seal
+
+            seal = Seal(self._seal_key)
         if self._kind == "memory":
             from .memory import IndexedMemorySaver
 
-            return IndexedMemorySaver(allow=self._allow)
+            return IndexedMemorySaver(allow=self._allow, seal=seal)
         vault = None
         if self._key is not None:
             from .encryption import Vault
@@ -116,6 +133,7 @@ class Checkpointer:
             return open_sqlite(
                 Path(self._place),
                 vault=vault,
+                seal=seal,
                 allow=self._allow,
                 synchronous=self._synchronous,
                 read_only=self._read_only,
@@ -125,7 +143,12 @@ class Checkpointer:
         except ImportError as error:
             raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
         return open_postgres(
-            self._place, shown=without_secrets(self._place), vault=vault, allow=self._allow, read_only=self._read_only
+            self._place,
+            shown=without_secrets(self._place),
+            vault=vault,
+            seal=seal,
+            allow=self._allow,
+            read_only=self._read_only,
         )
 
     def __enter__(self) -> IndexedSaver:

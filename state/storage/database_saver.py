@@ -77,6 +77,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         super().__init__(*saver, serde=serde)
         self.vault = serde.vault
         """Encrypts what is kept; `None` where there is no key."""
+        self.seal = serde.seal
         self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
         self.writer = GroupWriter(*committers)
         self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
@@ -169,7 +170,9 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return histories(config, channels, self._read_history)
+        found = histories(config, channels, self._read_history)
+        self._check_sealed(config, found, self._read_tuple)
+        return found
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
 
@@ -283,7 +286,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         row = None
         for one in thread.checkpoints:
             config, known = _at(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
-            steps += self._checkpoint_steps(config, one.checkpoint, known, held_versions(one))
+            sealed = self._sealed(config, one.checkpoint, known)
+            steps += self._checkpoint_steps(config, one.checkpoint, sealed, held_versions(one))
             if (newer := row_from_checkpoint(config, one.checkpoint, known)) is not None:
                 row = newer if row is None else newer.after(row)
         for (namespace, checkpoint_id), writes in thread.writes.items():
@@ -329,7 +333,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Return whose checkpoint it is, and all that is written of it."""
         known = get_checkpoint_metadata(config, metadata)
         with naming_keys(self.serde, checkpoint["channel_values"]):
-            steps = self._checkpoint_steps(config, checkpoint, known, versions)
+            steps = self._checkpoint_steps(config, checkpoint, self._sealed(config, checkpoint, known), versions)
         if (row := row_from_checkpoint(config, checkpoint, known)) is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
         return str(config["configurable"]["thread_id"]), steps

@@ -51,11 +51,12 @@ class EncryptionKeyError(ValueError):
     """The key is none, is the wrong one, or is missing. No message shows it."""
 
 
-def key_bytes(key: str | bytes) -> bytes:
+def key_bytes(key: str | bytes, what: str = "an encryption key") -> bytes:
     """Return the 32 bytes of a key.
 
     Args:
         key: 32 bytes, or 64 hexadecimal digits; white space around them is nothing.
+        what: What the message calls it.
 
     Raises:
         EncryptionKeyError: It is neither.
@@ -66,7 +67,7 @@ def key_bytes(key: str | bytes) -> bytes:
         return bytes.fromhex(key.strip())
     shown = f"{len(key)} {'bytes' if isinstance(key, bytes) else 'characters'}" if isinstance(key, (str, bytes)) else ""
     raise EncryptionKeyError(
-        f"an encryption key is 64 hexadecimal digits, as `openssl rand -hex 32` prints them, not "
+        f"{what} is 64 hexadecimal digits, as `openssl rand -hex 32` prints them, not "
         f"{shown or type(key).__name__}{' that are something else' if shown.startswith('64 ') else ''}"
     )
 

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
+from ..checked_channels import naming
 from ..events import broken_links
 from .db_executor import in_db_executor
 from .journal import KeptReply
+from .listed import is_older
 from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from .seal import Seal
 
 __all__ = [
     "FORMAT",
@@ -67,6 +71,9 @@ class Housekeeping(ABC):
         db_executor: Any
         list: Any
         delete_thread: Any
+
+    seal: Seal | None = None
+    """Seals checkpoints; `None` where none is sealed."""
 
     @abstractmethod
     def _stored(self, thread_id: str) -> StoredThread:
@@ -177,12 +184,39 @@ class Housekeeping(ABC):
         _check_record(found)
         return self._keep_new(found, thread_id or found.thread_id)
 
+    def _check_sealed(self, config: Any, read: Mapping[str, Any], read_tuple: Callable[[Any], Any]) -> None:
+        """Raise BadCheckpointError unless what led to a checkpoint is what was sealed; of several, to the newest."""
+        if self.seal is not None and "events" in read and not is_older(config):
+            with naming(lambda: config["configurable"]):
+                self.seal.check_record(read_tuple(config), read)
+
+    def seal_thread(self, thread_id: str) -> None:
+        """Seal a thread of before there was a key, or one that somebody went on with who has none, as it stands.
+
+        Raises:
+            LookupError: There is no such thread.
+            ValueError: There is no key, the record was changed since it was made, or what is sealed of it was.
+        """
+        if self.seal is None:
+            raise ValueError("there is no key to seal with: open_checkpointer(…, seal_key=…)")
+        with self.seal.unsealed_taken():
+            found = self._stored(thread_id)
+        if not found.checkpoints:
+            raise LookupError(f"there is no thread {thread_id!r} here")
+        _check_record(found)
+        self._keep(found)
+
+    def _sealed(self, config: Any, checkpoint: Any, metadata: Any) -> Any:
+        """Return the metadata that a checkpoint is stored with."""
+        return metadata if self.seal is None else self.seal.sealed(config["configurable"], checkpoint, metadata)
+
     acopy_thread = in_db_executor(copy_thread)
     aprune = in_db_executor(prune)
     adelete_for_runs = in_db_executor(delete_for_runs)
     asizes = in_db_executor(sizes)
     aexport_thread = in_db_executor(export_thread)
     aimport_thread = in_db_executor(import_thread)
+    aseal_thread = in_db_executor(seal_thread)
 
     def _whole(self, thread_id: str) -> StoredThread:
         """Return a thread with its journal."""
@@ -193,6 +227,8 @@ class Housekeeping(ABC):
     def _keep_new(self, found: StoredThread, thread_id: str) -> str:
         if next(iter(self.list({"configurable": {"thread_id": thread_id}}, limit=1)), None) is not None:
             raise ValueError(f"there is a thread {thread_id!r} already; give another id")
+        if self.seal is not None:  # each checkpoint by itself is as it was sealed; with its record it is sealed anew
+            _check_record(found)
         # First the replies, which nobody finds without the checkpoints.
         for call, kept in found.replies.items():
             self.journal.add(thread_id, call, kept)

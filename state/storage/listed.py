@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[[RunnableConfig, Sequence[str]], Mapping[str, DeltaChannelHistory]]
 
-__all__ = ["histories", "listed"]
+__all__ = ["histories", "is_older", "listed"]
 
 
 class ListedPlace(dict[str, Any]):
@@ -67,6 +67,12 @@ def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Ma
     if not isinstance(place, ListedPlace):
         return read(config, channels)
     return {channel: _history(place, channel, read) for channel in channels}
+
+
+def is_older(config: RunnableConfig) -> bool:
+    """Return whether a checkpoint was listed with newer ones."""
+    place = config["configurable"]
+    return isinstance(place, ListedPlace) and _key(config) != next(iter(place.together.found))
 
 
 def _history(place: ListedPlace, channel: str, read: Read) -> DeltaChannelHistory:

@@ -19,7 +19,7 @@ from .journal import JournalInMemory
 from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeasesInMemory, LostLeaseError
 from .listed import histories, listed
-from .trust import PlainSerializer, naming_keys
+from .trust import PlainSerializer, checked, naming_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
 
     from .lease_keeper import Lease
+    from .seal import Seal
 
 __all__ = ["IndexedMemorySaver"]
 
@@ -45,10 +46,12 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
 
     Args:
         allow: Types of one's own that may be kept, as databases have it; `None`: whatever LangGraph's serializer takes.
+        seal: Seals checkpoints; default: none is sealed.
     """
 
-    def __init__(self, *, allow: Iterable[type] | None = ()) -> None:
+    def __init__(self, *, allow: Iterable[type] | None = (), seal: Seal | None = None) -> None:
         super().__init__(serde=None if allow is None else PlainSerializer(allow=allow))
+        self.seal = seal
         self.lock = threading.RLock()
         self.runs = RunsInMemory(self.lock)
         self.journal = JournalInMemory()
@@ -64,7 +67,11 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         if self.leases.begins(config):
             drive(self.leases.begin(config))
         with self.lock:
-            return super().get_tuple(config)
+            found = super().get_tuple(config)
+        return None if found is None else self._unsealed(found)
+
+    def _unsealed(self, found: CheckpointTuple) -> CheckpointTuple:
+        return found if self.seal is None else checked(found, None, self.seal, pending=False)
 
     def list(
         self,
@@ -75,7 +82,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         with self.lock:
-            return listed(super().list(config, filter=filter, before=before, limit=limit))
+            return listed(map(self._unsealed, super().list(config, filter=filter, before=before, limit=limit)))
 
     def put(
         self,
@@ -93,7 +100,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
             known = get_checkpoint_metadata(config, metadata)
             row = row_from_checkpoint(config, checkpoint, known, previous=previous)
             with naming_keys(self.serde, checkpoint["channel_values"]):
-                saved = super().put(config, checkpoint, metadata, new_versions)
+                saved = super().put(config, checkpoint, self._sealed(config, checkpoint, metadata), new_versions)
             if row is not None:
                 self.runs.upsert(row)
         if lease is not None:
@@ -193,7 +200,9 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return histories(config, channels, self._read_history)
+        found = histories(config, channels, self._read_history)
+        self._check_sealed(config, found, super().get_tuple)
+        return found
 
     def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         with self.lock:

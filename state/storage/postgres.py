@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
     from .group_writer import Put
+    from .seal import Seal
 
 __all__ = ["IndexedPostgresSaver", "PostgresCommitter", "open_postgres"]
 
@@ -68,7 +69,13 @@ Connection = psycopg.Connection[DictRow]
 
 
 def open_postgres(
-    url: str, *, shown: str, vault: Vault | None = None, allow: Iterable[type] = (), read_only: bool = False
+    url: str,
+    *,
+    shown: str,
+    vault: Vault | None = None,
+    seal: Seal | None = None,
+    allow: Iterable[type] = (),
+    read_only: bool = False,
 ) -> IndexedPostgresSaver:
     """Return a saver over a database, whose tables are made if they are not there.
 
@@ -76,6 +83,7 @@ def open_postgres(
         url: As `kind_and_place` let it through.
         shown: The URL as messages show it.
         vault: Encrypts what is kept; default: nothing is encrypted.
+        seal: Seals checkpoints; default: none is sealed.
         allow: Types of one's own that may be built from what the database holds.
         read_only: Write nothing, and make no table.
 
@@ -86,7 +94,7 @@ def open_postgres(
             another key or none.
         TimeoutError: If another process keeps setting the tables up.
     """
-    serde = PlainSerializer(vault, allow=allow)
+    serde = PlainSerializer(vault, seal=seal, allow=allow)
     try:
         given = conninfo_to_dict(url)
         conninfo = make_conninfo(url, connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_S)
@@ -265,7 +273,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             if not isinstance(value["checkpoint"], dict):
                 raise TypeError(f"the checkpoint is {type(value['checkpoint']).__name__}, not an object")
             self._refuse_clear((value["checkpoint"].get("channel_values") or {}).values())
-            return checked(super()._load_checkpoint_tuple(value), self.vault)
+            return checked(super()._load_checkpoint_tuple(value), self.vault, self.seal)
 
     def _build_delta_channels_writes_history(self, **found: Any) -> dict[str, DeltaChannelHistory]:
         self._refuse_clear(found["seed_inline_by_ch"].values())

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
     from .group_writer import Put
+    from .seal import Seal
 
 __all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "open_sqlite"]
 
@@ -116,6 +117,7 @@ def open_sqlite(
     path: Path,
     *,
     vault: Vault | None = None,
+    seal: Seal | None = None,
     allow: Iterable[type] = (),
     synchronous: Synchronous = "full",
     read_only: bool = False,
@@ -125,6 +127,7 @@ def open_sqlite(
     Args:
         path: The file.
         vault: Encrypts what is kept; default: nothing is encrypted.
+        seal: Seals checkpoints; default: none is sealed.
         allow: Types of one's own that may be built from what the file holds.
         synchronous: As `open_checkpointer` says.
         read_only: Write nothing to the file, no table either, and make none.
@@ -139,7 +142,7 @@ def open_sqlite(
         raise FileNotFoundError(f"the directory of {str(path)!r} does not exist")
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory, not a SQLite file")
-    serde = PlainSerializer(vault, allow=allow)
+    serde = PlainSerializer(vault, seal=seal, allow=allow)
     conn: sqlite3.Connection | None = None
     try:
         # Readers connect later, when the process may have changed its directory.
@@ -422,7 +425,7 @@ class StockReader(SqliteSaver):
         self.conn = conn
         # Else LangGraph would make the tables, on a connection that may only read.
         self.is_setup = True
-        self._vault = serde.vault
+        self._vault, self._seal = serde.vault, serde.seal
         self._at: dict[str, Any] = {}
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -430,7 +433,7 @@ class StockReader(SqliteSaver):
         self._at = dict(config["configurable"])
         with naming(lambda: self._at):
             found = super().get_tuple(config)
-            return None if found is None else checked(found, self._vault)
+            return None if found is None else checked(found, self._vault, self._seal)
 
     def list(
         self,
@@ -446,7 +449,7 @@ class StockReader(SqliteSaver):
         with naming(lambda: self._at):
             # Where a part of the filter is applied here, the database can't count what matches.
             stored = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-            seen = (checked(found, self._vault, pending=False) for found in stored)
+            seen = (checked(found, self._vault, self._seal, pending=False) for found in stored)
             yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
 
     def get_delta_channel_history(

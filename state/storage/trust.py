@@ -29,6 +29,7 @@ from langgraph.checkpoint.serde.jsonplus import (
 from ..checked_channels import check_found, naming
 from ..schema import RefineState
 from .encryption import TAG_MARK, EncryptionKeyError
+from .seal import SEAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from .encryption import Vault
     from .index import Query
+    from .seal import Seal
 
 __all__ = ["LARGEST_VALUE", "SET_UP_ENCRYPTION", "PlainSerializer", "check_key", "checked", "naming_keys"]
 
@@ -66,13 +68,15 @@ class PlainSerializer(JsonPlusSerializer):
 
     Args:
         vault: Encrypts what is written; `None` where there is no key.
+        seal: Of the checkpoints that hold it; `None` where they have none.
         allow: Further types that may be built from what a database holds.
     """
 
-    def __init__(self, vault: Vault | None = None, *, allow: Iterable[type] = ()) -> None:
+    def __init__(self, vault: Vault | None = None, *, seal: Seal | None = None, allow: Iterable[type] = ()) -> None:
         self.own_types = tuple(allow)
         super().__init__(allowed_msgpack_modules=self.own_types or None)
         self.vault = vault
+        self.seal = seal
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return the tag and the bytes of a value.
@@ -216,12 +220,15 @@ def _too_large(data: bytes) -> ValueError:
     return ValueError(f"a value of {size:.0f} MiB is too large: {largest} MiB are kept of one")
 
 
-def checked(found: CheckpointTuple, vault: Vault | None, *, pending: bool = True) -> CheckpointTuple:  # noqa: PLR0912
-    """Return what was read, with its metadata decrypted.
+def checked(  # noqa: PLR0912
+    found: CheckpointTuple, vault: Vault | None, seal: Seal | None = None, *, pending: bool = True
+) -> CheckpointTuple:
+    """Return what was read, with its metadata decrypted and without its seal.
 
     Args:
         found: As LangGraph's saver gives it.
         vault: Decrypts; `None` where there is no key.
+        seal: What each must be sealed with; `None` looks at no seal.
         pending: Whether what waits to be applied is looked at; of past checkpoints that is done when it is replayed.
 
     Raises:
@@ -255,6 +262,9 @@ def checked(found: CheckpointTuple, vault: Vault | None, *, pending: bool = True
             raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
         if vault is not None:
             metadata = vault.reveal_metadata(metadata)
+        if seal is not None:
+            seal.check(place, checkpoint, metadata)
+        metadata = {name: value for name, value in metadata.items() if name != SEAL}
         if len(MARKS & checkpoint["channel_values"].keys()) > 1:
             check_found(found, (RefineState,), pending=pending)
     return found._replace(metadata=metadata)

@@ -157,16 +157,24 @@ class ReadOnce(BaseCheckpointSaver[Any]):
         super().__init__(serde=graph.checkpointer.serde)
         self._schemas = schemas_of(graph)
         self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
+        # Its history, which is not asked here, would look whether the record is the one that was sealed.
+        self._sealed = getattr(graph.checkpointer, "seal", None) is not None
         self._channels: Mapping[str, Any] = graph.channels
         self._newest = newest
         self._found: dict[str, CheckpointTuple] = {}
         self._values: dict[tuple[str, str], Any] = {}
 
     def list(self, config: RunnableConfig | None, **which: Any) -> Iterator[CheckpointTuple]:
-        yield from self._seen(list(self._saver.list(config, **which)))
+        found = list(self._saver.list(config, **which))
+        if found and self._sealed:
+            self._saver.get_delta_channel_history(config=found[0].config, channels=["events"])
+        yield from self._seen(found)
 
     async def alist(self, config: RunnableConfig | None, **which: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in self._seen([found async for found in self._saver.alist(config, **which)]):
+        tuples = [found async for found in self._saver.alist(config, **which)]
+        if tuples and self._sealed:
+            await self._saver.aget_delta_channel_history(config=tuples[0].config, channels=["events"])
+        for found in self._seen(tuples):
             yield found
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
-from ...sessions import encryption_key
+from ...sessions import encryption_key, seal_key
 from .assistants import Assistants
 from .ceilings import Ceilings
 from .execution import Execution, built_graph
@@ -118,7 +118,8 @@ class Engine:
     def _opened(self) -> Any:
         from ....state import open_checkpointer
 
-        return open_checkpointer(self.settings.db, key=encryption_key(self.settings.db)).open()
+        db = self.settings.db
+        return open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()).open()
 
     # what there is
 

@@ -82,3 +82,24 @@ def test_a_database_gets_another_key(shell: Any, scripted: Any, monkeypatch: pyt
     assert shell("show", "t").code == 2
     monkeypatch.setenv("REDRAFT_ENCRYPTION_KEY", "5b" * 32)
     assert "a poem" in shell("show", "t").out
+
+
+def test_threads_of_before_are_sealed_by_who_knows_them(
+    shell: Any, lamp: str, scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `REDRAFT_SEAL_KEY` a thread without a seal is refused by name until `redraft seal`; new ones have one."""
+    assert "REDRAFT_SEAL_KEY is not set" in shell("seal", lamp).err
+    monkeypatch.setenv("REDRAFT_SEAL_KEY", "5a" * 32)
+    for words in (["show"], ["replay"], ["resume"], ["fork", "--at", "0"]):
+        refused = shell(words[0], lamp, *words[1:])
+        assert refused.code in (1, 2), words
+        assert "'lamp'" in refused.err
+        assert "it has no seal" in refused.err
+    assert shell("seal").code == 2
+    assert shell("seal", "--all", "--json").json == {"sealed": ["lamp"], "refused": {}}
+    assert "a lamp" in shell("show", lamp).out
+    assert shell("run", "Write.", "--model", scripted("a poem", "no issues"), "--thread", "new").code == 0
+    assert shell("replay", "new").code == 0
+    monkeypatch.setenv("REDRAFT_SEAL_KEY", "5b" * 32)
+    assert "its seal does not fit" in shell("show", "new").err
+    assert "new" in shell("seal", "new", "--json").json["refused"]

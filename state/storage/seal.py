@@ -1,0 +1,119 @@
+"""Seals: HMACs over checkpoints, by which a record that was forged as a whole is noticed. Internal.
+
+The record's own hashes are noticed to be wrong only where the forger did not make all of them anew. A seal is made with
+a key that whoever can write to the database need not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from ..checked_channels import bare
+from ..events import broken_links
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+
+__all__ = ["SEAL", "Seal"]
+
+SEAL = "redraft_seal"
+"""Where a seal stands in the metadata of its checkpoint."""
+
+_UNSEALED_TAKEN: ContextVar[bool] = ContextVar("redraft_unsealed_taken", default=False)
+
+
+class Seal:
+    """Seals checkpoints, and checks those that are read.
+
+    A seal covers the checkpoint's place and state, and by the head that is in there every event of the record. It does
+    not say that there is no later checkpoint.
+
+    Args:
+        key: 32 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def sealed(
+        self, place: Mapping[str, Any], checkpoint: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the metadata of a checkpoint with its seal.
+
+        Args:
+            place: Names its thread and namespace.
+            checkpoint: What is stored.
+            metadata: Of the checkpoint.
+        """
+        return {**metadata, SEAL: self._made(place, checkpoint)}
+
+    def check(self, place: Mapping[str, Any], checkpoint: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        """Raise ValueError unless a checkpoint has its seal."""
+        found = metadata.get(SEAL)
+        if found is None and _UNSEALED_TAKEN.get():
+            return
+        if found is None:
+            raise ValueError(
+                "it has no seal: it was written without the key, or by somebody else; `redraft seal`, or "
+                "saver.seal_thread(…), seals a thread that you know to be yours"
+            )
+        if not isinstance(found, str) or not hmac.compare_digest(
+            self._made(place, checkpoint).encode(), found.encode()
+        ):
+            raise ValueError("its seal does not fit: it was changed since, or sealed with another key")
+
+    def check_record(self, found: CheckpointTuple | None, histories: Mapping[str, DeltaChannelHistory]) -> None:
+        """Raise ValueError where the events that led to a checkpoint are not those that its head was made of."""
+        head = None if found is None else found.checkpoint["channel_values"].get("head")
+        history = histories.get("events")
+        if not isinstance(head, str) or history is None:
+            return
+        events: list[Any] = list(bare(history["seed"])) if "seed" in history else []
+        for _, _, value in history["writes"]:
+            given = bare(value)
+            events = [*(events if given is value else ()), *given]
+        if broken_links(events, head) or bool(events) != bool(head):
+            raise ValueError("its record is not the one that was sealed: events were changed, added or removed")
+
+    @contextmanager
+    def unsealed_taken(self) -> Iterator[None]:
+        """Take checkpoints without a seal within the block; a seal that does not fit is refused there too."""
+        token = _UNSEALED_TAKEN.set(True)
+        try:
+            yield
+        finally:
+            _UNSEALED_TAKEN.reset(token)
+
+    def _made(self, place: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> str:
+        values = checkpoint["channel_values"]
+        told: Sequence[Any] = (
+            str(place["thread_id"]),
+            place.get("checkpoint_ns") or "",
+            checkpoint["id"],
+            # PostgreSQL keeps neither the order of names nor the difference between 1 and 1.0.
+            [[name, _number(values[name])] for name in sorted(values)],
+            sorted(checkpoint["channel_versions"].items()),
+            [[node, sorted(seen.items())] for node, seen in sorted(checkpoint["versions_seen"].items())],
+        )
+        return hmac.new(self._key, b"redraft seal\0" + _ENCODER.encode(told).encode(), hashlib.sha256).hexdigest()
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _named(value: Any) -> Any:
+    """Return what stands for an object: an object of somebody's own may be written in more than one way."""
+    return value.value if isinstance(value, _DeltaSnapshot) else type(value).__name__
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_named, skipkeys=True)
