@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from ..events import Event
     from .kind import GraphKind
 
-__all__ = ["ALLOW", "CHECKED", "change_update", "changes", "made_by", "refuse_edited"]
+__all__ = ["ALLOW", "CHECKED", "EditedRecordError", "change_update", "changes", "made_by", "refuse_edited"]
 
 ALLOW = "redraft_allow_changes"
 """Key of `config["configurable"]`: go on also with another graph than that which the run was begun with."""
 CHECKED = "__redraft_checked"
 """Key of a config whose thread was looked at already."""
+
+
+class EditedRecordError(ValueError):
+    """A record that was changed after it was written is not forked."""
 
 
 def changes(kind: GraphKind, graph_name: str, snapshot: StateSnapshot) -> list[str]:
@@ -52,10 +56,10 @@ def made_by(
 
 
 def refuse_edited(kind: GraphKind, thread_id: str, values: Any) -> None:
-    """Raise ValueError where the record in a state's values was edited after it was written."""
+    """Raise EditedRecordError where the record in a state's values was edited after it was written."""
     events = kind.read(values)
     if broken := broken_links(events, values.get("head") or "" if events else ""):
-        raise ValueError(
+        raise EditedRecordError(
             f"the thread {thread_id!r} is not forked: its record was changed after it was written, at event "
             f"{broken[0]} ({events[broken[0]]['kind']}); replay() names all that differs"
         )

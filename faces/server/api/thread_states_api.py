@@ -8,7 +8,9 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ....state.checked_channels import BadCheckpointError
 from ....state.threads.kind import kind_of
+from ....state.threads.record_checks import EditedRecordError
 from ....state.threads.snapshots import astate_of
 from ..engine.requests import checked_id, checked_update
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
@@ -98,6 +100,10 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, body: Up
         values = checked_update(body.values, engine.settings, graph, before)
     try:
         written = await graph.aupdate_state(config, values, as_node=body.as_node)
+    except BadCheckpointError:
+        raise
+    except EditedRecordError as error:
+        raise BadRequestError(str(error)[:500]) from error
     except (InvalidUpdateError, ValueError) as error:  # the latter: no such subgraph
         raise BadRequestError("this can't be written there; name the node with as_node") from error
     snapshot = thread_state(await graph.aget_state(written))

@@ -14,6 +14,7 @@ from ....nodes.runtime.call_ceiling import under_ceiling
 from ....state import ChangedGraphError, Thread
 from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
+from ....state.threads.record_checks import EditedRecordError
 from .records import now
 from .requests import MODES
 from .runs import BadRequestError, NotThereError
@@ -119,7 +120,7 @@ class Execution:
         except asyncio.CancelledError:
             # Not raised again: how it ended is still to be written down, and the queue's tasks raise nothing.
             status = "interrupted" if run.id in self.cancelled else None
-        except (BadRequestError, ChangedGraphError) as error:
+        except (BadRequestError, ChangedGraphError, EditedRecordError) as error:
             run.error = {"error": "BadRequestError", "message": str(error)[:500]}
         except LostLeaseError:
             # Another server went on with it, or the shell, while this one stood still: the thread is theirs.

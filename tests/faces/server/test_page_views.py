@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import ormsgpack
 import pytest
 from redraft.models import ScriptedModel
 from redraft.state import Thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 REFINE = {"assistant_id": "refine", "input": {"task": "Write about autumn."}}
 
@@ -212,3 +215,26 @@ def test_threads_of_the_shell_are_shown(
             html = client.get(f"/page/threads/{name}").json()["html"]
             assert "draft" in html
             assert ('data-form="fork"' in html) is forked
+
+
+def test_no_request_forks_an_edited_record(start_server: Any, talking: Any, tmp_path: Path) -> None:
+    """By the page, by a state written at a checkpoint, or by a run from one: each is told which event was changed."""
+    server = start_server(db=str(tmp_path / "a.sqlite"))
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "x")
+        past = client.post("/threads/x/history", json={"limit": 10}).json()
+        place = next(one["checkpoint"]["checkpoint_id"] for one in past if one["next"] == ["check"])
+        with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+            rows = connection.execute("SELECT rowid, value FROM writes WHERE channel = 'events'").fetchall()
+            for rowid, value in rows:
+                events = ormsgpack.unpackb(value)
+                if events[0]["kind"] == "draft":
+                    events[0]["text"] = "forged"
+                    connection.execute("UPDATE writes SET value = ? WHERE rowid = ?", (ormsgpack.packb(events), rowid))
+        state = {"values": {"limits": {"max_rounds": 2}}, "as_node": "feedback", "checkpoint_id": place}
+        told = [
+            client.post("/page/threads/x/fork", json={"at": 0}).text,
+            client.post("/threads/x/state", json=state).text,
+            client.post("/threads/x/runs/wait", json={"assistant_id": "refine", "checkpoint_id": place}).text,
+        ]
+        assert all("is not forked: its record was changed" in one for one in told), told
