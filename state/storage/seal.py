@@ -70,19 +70,20 @@ class Seal:
             self._made(place, checkpoint).encode(), found.encode()
         ):
             raise ValueError("its seal does not fit: it was changed since, or sealed with another key")
+        if "events" in checkpoint["channel_values"]:
+            _check_events(bare(checkpoint["channel_values"]["events"]), checkpoint["channel_values"].get("head"))
 
     def check_record(self, found: CheckpointTuple | None, histories: Mapping[str, DeltaChannelHistory]) -> None:
         """Raise ValueError where the events that led to a checkpoint are not those that its head was made of."""
-        head = None if found is None else found.checkpoint["channel_values"].get("head")
         history = histories.get("events")
-        if not isinstance(head, str) or history is None:
+        # Where it holds the record itself, that was looked at with its seal.
+        if found is None or history is None or "events" in found.checkpoint["channel_values"]:
             return
         events: list[Any] = list(bare(history["seed"])) if "seed" in history else []
         for _, _, value in history["writes"]:
             given = bare(value)
             events = [*(events if given is value else ()), *given]
-        if broken_links(events, head) or bool(events) != bool(head):
-            raise ValueError("its record is not the one that was sealed: events were changed, added or removed")
+        _check_events(events, found.checkpoint["channel_values"].get("head"))
 
     @contextmanager
     def unsealed_taken(self) -> Iterator[None]:
@@ -100,20 +101,22 @@ class Seal:
             place.get("checkpoint_ns") or "",
             checkpoint["id"],
             # PostgreSQL keeps neither the order of names nor the difference between 1 and 1.0.
-            [[name, _number(values[name])] for name in sorted(values)],
+            [[name, _number(value)] for name, value in sorted(values.items()) if not isinstance(value, _DeltaSnapshot)],
             sorted(checkpoint["channel_versions"].items()),
             [[node, sorted(seen.items())] for node, seen in sorted(checkpoint["versions_seen"].items())],
         )
         return hmac.new(self._key, b"redraft seal\0" + _ENCODER.encode(told).encode(), hashlib.sha256).hexdigest()
 
 
+def _check_events(events: Any, head: Any) -> None:
+    # Another's graph may have a channel of that name.
+    if isinstance(head, str) and (broken_links(events, head) or bool(events) != bool(head)):
+        raise ValueError("its record is not the one that was sealed: events were changed, added or removed")
+
+
 def _number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _named(value: Any) -> Any:
-    """Return what stands for an object: an object of somebody's own may be written in more than one way."""
-    return value.value if isinstance(value, _DeltaSnapshot) else type(value).__name__
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_named, skipkeys=True)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=lambda value: type(value).__name__, skipkeys=True)
+"""An object of somebody's own may be written in more than one way, so that its type stands for it."""
