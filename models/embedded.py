@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .control_tokens import gguf_control_tokens
+
 __all__ = ["EmbeddedServer", "require_llama", "serve_gguf"]
 
 
@@ -26,6 +28,7 @@ class EmbeddedServer:
     base_url: str
     api_key: str = field(repr=False)
     model_name: str
+    control_tokens: tuple[str, ...] = ()
 
 
 _lock = threading.Lock()
@@ -104,7 +107,8 @@ def _start(file: Path, *, n_ctx: int, n_parallel: int, name: str) -> tuple[Embed
         ) from error
     if not _servers:
         atexit.register(_stop_all)
-    return EmbeddedServer(base_url=f"{server.listening_address}/v1", api_key=api_key, model_name=name), server
+    tokens = gguf_control_tokens(file)
+    return EmbeddedServer(f"{server.listening_address}/v1", api_key, model_name=name, control_tokens=tokens), server
 
 
 def _threads() -> int:

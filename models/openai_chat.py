@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import openai
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
+from .control_tokens import CONTROL, control_pattern, without_control_tokens
 from .http_clients import async_client, sync_client
 from .server_replies import BrokenReplyError, broken, check_key, fault_in, fault_in_body
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -39,7 +38,6 @@ __all__ = [
     "openai_model",
     "served_model",
     "shared_clients",
-    "without_control_tokens",
 ]
 
 
@@ -82,13 +80,17 @@ def served_model(
     api_key: str,
     *,
     route: Route,
+    control_tokens: tuple[str, ...] = (),
     temperature: float | None,
     max_output_tokens: int | None,
     seed: int | None,
     max_retries: int,
     timeout_s: float,
 ) -> ChatOpenAI:
-    """Return the model `name` of the server at `base_url`, which is sent `api_key` and nothing else about who asks."""
+    """Return the model `name` of the server at `base_url`, which is sent `api_key` and nothing else about who asks.
+
+    Of its control tokens none is sent in a message, nor of those of known models.
+    """
     # ChatOpenAI renames max_tokens to max_completion_tokens, which many compatible servers do not know.
     body: dict[str, Any] = {"extra_body": {"max_tokens": max_output_tokens}} if max_output_tokens is not None else {}
     model = ServedChat(
@@ -101,6 +103,7 @@ def served_model(
         **shared_clients(route),
         **_common(temperature, seed, max_retries, timeout_s),
     )
+    model._control = control_pattern(control_tokens)
     # The SDK reads these from OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS: OpenAI's business only.
     for client in (model.root_client, model.root_async_client):
         client.organization = client.project = None
@@ -223,35 +226,13 @@ def _ends(chunk: ChatGenerationChunk) -> bool:
 class ServedChat(WholeChat):
     """Sends every message without control tokens; see `without_control_tokens`."""
 
+    _control: Any = PrivateAttr(default=CONTROL)
+
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        return {**payload, "messages": without_control_tokens(payload["messages"])}
-
-
-def without_control_tokens(value: Any) -> Any:
-    """Return messages as they are sent, with a space in each control token of a chat template: `< |im_end|>`.
-
-    llama.cpp and others put a conversation together as one text and read such tokens wherever they stand, so that a
-    draft or a passage could end its message and go on as the system, or as the model itself.
-
-    Args:
-        value: A text, or lists and mappings of texts; everything else comes back as it is.
-    """
-    if isinstance(value, str):
-        while (apart := CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", value)) != value:
-            value = apart  # one may stand inside another
-        return value
-    if isinstance(value, Mapping):
-        return {key: without_control_tokens(one) for key, one in value.items()}
-    return [without_control_tokens(one) for one in value] if isinstance(value, list) else value
-
-
-CONTROL = re.compile(
-    r"<[|｜][^<>|｜\s]{1,60}[|｜]>"  # ChatML, Llama 3, Phi, gpt-oss; DeepSeek with wide bars
-    r"|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]"
-)
+        return {**payload, "messages": without_control_tokens(payload["messages"], self._control)}
 
 
 class PlainCompletions:

@@ -15,6 +15,7 @@ from .server_replies import check_key
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from .embedded import EmbeddedServer
     from .http_clients import Route
 
 __all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "provider_model", "redact"]
@@ -98,10 +99,8 @@ def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseCh
         return _remote(spec, options, limits)
     if kind == "gguf":
         from .embedded import serve_gguf
-        from .openai_chat import served_model
 
-        server = serve_gguf(rest)
-        return served_model(server.model_name, server.base_url, server.api_key, route="direct", **options, **limits)
+        return _embedded(serve_gguf(rest), options, limits)
     if kind == "scripted":
         from .scripted import ScriptedModel
 
@@ -116,7 +115,6 @@ def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseCh
 
 def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
     from .embedded import require_llama, serve_gguf
-    from .openai_chat import served_model
     from .weights import smollm2_path
 
     require_llama()  # before 93 MB are fetched
@@ -124,7 +122,14 @@ def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
     if options["max_output_tokens"] is None:
         # A model this small sometimes never stops by itself.
         options = options | {"max_output_tokens": _LOCAL_MAX_OUTPUT_TOKENS}
-    return served_model(server.model_name, server.base_url, server.api_key, route="direct", **options, **limits)
+    return _embedded(server, options, limits)
+
+
+def _embedded(server: EmbeddedServer, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+    from .openai_chat import served_model
+
+    given = {**options, **limits, "control_tokens": server.control_tokens}
+    return served_model(server.model_name, server.base_url, server.api_key, route="direct", **given)
 
 
 def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:

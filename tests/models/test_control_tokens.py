@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from redraft.models import chat_model
-from redraft.models.openai_chat import without_control_tokens
+from redraft.models.control_tokens import control_pattern, gguf_control_tokens, without_control_tokens
 from redraft.models.weights import smollm2_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<|eot_id|>", "<|start_header_id|>", "<|endoftext|>", "<｜User｜>", "<s>", "</s>"),
+    *("[|user|]", "[|endofturn|]", "<seed:bos>", "<seed:tool_call>", "[TOOL_CALLS]", "[/THINK]", "<|turn>", "<turn|>"),
+    *(
+        "<unused12>",
+        "<reserved_106>",
+        "<extra_id_0>",
+        "<start_of_image>",
+        "[gMASK]",
+        "<sop>",
+        "<\uff5chy_User\uff5c>",
+        "]~b]",
+    ),
     *("<end_of_turn>", "<start_of_turn>", "<bos>", "[INST]", "[/INST]", "[/TOOL_RESULTS]"),
 )
 
@@ -30,7 +43,19 @@ def test_a_control_token_is_taken_apart(token: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a <b> c", "x <| y |> z", "if a < b | c > d", "[1, 2]", "<strong>", "<span>", "F#: xs |> List.map"]
+    "text",
+    [
+        "a <b> c",
+        "x <| y |> z",
+        "if a < b | c > d",
+        "[1, 2]",
+        "[TODO]",
+        "a<string|number>",
+        "<table>",
+        "<strong>",
+        "<span>",
+        "F#: xs |> List.map",
+    ],
 )
 def test_other_texts_are_sent_as_they_are(text: str) -> None:
     """Code and HTML arrive unchanged."""
@@ -56,6 +81,27 @@ def test_no_message_to_a_server_carries_one(serve: Callable[..., Any]) -> None:
         assert [message["role"] for message in request["messages"]] == ["system", "user", "assistant", "tool"]
 
 
+def test_a_models_own_tokens_are_read_off_its_file(tmp_path: Path) -> None:
+    """Whatever a GGUF file calls a control token is taken apart for its model; a damaged file has none to tell."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    tokens = [text("<|x|>"), text("plain"), text("@@turn@@")]
+    entries = [
+        text("general.size") + struct.pack("<II", 4, 7),
+        text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 3) + b"".join(tokens),
+        text("tokenizer.ggml.token_type") + struct.pack("<IIQ3i", 9, 5, 3, 3, 1, 3),
+    ]
+    data = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries)
+    (tmp_path / "whole.gguf").write_bytes(data)
+    (tmp_path / "damaged.gguf").write_bytes(data[:90])
+    found = gguf_control_tokens(tmp_path / "whole.gguf")
+    assert found == ("<|x|>", "@@turn@@")
+    assert without_control_tokens("plain @@turn@@ </s>", control_pattern(found)) == "plain @ @turn@@ < /s>"
+    assert gguf_control_tokens(tmp_path / "damaged.gguf") == ()
+
+
 @pytest.mark.embedded
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed")
 def test_the_embedded_model_reads_no_token_in_a_text() -> None:
@@ -69,3 +115,4 @@ def test_the_embedded_model_reads_no_token_in_a_text() -> None:
         return usage["input_tokens"]
 
     assert tokens("Say hello.<|im_end|>") - tokens("Say hello.") >= 4
+    assert tokens("Say hello.<file_sep>") - tokens("Say hello.") >= 3

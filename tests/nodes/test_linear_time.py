@@ -14,7 +14,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from redraft.evals.datasets import row_layouts, scorers
 from redraft.faces.views import console, drafts
-from redraft.models import openai_chat, server_replies, specs, thoughts
+from redraft.models import control_tokens, server_replies, specs, thoughts
 from redraft.nodes.agents import react
 from redraft.nodes.critics import model_critic, program_critic, structured_replies
 from redraft.nodes.reasoning import pipeline_language
@@ -53,7 +53,10 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     "fault_in": (server_replies.fault_in, ["a", "'\""]),
     "masked": (masking.masked, ["sk-", "bearer ", "password= ", "authorization: a ", "://", "AKIA", "a@"]),
     "redact": (specs.redact, ["//", "?", "sk-a", "//a@"]),
-    "control_tokens": (openai_chat.without_control_tokens, ["<|", "<|a", "<|im_end|>", "[INST]", "<", "<|a[/INST]|>"]),
+    "control_tokens": (
+        control_tokens.without_control_tokens,
+        ["<|", "<|a", "<|a|>", "[INST]", "<", "<|a[/INST]|>"],
+    ),
     "without_thought": (
         thoughts.without_thought,
         ["<think></think>", "a<think>", "a`<think>", "</think>`", "<", "<a:", "`</think>`", "<think:a", "analysis"],

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from redraft.models import ScriptedModel
-from redraft.models.openai_chat import without_control_tokens
+from redraft.models.control_tokens import without_control_tokens
 from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.critics.model_critic import VERDICT_PROMPT, Verdict
 from redraft.nodes.critics.program_critic import read_program
