@@ -25,6 +25,7 @@ from pydantic import (
 
 from ..graphs.registry import build_preset, critic_names, find_preset, known_options
 from ..nodes.search.path_threads import PATH_RECIPE
+from ..state.limits import MOST_TOKENS
 from .problems import BadInputError
 from .signing import is_own, signature
 
@@ -52,9 +53,9 @@ class RunConfig(BaseModel):
     critics: tuple[str, ...] = ()
     """Model specs, `self`, or a name that the preset knows. Neither critics nor verifiers: the model judges itself."""
     verifiers: tuple[str, ...] = ()
-    temperature: float | None = Field(default=None, ge=0)
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    seed: int | None = None
+    temperature: float | None = Field(default=None, ge=0, strict=True)
+    max_output_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, strict=True)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, strict=True)
     prices: str | None = None
     options: dict[str, Any] = {}
     """Options of presets that say something, by name. Outside of Python they stand beside the other fields."""
@@ -305,7 +306,10 @@ def _options_model() -> type[BaseModel]:
     for name, option in known_options().items():
         kind = Annotated[str, AfterValidator(_anywhere)] if option.kind is Path else option.kind
         kind = Annotated[dict[str, Any], BeforeValidator(_judge_content)] if option.kind is dict else kind
-        kind = Annotated[kind, Field(ge=option.least, le=option.most)]
+        if option.kind in (bool, int, float):
+            # Else "true" were a flag, and a number might fit nowhere that it is kept.
+            most = MOST_TOKENS if option.kind is int and option.most is None else option.most
+            kind = Annotated[kind, Field(ge=option.least, le=most, strict=True)]
         fields[name] = (kind if option.default is not None else kind | None, option.default)
     return create_model("Options", __config__=CHECKED, **fields)
 

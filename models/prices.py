@@ -21,7 +21,7 @@ _PER_MTOK = 1_000_000
 class Price(BaseModel):
     """Dollars per million tokens; `cache_read_per_mtok=None` charges cached input like any other input."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     input_per_mtok: float = Field(ge=0, allow_inf_nan=False)
     output_per_mtok: float = Field(ge=0, allow_inf_nan=False)

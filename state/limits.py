@@ -102,6 +102,13 @@ def _unknown(name: object) -> str:
     return f"{name!r} is not a limit; the limits are {', '.join(_Fields.model_fields)}"
 
 
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # a number with more digits than Python writes out
+        return "a number that is far too large"
+
+
 def _explain(error: ValidationError) -> str:
     problems = []
     for detail in error.errors():
@@ -109,5 +116,5 @@ def _explain(error: ValidationError) -> str:
         if detail["type"] == "extra_forbidden":
             problems.append(_unknown(name))
         else:
-            problems.append(f"{name}={detail['input']!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}")
+            problems.append(f"{name}={_shown(detail['input'])}: {detail['msg'][0].lower()}{detail['msg'][1:]}")
     return "limits: " + "; ".join(problems)

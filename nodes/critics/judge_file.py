@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ...state.limits import MOST
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
@@ -42,9 +44,9 @@ class JudgePart(BaseModel):
     identity: str = ""
     """Hash of its kind, model and prompts; empty where that is not known."""
     reading: Reading
-    votes: int = Field(ge=1, le=99)
+    votes: int = Field(strict=True, ge=1, le=99)
     """How often it is asked about one draft; the mean of what is read counts."""
-    temperature: float | None = Field(default=None, ge=0)
+    temperature: float | None = Field(strict=True, default=None, ge=0)
     """At which it is asked several times; `None`: as it was built."""
 
 
@@ -60,17 +62,17 @@ class JudgeFile(BaseModel):
     format: Literal[1] = 1
     critics: tuple[JudgePart, ...] = Field(min_length=1)
     """In the order in which they are asked; the first whose number is below the threshold ends it."""
-    threshold: float = Field(ge=0, le=1)
-    alpha: float = Field(gt=0, lt=1)
-    delta: float = Field(gt=0, lt=1)
-    rounds: int = Field(default=0, ge=0)
+    threshold: float = Field(strict=True, ge=0, le=1)
+    alpha: float = Field(strict=True, gt=0, lt=1)
+    delta: float = Field(strict=True, gt=0, lt=1)
+    rounds: int = Field(strict=True, default=0, ge=0, le=MOST)
     """It was calibrated on first drafts and so many revisions of each; of later ones it may say nothing."""
-    n: int = Field(ge=1)
+    n: int = Field(strict=True, ge=1, le=MOST)
     """Problems that it was calibrated on."""
-    right: int = Field(ge=0)
+    right: int = Field(strict=True, ge=0, le=MOST)
     """Of how many a right draft could have been accepted."""
-    accepted: int = Field(ge=1)
-    wrong: int = Field(ge=0)
+    accepted: int = Field(strict=True, ge=1, le=MOST)
+    wrong: int = Field(strict=True, ge=0, le=MOST)
     """Of those accepted."""
     made_from: str = ""
     """The labelled file or dataset."""

@@ -68,6 +68,13 @@ def test_paths_and_forks_keep_the_options_that_their_graph_has() -> None:
         ({"tools": "calculate"}, "tools: input should be a valid tuple"),
         ({"colour": "red"}, "colour: extra inputs are not permitted"),
         ({"options": {"passages": 1}}, "options: extra inputs are not permitted"),
+        ({"human": "true"}, "human"),
+        ({"human": 1}, "human"),
+        ({"preset": "branching", "paths": True}, "paths"),
+        ({"preset": "branching", "paths": 10**400}, "paths"),
+        ({"temperature": "0.5"}, "temperature"),
+        ({"max_output_tokens": True}, "max_output_tokens"),
+        ({"seed": 10**400}, "seed"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_named(fields: dict[str, object], says: str) -> None:

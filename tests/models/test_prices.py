@@ -80,6 +80,9 @@ def test_own_prices_from_a_file(tmp_path: Path) -> None:
         ('{"mine": {"input_per_mtok": -1, "output_per_mtok": 1}}', "input_per_mtok"),
         ('{"mine": {"input_per_mtok": NaN, "output_per_mtok": 1}}', "input_per_mtok"),
         ('{"mine": {"input_per_mtok": 1, "output_per_mtok": 1, "input": 2}}', "input"),
+        ('{"m": {"input_per_mtok": true, "output_per_mtok": 1}}', "'m'"),
+        ('{"m": {"input_per_mtok": "0.5", "output_per_mtok": 1}}', "'m'"),
+        (f'{{"m": {{"input_per_mtok": 1{"0" * 400}, "output_per_mtok": 1}}}}', "'m'"),
     ],
 )
 def test_wrong_prices_are_named(tmp_path: Path, text: str, said: str) -> None:

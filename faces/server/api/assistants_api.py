@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from ..engine.runs import NotThereError
 from .problems import answers
-from .wire import json_response, selected
+from .wire import RequestBody, json_response, selected
 
 if TYPE_CHECKING:
     from ..engine.assistants import Assistant
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/assistants", tags=["assistants"], responses=answers(
 SINCE = "2026-01-01T00:00:00+00:00"
 
 
-class Search(BaseModel):
+class Search(RequestBody):
     """The search criteria of assistants."""
 
     graph_id: str | None = None

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from time import strptime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ....state.usage import NO_USAGE
 from ...views.console import Screen, one_line, safe
 from ...views.live import LiveRun
-from .wire import dumps
+from .wire import RequestBody, dumps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -54,12 +54,12 @@ class RequestRefusedError(ValueError):
         self.status = status
 
 
-class _Part(BaseModel):
+class _Part(RequestBody):
     type: str
     text: str | None = None
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(RequestBody):
     """One message of a conversation. Other fields are left alone."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -80,19 +80,17 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
 
-class _StreamOptions(BaseModel):
+class _StreamOptions(RequestBody):
     include_usage: bool = False
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(RequestBody):
     """The body of `POST /v1/chat/completions`.
 
     `temperature`, `seed`, `max_completion_tokens` and all else that tunes one model call is ignored: a workflow makes
     many calls, with the settings it was built with. What would change the shape of the answer and can't be given is
     refused. `limits` is ours (`extra_body={"limits": {"max_rounds": 1, "max_tokens": 4000}}` in OpenAI's client).
     """
-
-    model_config = ConfigDict(extra="ignore")
 
     model: str = Field(max_length=300)
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1000)]

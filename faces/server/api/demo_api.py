@@ -22,10 +22,10 @@ router = APIRouter(prefix="/demo", tags=["demo"])
 class DemoRequest(BaseModel):
     """The request body of the demonstration."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     message: str = Field(min_length=1, description="The trip that is wished for.")
-    enable_refinement: bool = Field(default=True, strict=True, description="Whether drafts are judged and revised.")
+    enable_refinement: bool = Field(default=True, description="Whether drafts are judged and revised.")
 
 
 class DemoAnswer(BaseModel):

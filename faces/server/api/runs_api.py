@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ..engine.requests import checked_modes
@@ -15,7 +15,7 @@ from ..engine.runs import BOOT, BadRequestError, Caller, NotThereError
 from .disconnect import PING, UNBUFFERED, kept_open
 from .guards import KnownCaller
 from .problems import EVENTS, answers
-from .wire import dumps, event_bytes, json_response, plain, selected
+from .wire import RequestBody, dumps, event_bytes, json_response, plain, selected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ __all__ = ["event_after", "router"]
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
 
 
-class RunRequest(BaseModel):
+class RunRequest(RequestBody):
     """A run that is asked for. What LangGraph's clients send besides is not looked at."""
 
     assistant_id: str
@@ -51,7 +51,7 @@ class RunRequest(BaseModel):
     context: dict[str, Any] | None = None
 
 
-class CancelMany(BaseModel):
+class CancelMany(RequestBody):
     """The runs to cancel: those of these ids, or all of a status; of one thread, or of every thread."""
 
     thread_id: str | None = None

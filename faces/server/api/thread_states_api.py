@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Body, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from ....state.checked_channels import BadCheckpointError
@@ -16,7 +16,7 @@ from ..engine.requests import checked_id, checked_update
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from .guards import KnownCaller
 from .problems import answers
-from .wire import json_response, thread_state
+from .wire import RequestBody, json_response, thread_state
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -26,21 +26,21 @@ __all__ = ["router"]
 router = APIRouter(prefix="/threads/{thread_id}", tags=["threads"], responses=answers(404, 409))
 
 
-class Place(BaseModel):
+class Place(RequestBody):
     """A checkpoint of a thread. What it says about the thread itself is not looked at."""
 
     checkpoint_id: str | None = None
     checkpoint_ns: Annotated[str, Field(max_length=500)] | None = None
 
 
-class At(BaseModel):
+class At(RequestBody):
     """The checkpoint of a state."""
 
     checkpoint: Place = Field(default_factory=Place)
     subgraphs: bool = False
 
 
-class Update(BaseModel):
+class Update(RequestBody):
     """A state update, with the node and checkpoint that it follows."""
 
     values: dict[str, Any] | list[dict[str, Any]] | None = None
@@ -49,7 +49,7 @@ class Update(BaseModel):
     checkpoint_id: str | None = None
 
 
-class Past(BaseModel):
+class Past(RequestBody):
     """The selection of earlier states."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 10

@@ -8,14 +8,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from ....state.threads.snapshots import astate_of
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .guards import KnownCaller
 from .problems import REFUSED, UNREADABLE, answers
-from .wire import json_response, plain, selected, thread_state
+from .wire import RequestBody, json_response, plain, selected, thread_state
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 4
 Status = Literal["idle", "busy", "interrupted", "error"]
 
 
-class Create(BaseModel):
+class Create(RequestBody):
     """A new thread."""
 
     thread_id: str | None = None
@@ -38,7 +38,7 @@ class Create(BaseModel):
     ttl: Any = None
 
 
-class Search(BaseModel):
+class Search(RequestBody):
     """The search criteria of threads."""
 
     metadata: dict[str, Any] | None = None
@@ -53,14 +53,14 @@ class Search(BaseModel):
     extract: dict[str, str] | None = None
 
 
-class Change(BaseModel):
+class Change(RequestBody):
     """Metadata that is put over a thread's."""
 
     metadata: dict[str, Any] = Field(default_factory=dict)
     ttl: Any = None
 
 
-class Prune(BaseModel):
+class Prune(RequestBody):
     """Threads that are no longer wanted."""
 
     thread_ids: Annotated[list[str], Field(max_length=1000)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from ..engine.runs import BOOT
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
 
     from ..engine.runs import ServerEvent
 
-__all__ = ["dumps", "event_bytes", "json_response", "plain", "selected", "thread_state"]
+__all__ = ["RequestBody", "dumps", "event_bytes", "json_response", "plain", "selected", "thread_state"]
+
+
+class RequestBody(BaseModel):
+    """What a request holds: `"true"` is no boolean and `"5"` no number, as JSON has both."""
+
+    model_config = ConfigDict(strict=True)
+
 
 HIDDEN = ("redraft_recipe",)
 """Metadata that may name files of the server."""

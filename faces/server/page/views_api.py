@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from ....state.dual import adrive
@@ -22,7 +22,7 @@ from ...views.documents import macros
 from ...views.drafts import diff_facts
 from ...views.timeline import event_row
 from ..api.guards import KnownCaller
-from ..api.wire import json_response
+from ..api.wire import RequestBody, json_response
 from ..engine.requests import checked_id, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .drawing import drawn
@@ -41,7 +41,7 @@ Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
 A_PAGE = 20
 
 
-class Fork(BaseModel):
+class Fork(RequestBody):
     """The place of a fork, and what changes there."""
 
     at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]

@@ -9,7 +9,13 @@ import pytest
 from langgraph_sdk import get_sync_client
 from redraft.faces.server import Settings
 from redraft.faces.server.engine.assistants import assistants_of
-from redraft.models import ScriptedModel
+from redraft.faces.server.engine.ceilings import Ceilings
+from redraft.faces.server.engine.records import DbExecutor, open_records
+from redraft.faces.server.engine.runs import Caller, Run
+from redraft.models import PriceTable, ScriptedModel
+from redraft.nodes.runtime.call_ceiling import under_ceiling
+from redraft.nodes.runtime.meter import BudgetSpentError
+from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,11 +83,54 @@ def test_tokens_and_dollars_of_a_run(start_server: Callable[..., Any], talking: 
     assert (output["answer"], output["stop_reason"], len(talking.model.calls)) == ("first draft", reason, 1)
 
 
+@pytest.mark.parametrize("told", [-1000, 10**400, True])
+def test_tokens_that_are_none_buy_no_calls(start_server: Callable[..., Any], talking: Any, told: Any) -> None:
+    """A provider that reports fewer tokens than none, or more than there can be, is one that reports none."""
+
+    class Telling(ScriptedModel):
+        def _generate(self, *given: Any, **named: Any) -> Any:
+            result = super()._generate(*given, **named)
+            usage = {"input_tokens": told, "output_tokens": 1, "total_tokens": told}
+            result.generations[0].message.usage_metadata = usage
+            return result
+
+    talking.model = Telling([talking.reply] * 500)
+    server = start_server(max_tokens_a_run=1000)
+    with httpx.Client(base_url=server.url) as client:
+        output = client.post("/runs/wait", json=REFINE).json()
+    assert (output["answer"], output["stop_reason"]) == ("first draft", "token_budget")
+    assert (output["usage"]["total_tokens"], output["usage"]["uncounted_calls"]) == (0, 1)
+
+
+async def test_what_a_run_used_outlives_its_server() -> None:
+    """A run that another server goes on with may make the calls that are left, in whatever code makes them."""
+    model, database = ScriptedModel(["a reply"] * 3), DbExecutor()
+    run = Run("r", "t", "refine", Caller("local"), "")
+    with open_checkpointer("memory") as saver:
+        settings = Settings(db="memory", max_calls_a_run=2)
+        ceilings = Ceilings(settings, open_records(saver).usage, database, PriceTable())
+        with under_ceiling(await ceilings.of_run(run)):
+            await model.ainvoke("x")
+        run.attempts = 2
+        with under_ceiling(await ceilings.of_run(run)):
+            model.invoke("x")
+            with pytest.raises(BudgetSpentError, match="the call budget is spent"):
+                await model.ainvoke("x")
+    database.close()
+    assert len(model.calls) == 2
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: Any, tmp_path: Path) -> str:
+    """A database that two servers can have open."""
+    return request.getfixturevalue("postgres_url") if request.param == "postgres" else str(tmp_path / "runs.sqlite")
+
+
 def test_a_quota_is_one_for_all_servers(
-    start_server: Callable[..., Any], talking: Any, tokens: tuple[str, str], tmp_path: Path
+    start_server: Callable[..., Any], talking: Any, tokens: tuple[str, str], db: str
 ) -> None:
     """What a caller used today counts on a second server of the database and after a restart; another has their own."""
-    shared = {"db": str(tmp_path / "runs.sqlite"), "tokens": tokens, "max_tokens_a_day": 5}
+    shared = {"db": db, "tokens": tokens, "max_tokens_a_day": 5}
     first, second = start_server(**shared), start_server(**shared)
     mine, others = ({"X-Api-Key": token} for token in tokens)
     output = httpx.post(f"{first.url}/runs/wait", json=REFINE, headers=mine, timeout=60).json()

@@ -311,6 +311,38 @@ def test_no_caller_raises_a_limit(start_server: Callable[..., Any], talking: Any
     assert talking.model.calls == []
 
 
+CHAT = '"model": "redraft-refine", "messages": [{"role": "user", "content": "x"}]'
+HUGE = "1" + "0" * 400
+NO_JSON_TYPES = [
+    ("/threads/search", '{"limit": "5"}'),
+    ("/threads/search", '{"limit": true}'),
+    ("/threads/search", f'{{"limit": {HUGE}}}'),
+    ("/runs/wait", '{"assistant_id": "refine", "input": {"task": "x"}, "stream_subgraphs": "true"}'),
+    ("/runs/wait", '{"assistant_id": "refine", "input": {"task": "x", "limits": {"max_rounds": true}}}'),
+    ("/runs/wait", '{"assistant_id": "refine", "input": {"task": "x", "limits": {"max_tokens": "5"}}}'),
+    ("/runs/wait", f'{{"assistant_id": "refine", "input": {{"task": "x", "limits": {{"max_tokens": {HUGE}}}}}}}'),
+    ("/runs/wait", f'{{"assistant_id": "refine", "input": {{"task": "x", "limits": {{"max_seconds": {HUGE}}}}}}}'),
+    ("/runs/wait", '{"assistant_id": "refine", "input": {"task": "x"}, "config": {"recursion_limit": "9"}}'),
+    ("/threads", f'{{"metadata": {{"n": {HUGE}}}}}'),
+    ("/v1/chat/completions", '{"model": "redraft-refine", "messages": [{"role": "user", "content": "x"}], "n": "1"}'),
+    (
+        "/v1/chat/completions",
+        '{"model": "redraft-refine", "messages": [{"role": "user", "content": "x"}], "stream": "true"}',
+    ),
+]
+
+
+def test_json_types_are_taken_as_they_are(server: Any, talking: Any) -> None:
+    """A text in the place of a number or of true and false is refused, and so is a number that nothing could hold."""
+    with httpx.Client(base_url=server.url, headers={"Content-Type": "application/json"}) as client:
+        for path, body in NO_JSON_TYPES:
+            assert client.post(path, content=body).status_code in (400, 422), (path, body[:100])
+        thread = client.post("/threads", json={}).json()["thread_id"]
+        for query in (f"limit={HUGE}", f"offset={HUGE}", f"limit=-{HUGE}"):
+            assert client.get(f"/threads/{thread}/runs?{query}").status_code in (200, 422)
+    assert talking.model.calls == []
+
+
 def test_fewer_rounds_than_the_usual_hold(start_server: Callable[..., Any], talking: Any) -> None:
     """A server that allows no revision makes none, though the caller says nothing of rounds."""
     server = start_server(max_rounds=0)
