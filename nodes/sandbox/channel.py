@@ -10,19 +10,20 @@ __all__ = ["Channel"]
 
 
 class Channel:
-    """Frames of JSON, each after its length in four bytes; requests come on file descriptor 0."""
+    """Frames, each after its length in four bytes: a letter for the kind, and JSON. Requests come on descriptor 0."""
 
     def __init__(self, reply_fd: int) -> None:
         """Answer on `reply_fd`."""
         self._reply_fd = reply_fd
 
-    def receive(self) -> Any:
-        """The next request; the process ends when there will be none."""
-        return json.loads(self._take(int.from_bytes(self._take(4), "big")))
+    def receive(self) -> tuple[str, Any]:
+        """The kind and the content of the next request; the process ends when there will be none."""
+        data = self._take(int.from_bytes(self._take(4), "big"))
+        return chr(data[0]), json.loads(data[1:])
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, kind: str, message: Any) -> None:
         """Write `message`, all of it."""
-        text = json.dumps(message, separators=(",", ":")).encode()
+        text = kind.encode() + json.dumps(message, separators=(",", ":")).encode()
         rest = memoryview(len(text).to_bytes(4, "big") + text)
         while rest:
             rest = rest[os.write(self._reply_fd, rest) :]

@@ -8,30 +8,38 @@ import re
 import textwrap
 from pathlib import Path
 
-__all__ = ["ANSWER", "PROXY", "REPLY", "bridge", "is_gap", "split_last"]
+__all__ = ["PROXY", "REPLY", "TAKE", "VALUE", "bridge", "difference", "is_gap", "split_last"]
 
 REPLY = """
-def __sandbox_reply(value, after=None):
-    try:
-        return __sandbox_json.dumps({'value': __sandbox_pack(value), 'after': __sandbox_pack(after)})
-    except (TypeError, RecursionError) as error:
-        return __sandbox_json.dumps({'value': None, 'unplain': str(error)})
 def __sandbox_call(function, text):
     args, kwargs = __sandbox_unpack(__sandbox_json.loads(text))
-    return __sandbox_reply(function(*args, **kwargs), args)
+    value = function(*args, **kwargs)
+    try:
+        return __sandbox_json.dumps({'value': __sandbox_pack(value), 'after': __sandbox_pack(args)})
+    except (TypeError, RecursionError) as error:
+        return __sandbox_json.dumps({'value': None, 'unplain': str(error)})
+def __sandbox_show(value):
+    try:
+        return __sandbox_json.dumps({'value': __sandbox_jsonable(__sandbox_pack(value))})
+    except (TypeError, ValueError, RecursionError) as error:
+        return __sandbox_json.dumps({'value': None, 'unplain': str(error)})
 0
 """
-ANSWER = """
-try:
-    __sandbox_value = answer
-except NameError:
-    pass
-f'{__sandbox_reply(__sandbox_value)}'
+VALUE = """
+if __sandbox_value is None:
+    try:
+        __sandbox_value = answer
+    except NameError:
+        pass
+f'{__sandbox_show(__sandbox_value)}'
 """
 PROXY = """
 def {name}(*args, **kwargs):
     text = __sandbox_json.dumps(__sandbox_pack((args, kwargs)))
-    reply = __sandbox_json.loads(__sandbox_ask({name!r}, text))
+    return __sandbox_take(args, __sandbox_json.loads(__sandbox_ask({name!r}, text)))
+"""
+TAKE = """
+def __sandbox_take(args, reply, isinstance=isinstance, zip=zip, list=list, dict=dict, set=set):
     if 'unplain' in reply:
         raise NotImplementedError('only plain data can be checked: ' + reply['unplain'])
     for before, after in zip(args, __sandbox_unpack(reply['after'])):
@@ -42,6 +50,24 @@ def {name}(*args, **kwargs):
             before.update(after)
     return __sandbox_unpack(reply['value'])
 """
+TAKEN = [
+    "bool",
+    "bytes",
+    "complex",
+    "dict",
+    "float",
+    "frozenset",
+    "hex",
+    "int",
+    "isinstance",
+    "len",
+    "list",
+    "set",
+    "str",
+    "tuple",
+    "type",
+    "ValueError",
+]
 
 STATEMENT = re.compile(
     r"(?:def|class|if|for|while|with|try|else|elif|except|finally|import|from|pass|del|assert|raise|global|async|match"
@@ -51,18 +77,20 @@ GAP = re.compile(
     r"NotImplementedError|.*not (?:yet )?support|RuntimeError: Internal error in monty|ModuleNotFoundError|ImportError"
     r"|AttributeError: module |AttributeError: .*has no attribute '__|io\.UnsupportedOperation"
 )
+DIFFERENT = re.compile(r"\b(?:re|round|nan)\b")
+"""What `benchmarks/monty_differences.py` saw Monty do otherwise."""
 MISSING_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 MISSING_ATTRIBUTE = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
 
 
 @functools.cache
 def bridge() -> str:
-    """The source of `pack` and `unpack` inside one function, so that the code meets no name it did not define."""
+    """The source of `plain.py` inside one function, so that the code meets no name it did not define."""
     source = Path(__file__).with_name("plain.py").read_text(encoding="utf-8")
-    body, _, _ = source.partition("\ndef jsonable(")
-    body = textwrap.indent(body.replace("from __future__ import annotations", ""), "    ")
-    made = "__sandbox_json, __sandbox_pack, __sandbox_unpack = __sandbox_bridge()\n"
-    return f"def __sandbox_bridge():\n    import json\n{body}\n    return json, pack, unpack\n{made}"
+    body = textwrap.indent(source.replace("from __future__ import annotations", ""), "    ")
+    taken = ", ".join(f"{name}={name}" for name in TAKEN)  # an entry point may have such a name
+    made = "__sandbox_json, __sandbox_pack, __sandbox_unpack, __sandbox_jsonable = __sandbox_bridge()\n"
+    return f"def __sandbox_bridge({taken}):\n    import json\n{body}\n    return json, pack, unpack, jsonable\n{made}"
 
 
 def split_last(code: str) -> tuple[str, str] | None:
@@ -84,9 +112,15 @@ def split_last(code: str) -> tuple[str, str] | None:
     return "\n".join(lines[:start]), f"(\n{last}\n)"
 
 
+def difference(code: str) -> str:
+    """Return what in `code` Monty does otherwise than CPython, as one line, or nothing where nothing is known."""
+    found = DIFFERENT.search(code)
+    return f"Monty's {found[0]} is not that of CPython" if found else ""
+
+
 def is_gap(error: Exception) -> bool:
     """True when `error` of Monty says that Monty lacks something, rather than that the code is wrong."""
-    words = str(error)
+    words = str(error)[:2000]
     if type(error).__name__ == "MontyCrashedError" or GAP.match(words):
         return True
     if name := MISSING_NAME.match(words):

@@ -23,6 +23,11 @@ READ_FILES = (  # noqa: SIM905
 ).split()
 """Looking at files; only for a process that already sees none but the standard library."""
 
+THREADS = ["set_robust_list", "rseq", "set_tid_address", "arch_prctl"]
+"""How a program begins, and a thread of it."""
+CLONE_THREAD = 0x10000
+PR_SET_NAME = 15
+
 PROT_EXEC = 4
 READ_ONLY_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_TMPFILE", 0)
 CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
@@ -32,7 +37,7 @@ FCNTL_READS = (1, 2, 3)  # F_GETFD, F_SETFD, F_GETFL: the same numbers on every 
 
 
 @functools.cache
-def seccomp_filter(*, files: bool) -> bytes:
+def seccomp_filter(*, files: bool, program: int | None = None) -> bytes:
     """The BPF program that lets a process compute and, with `files`, open files to read them.
 
     No process or thread can be started, no program executed, no socket or file made, no signal sent and no other
@@ -41,6 +46,8 @@ def seccomp_filter(*, files: bool) -> bytes:
 
     Args:
         files: allow reading files, which needs a file system that holds nothing private.
+        program: a descriptor, the only one from which a program may be executed, which may start threads. The limit of
+            descriptors must be below it, so that there never is another of this number.
 
     Raises:
         ImportError, OSError, RuntimeError: libseccomp is not there or does not know this architecture.
@@ -73,6 +80,15 @@ def seccomp_filter(*, files: bool) -> bytes:
     else:
         allow("mmap", unset(2, PROT_EXEC))
         allow("mprotect", unset(2, PROT_EXEC))
+    if program is not None:
+        for name in THREADS:
+            allow(name)
+        allow("clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, CLONE_THREAD))
+        rules.add_rule(
+            pyseccomp.ERRNO(errno.ENOSYS), "clone3"
+        )  # whose flags a filter can't see: libc then asks `clone`
+        allow("prctl", pyseccomp.Arg(0, pyseccomp.EQ, PR_SET_NAME))
+        allow("execveat", pyseccomp.Arg(0, pyseccomp.EQ, program))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

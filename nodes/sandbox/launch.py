@@ -18,7 +18,7 @@ from .worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Native", "missing", "start"]
+__all__ = ["Native", "missing", "names_module", "start"]
 
 Native = Literal["bubblewrap", "seccomp"]
 
@@ -34,8 +34,19 @@ PRELOADED = (  # noqa: SIM905
     "_strptime abc bisect collections collections.abc copy dataclasses decimal encodings.ascii encodings.latin_1 enum "
     "fractions functools heapq itertools json math operator random re statistics string typing"
 ).split()
-"""Imported before files go out of reach, as are the modules of the standard library that the code names."""
-NOT_PRELOADED = frozenset({"antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter", "test", "lib2to3"})
+"""Imported before files go out of reach."""
+ON_DEMAND = (  # noqa: SIM905
+    "argparse array ast asyncio atexit base64 binascii builtins bz2 calendar cmath codecs collections colorsys "
+    "concurrent.futures configparser contextlib contextvars copyreg csv ctypes datetime difflib dis doctest email "
+    "errno fileinput fnmatch gc getopt gettext glob graphlib gzip hashlib hmac html html.entities html.parser http "
+    "importlib importlib.util inspect io ipaddress keyword linecache locale logging lzma mmap multiprocessing "
+    "numbers os os.path pathlib pickle pkgutil platform pprint queue quopri reprlib resource sched secrets select "
+    "selectors shlex shutil signal socket sqlite3 stat string struct subprocess symtable sys sysconfig tempfile "
+    "textwrap threading time timeit token tokenize traceback tracemalloc types unicodedata unittest unittest.mock "
+    "urllib urllib.parse urllib.request uuid warnings weakref xml.dom.minidom xml.etree xml.etree.ElementTree "
+    "zipfile zlib zoneinfo"
+).split()
+"""Imported then where the code names them: a fixed list, since importing `unittest.__main__` or `this` runs it."""
 MISSING_BWRAP = "bubblewrap needs the program bwrap (Debian: apt install bubblewrap)"
 MISSING_SECCOMP = "seccomp needs pip install 'redraft[sandbox]' and libseccomp (Debian: apt install libseccomp2)"
 
@@ -50,7 +61,10 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
     if layer == "bubblewrap":
         argv, modules = bubblewrap(interpreter), []
     else:
-        argv, modules = [str(interpreter.executable)], [*PRELOADED, *imported(code)]
+        argv, modules = (
+            [str(interpreter.executable)],
+            [*PRELOADED, *(name for name in imported(code) if name in ON_DEMAND)],
+        )
     config: dict[str, Any] = {
         "bpf": seccomp_filter(files=layer == "bubblewrap"),
         "modules": modules,
@@ -74,16 +88,17 @@ def rlimits(limits: Limits) -> dict[str, int]:
 
 
 def imported(code: str) -> list[str]:
-    """Modules of the standard library that `code` names, found without parsing: hostile code can crash a parser."""
+    """Modules that `code` names, found without parsing: hostile code can crash a parser."""
     found = []
     for plain, source in IMPORT.findall(code):
-        names = [source] if source else [part.split()[0] for part in plain.split(",") if part.split()]
-        found += [
-            name
-            for name in names
-            if (top := name.partition(".")[0]) not in NOT_PRELOADED and top in sys.stdlib_module_names
-        ]
+        found += [source] if source else [part.split()[0] for part in plain.split(",") if part.split()]
     return found
+
+
+def names_module(code: str, message: str) -> bool:
+    """Return True if `code` imports the module, or a part of the package, that an error says is not there."""
+    lacking = re.search(r"No module named '(\w+)", message)
+    return lacking is not None and lacking[1] in {name.partition(".")[0] for name in imported(code)}
 
 
 @functools.cache

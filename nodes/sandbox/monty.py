@@ -1,44 +1,51 @@
 """Running and checking code in Monty, an interpreter in Rust that has no way to reach the machine. Internal.
 
-Monty knows a part of Python. What passes in it has passed; all else is for the next layer to say. Values leave it as
-JSON text that code inside it made, never as objects: building a set of colliding integers would stall our process.
+Monty knows a part of Python, and a few things differently. Values leave it as JSON text that code inside it made,
+never as objects: building a set of colliding integers would stall our process.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
 import os
+import signal
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from .dialect import ANSWER, PROXY, REPLY, bridge, is_gap, split_last
-from .plain import jsonable
+from .dialect import PROXY, REPLY, TAKE, VALUE, bridge, difference, is_gap, split_last
+from .frames import REPLY_BYTES, TAMPERED, read_value
+from .limits import Limits
+from .monty_worker import locked_monty
 from .result import SandboxResult, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .limits import Limits
-
 __all__ = ["MontyLayer", "monty_missing"]
 
-REPLY_BYTES = 4 << 20
 OUTPUT_SLACK = 16_384
 """Monty counts output in chunks of 8 KiB."""
 MAX_CALLS = 100_000
+MOST_MB = 64
+"""A value or message comes out of Monty whole before it can be measured, so Monty is given no more than this."""
+GRACE_S = 0.25
+"""Seconds that Monty may take to stop by itself."""
 
 
 def monty_missing() -> str:
     """Why Monty can't run here, in one line that says what to install; empty when it can."""
     try:
-        from pydantic_monty import Monty
+        from pydantic_monty import MontyError
 
-        with Monty():
-            return ""
+        try:
+            with MontyLayer(Limits(timeout_s=5, memory_mb=MOST_MB, max_output=100), parallel=1)._session(5) as session:
+                session.feed_run("0")
+        except MontyError as error:
+            return f"monty is refused by this machine: {error}".splitlines()[0]
     except (ImportError, OSError, RuntimeError) as error:
         return f"monty needs pip install 'redraft[sandbox]': {error}".splitlines()[0]
+    return ""
 
 
 class MontyLayer:
@@ -48,119 +55,171 @@ class MontyLayer:
 
     def __init__(self, limits: Limits, *, parallel: int) -> None:
         """Let `parallel` executions run at once, others wait."""
-        self._timeout_s, self._max_output = limits.timeout_s, limits.max_output
-        self._limits = {
-            "max_feed_duration_secs": limits.timeout_s,
-            "max_total_sleep_secs": limits.timeout_s,
-            "max_memory": limits.memory_mb << 20,
-            "max_suspensions": MAX_CALLS,
-        }
+        self._max_output = limits.max_output
+        self._memory_mb = min(limits.memory_mb, MOST_MB)
         self._parallel = parallel
-        self._turns = threading.BoundedSemaphore(parallel)
         self._starting = threading.Lock()
         self._pool: Any = None
         self._owner = 0
 
-    def run(self, code: str, inputs: Mapping[str, Any]) -> SandboxResult:
-        """Run `code` once, in a session of its own."""
+    def run(self, code: str, inputs: Mapping[str, Any], *, left_s: float) -> SandboxResult:
+        """Run `code` once, in a session of its own, for `left_s` seconds."""
         from pydantic_monty import MontyError
 
         out = self._collector()
+        if other := difference(code):
+            return self._result("unsupported", out, other)
         parts = split_last(code)
         if parts is None:
             return self._result("unsupported", out, "Monty can't tell the value of this code")
         head, value = parts
-        with self._turns, self._session() as session:
-            try:
-                session.feed_run(f"{head}\n__sandbox_value = {value}\n0", inputs=dict(inputs), print_callback=out)
-                session.feed_run(bridge() + REPLY, print_callback=out)
-                reply = session.feed_run("f'{__sandbox_reply(__sandbox_value)}'", print_callback=out)
-                if reply.startswith('{"value": null'):
-                    reply = session.feed_run(ANSWER, print_callback=out)
-            except MontyError as error:
-                return self._failed(error, out)
+        # One feed, so that one limit of time holds for the code and for what its value does when it is read.
+        program = f"{head}\n__sandbox_value = {value}\n{bridge()}{REPLY}{VALUE}"
+        try:
+            with self._session(left_s) as session, _Deadline(left_s) as deadline:
+                deadline.holds(session)
+                reply = session.feed_run(program, inputs=dict(inputs), print_callback=out)
+        except MontyError as error:
+            return self._failed(error, out, late=deadline.passed)
         if not isinstance(reply, str) or len(reply) > REPLY_BYTES:
             return self._result("output", out, "the value is too large to leave the sandbox")
         try:
-            frame = json.loads(reply)
-            plain, note = jsonable(frame["value"]), frame.get("unplain")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return self._result("failed", out, "the value was tampered with")
-        why = None if note is None else f"the value is not plain data: {str(note)[:200]}"
+            plain, why = read_value(reply)
+        except (ValueError, RecursionError):
+            return self._result("failed", out, TAMPERED)
         return self._result("ok", out, why, value=plain)
 
-    def check(self, code: str, tests: str, *, names: Sequence[str], helpers: str) -> SandboxResult:
-        """Run `tests` in one session against `code` in another; only calls and their plain results cross."""
+    def check(self, code: str, tests: str, *, names: Sequence[str], helpers: str, left_s: float) -> SandboxResult:
+        """Run `tests` in one session against `code` in another; only calls and their plain results cross.
+
+        Where the code is what Monty can't run, or runs otherwise than CPython, the result is `by_code`.
+        """
         from pydantic_monty import MontyError, MontyRuntimeError
 
-        out, deadline, calls = self._collector(), time.monotonic() + self._timeout_s, 0
+        out, calls, gap = self._collector(), 0, ""
 
         def call(name: str, text: str) -> str:
-            nonlocal calls
+            nonlocal calls, gap
             calls += 1
-            if time.monotonic() > deadline:
-                raise TimeoutError("the time limit was reached")
             if name not in names:
                 raise NameError(name)
             try:
                 feed = f"f'{{__sandbox_call({name}, __sandbox_text)}}'"
                 reply = worker.feed_run(feed, inputs={"__sandbox_text": text}, print_callback=out)
             except MontyRuntimeError as error:
+                gap = gap or (str(error)[:500] if is_gap(error) else "")
                 raise error.exception() from None
             if not isinstance(reply, str) or len(reply) > REPLY_BYTES:
                 raise MemoryError("the value is too large to leave the sandbox")
+            if reply.startswith('{"value": null, "unplain"'):
+                gap = gap or f"only plain data can be checked: {name} returned {reply[:300]}"
             return reply
 
         proxies = "".join(PROXY.format(name=name) for name in names)
         driver = f"candidate = {names[0]}\n{tests}\n"
         if "def check(" in tests and "check" not in names:
             driver += "check(candidate)\n"
-        with self._turns, self._session() as worker, self._session() as tester:
-            try:
+        for by_code, source in ((True, code), (False, f"{helpers}\n{tests}")):
+            if other := difference(source):
+                return self._result("unsupported", out, other, by_code=by_code)
+        loaded = False
+        try:
+            with self._session(left_s) as worker, self._session(left_s) as tester, _Deadline(left_s) as deadline:
+                deadline.holds(worker, tester)
                 worker.feed_run(f"{code}\n0", print_callback=out)
                 worker.feed_run(bridge() + REPLY, print_callback=out)
                 worker.feed_run("".join(f"{name}\n" for name in names) + "0", print_callback=out)
+                loaded = True
                 tester.feed_run(f"{helpers}\n0", print_callback=self._collector())
-                tester.feed_run(bridge() + REPLY + proxies, external_lookup={"__sandbox_ask": call})
+                tester.feed_run(bridge() + REPLY + TAKE + proxies, external_lookup={"__sandbox_ask": call})
                 lookup = {"__sandbox_ask": call}
                 tester.feed_run(f"{driver}0", external_lookup=lookup, print_callback=self._collector())
-            except MontyError as error:
-                return self._failed(error, out)
+        except MontyError as error:
+            failed = self._failed(error, out, late=deadline.passed, by_code=not loaded)
+            told = failed.status in ("failed", "unsupported")
+            return self._result("unsupported", out, gap, by_code=True) if gap and told else failed
         if len(out.output) > self._max_output:
             return self._result("output", out, f"more than {self._max_output} characters of output")
+        if gap:  # which the tests passed over
+            return self._result("unsupported", out, gap, by_code=True)
         if not calls:
             return self._result("failed", out, "the tests ran to the end without calling the code")
         return self._result("ok", out, None)
 
-    def _session(self) -> Any:
+    def _session(self, left_s: float) -> Any:
         with self._starting:
             if self._pool is None or self._owner != os.getpid():
                 from pydantic_monty import Monty
 
-                self._pool = Monty(max_processes=2 * self._parallel).__enter__()
+                binary = locked_monty(self._memory_mb, os.getpid())
+                self._pool = Monty(binary_path=binary, max_processes=2 * self._parallel).__enter__()
                 self._owner = os.getpid()
-        return self._pool.checkout(limits=self._limits, os_policy={"sleep_system_max": math.inf})
+        limits = {
+            "max_feed_duration_secs": left_s,
+            "max_total_sleep_secs": left_s,
+            "max_memory": self._memory_mb << 20,
+            "max_suspensions": MAX_CALLS,
+        }
+        return self._pool.checkout(limits=limits, os_policy={"sleep_system_max": math.inf})
 
     def _collector(self) -> Any:
         from pydantic_monty import CollectString
 
         return CollectString(max_bytes=4 * self._max_output + OUTPUT_SLACK)
 
-    def _result(self, status: Status, out: Any, error: str | None, value: Any = None) -> SandboxResult:
+    def _result(
+        self, status: Status, out: Any, error: str | None, *, value: Any = None, by_code: bool = False
+    ) -> SandboxResult:
         printed = out.output
         if status == "ok" and len(printed) > self._max_output:
             status, error, value = "output", f"more than {self._max_output} characters of output", None
         text = printed[: self._max_output]
-        return SandboxResult(status=status, stdout=text, value=value, error=error, layer=self.name)
+        return SandboxResult(status=status, stdout=text, value=value, error=error, layer=self.name, by_code=by_code)
 
-    def _failed(self, error: Any, out: Any) -> SandboxResult:
+    def _failed(self, error: Any, out: Any, *, late: bool, by_code: bool = False) -> SandboxResult:
         words = str(error)[:500]
         status: Status = "failed"
-        if getattr(error, "timed_out", False) or (words.startswith("TimeoutError") and "limit" in words):
+        if late:
+            status, words = "timeout", "the time limit was reached"
+        elif getattr(error, "timed_out", False) or (words.startswith("TimeoutError") and "limit" in words):
             status = "timeout"
         elif words.startswith("MemoryError"):
             cap = f"> {4 * self._max_output + OUTPUT_SLACK} bytes"
             status = "output" if cap in words else "memory"
         elif is_gap(error):
             status = "unsupported"
-        return self._result(status, out, words)
+        return self._result(status, out, words, by_code=by_code and status == "unsupported")
+
+
+class _Deadline:
+    """Kills the workers of some sessions when their time is up, whatever they are doing."""
+
+    def __init__(self, left_s: float) -> None:
+        self._left_s = left_s
+        self._lock = threading.Lock()
+        self._workers: list[int] = []
+        self._over = False
+        self.passed = False
+
+    def __enter__(self) -> Self:
+        self._timer = threading.Timer(self._left_s + GRACE_S, self._kill)
+        self._timer.daemon = True
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._over = True
+        self._timer.cancel()
+
+    def holds(self, *sessions: Any) -> None:
+        """Watch over these sessions too."""
+        with self._lock:
+            self._workers += [session.worker_pid for session in sessions]
+
+    def _kill(self) -> None:
+        with self._lock:
+            self.passed = not self._over
+            for pid in self._workers if self.passed else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)

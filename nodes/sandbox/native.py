@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
-from .launch import Native, start
-from .plain import jsonable, pack, writable
+from .frames import TAMPERED, read_value, read_words, writable
+from .launch import Native, names_module, start
+from .plain import pack
 from .result import SandboxResult, Status
 from .worker import StoppedError, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .limits import Limits
 
@@ -30,99 +33,107 @@ class NativeLayer:
         self.name: Native = layer
         self._limits = limits
 
-    def run(self, code: str, inputs: Mapping[str, Any]) -> SandboxResult:
-        """Run `code` once, in a process of its own."""
-        request = {"op": "run", "code": code, "inputs": pack(dict(inputs))}
+    def run(self, code: str, inputs: Mapping[str, Any], *, left_s: float) -> SandboxResult:
+        """Run `code` once, in a process of its own, for `left_s` seconds."""
+        request = {"code": code, "inputs": pack(dict(inputs))}
         with start(self.name, self._limits, code=code, main=True) as worker:
             worker.wait_locked()
             try:
-                reply = worker.ask(request, time.monotonic() + self._limits.timeout_s)
-                if "raised" in reply:
-                    return self._failure(worker, reply["raised"])
-                value, note = jsonable(reply["value"]), reply.get("unplain")
+                reply = worker.ask("r", request, time.monotonic() + left_s)
+                if reply[:1] == b"x":
+                    return self._failure(worker, read_words(reply[1:]))
+                value, why = read_value(_body(reply, b"v").decode())
             except StoppedError as stopped:
                 return self._result(worker, stopped.status, str(stopped))
-            except (ValueError, KeyError, RecursionError):
+            except FORGED:
                 return self._result(worker, "failed", TAMPERED)
-            why = None if note is None else f"the value is not plain data: {writable(str(note)[:200])}"
             return SandboxResult(status="ok", stdout=worker.stdout, value=value, error=why, layer=self.name)
 
-    def check(self, code: str, tests: str, *, names: Sequence[str], helpers: str) -> SandboxResult:
-        """Run `tests` in one process against `code` in another; only calls and their plain results cross."""
+    def check(self, code: str, tests: str, *, names: Sequence[str], helpers: str, left_s: float) -> SandboxResult:
+        """Run `tests` in one process against `code` in another; only calls and their results cross, read by neither us.
+
+        What the two say to each other passes through here as bytes: each reads it under its own limits.
+        """
         nonce = secrets.token_hex(16)
-        setup = {"op": "tests", "tests": tests, "helpers": helpers, "names": list(names), "nonce": nonce}
+        setup = {"tests": tests, "helpers": helpers, "names": list(names), "nonce": nonce}
         with (
             start(self.name, self._limits, code=code, main=False) as worker,
             start(self.name, self._limits, code=f"{helpers}\n{tests}", main=False) as tester,
         ):
             worker.wait_locked()
             tester.wait_locked()
-            deadline = time.monotonic() + self._limits.timeout_s
+            deadline = time.monotonic() + left_s
             try:
-                reply = worker.ask({"op": "define", "code": code, "names": list(names)}, deadline)
-                if "raised" in reply:
-                    return self._failure(worker, reply["raised"])
-                if reply.get("defined") is not True:
+                reply = worker.ask("d", {"code": code, "names": list(names)}, deadline)
+                if reply[:1] == b"x":
+                    return self._failure(worker, read_words(reply[1:]), given=f"{helpers}\n{tests}")
+                if _body(reply, b"d") != b"true":
                     return self._result(worker, "failed", f"NameError: the code does not define {' and '.join(names)}")
-                calls, said = 0, self._ask_tester(tester, setup, deadline)
-                while "call" in said and calls < MAX_CALLS:
+                said, calls = self._of_tester(lambda: tester.ask("t", setup, deadline)), 0
+                while said[:1] == b"c" and calls < MAX_CALLS:
                     calls += 1
-                    request = {"op": "call", "name": said["call"], "args": said["args"], "kwargs": said["kwargs"]}
-                    reply = worker.ask({**request, "code": code}, deadline)
-                    said = self._ask_tester(tester, _answer(reply), deadline)
+                    answer = worker.pass_on(said, deadline)
+                    _body(answer, b"vxu")
+                    said = self._of_tester(functools.partial(tester.pass_on, answer, deadline))
+                kind, words = said[:1], {} if said[:1] in (b"p", b"c", b"f") else read_words(said[1:])
             except StoppedError as stopped:
                 return self._result(worker, stopped.status, str(stopped))
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except FORGED:
                 return self._result(worker, "failed", TAMPERED)
-            if said.get("passed") == nonce and calls:
-                return self._result(worker, "ok", None)
-            if said.get("passed") == nonce:
-                return self._result(worker, "failed", "the tests ran to the end without calling the code")
-            return self._verdict(worker, said)
+            if said == b"p" + json.dumps(nonce).encode():
+                why = None if calls else "the tests ran to the end without calling the code"
+                return self._result(worker, "ok" if calls else "failed", why)
+            if kind == b"c":
+                return self._result(worker, "failed", f"the tests made more than {MAX_CALLS} calls")
+            if kind == b"u":
+                by_code = words.get("by") == "code"
+                error = f"only plain data can be checked: {words.get('message', '')[:300]}"
+                return self._result(worker, "unsupported", error, by_code=by_code)
+            return self._verdict(worker, words, f"{helpers}\n{tests}") if kind == b"x" else self._forged(worker)
 
-    def _result(self, worker: Worker, status: Status, error: str | None) -> SandboxResult:
+    def _result(self, worker: Worker, status: Status, error: str | None, *, by_code: bool = False) -> SandboxResult:
         words = None if error is None else writable(error)
-        return SandboxResult(status=status, stdout=worker.stdout, error=words, layer=self.name)
+        return SandboxResult(status=status, stdout=worker.stdout, error=words, layer=self.name, by_code=by_code)
 
-    def _ask_tester(self, tester: Worker, request: dict[str, Any], deadline: float) -> dict[str, Any]:
+    def _forged(self, worker: Worker) -> SandboxResult:
+        return self._result(worker, "failed", TAMPERED)
+
+    def _of_tester(self, ask: Callable[[], bytes]) -> bytes:
         try:
-            return tester.ask(request, deadline)
+            return ask()
         except StoppedError as stopped:
             raise StoppedError(stopped.status, f"in the tests: {stopped}") from None
 
-    def _failure(self, worker: Worker, raised: Any) -> SandboxResult:
-        status: Status = "failed"
-        kind, message = str(raised["type"]), str(raised["message"])
-        if kind == "MemoryError":
-            status = "memory"
-        elif kind == "ModuleNotFoundError":
-            status = "unsupported"  # it may well exist: no package is in here, under seccomp no file at all
-        return self._result(worker, status, f"{kind}: {message}\n{raised['trace']}".rstrip()[:4000])
+    def _failure(self, worker: Worker, raised: dict[str, str], *, given: str = "") -> SandboxResult:
+        """Return the result of code that raised before it was called; a package that `given` names is not its fault."""
+        kind, message = raised["type"], raised["message"]
+        # It may well exist: no package is in here, under seccomp no file at all.
+        status: Status = {"MemoryError": "memory", "ModuleNotFoundError": "unsupported"}.get(kind, "failed")  # type: ignore[assignment]
+        error = f"{kind}: {message}\n{raised['trace']}".rstrip()[:4000]
+        by_code = status == "unsupported" and not names_module(given, message)
+        return self._result(worker, status, error, by_code=by_code)
 
-    def _verdict(self, worker: Worker, said: dict[str, Any]) -> SandboxResult:
-        if said.get("unplain"):
-            return self._result(worker, "unsupported", f"only plain data can be checked: {said['unplain']}")
-        if "raised" not in said:
-            return self._result(worker, "failed", f"the tests made more than {MAX_CALLS} calls")
-        raised = said["raised"]
+    def _verdict(self, worker: Worker, raised: dict[str, str], given: str) -> SandboxResult:
         if raised["type"] == "ModuleNotFoundError":
-            return self._result(worker, "unsupported", f"ModuleNotFoundError: {raised['message']}")
+            by_code = raised["by"] == "code" and not names_module(given, raised["message"])
+            return self._result(worker, "unsupported", f"ModuleNotFoundError: {raised['message']}", by_code=by_code)
         if raised["type"] == "NameError" and raised["where"]:
             error = f"the tests need a name that neither they nor helpers define: {raised['message']}"
             return self._result(worker, "unsupported", error)
-        last = f"\nlast call: {said['last']}" if said.get("last") else ""
+        last = f"\nlast call: {raised['last']}" if raised["last"] else ""
         error = f"{raised['type']}: {raised['message']}\n{raised['trace']}".rstrip() + last
         return self._result(worker, "failed", error[:4000])
 
 
-TAMPERED = "the process was tampered with: its reply is not plain data"
+FORGED = (ValueError, KeyError, TypeError, RecursionError)
 
 
-def _answer(reply: dict[str, Any]) -> dict[str, Any]:
-    """Only what the tests may learn from the process of the code, so that it can't send them another request."""
-    if "raised" in reply:
-        raised = reply["raised"]
-        return {"raised": {key: str(raised[key])[:500] for key in ("type", "builtin", "message")}}
-    if "unplain" in reply:
-        return {"unplain": str(reply["unplain"])[:200]}
-    return {"value": reply["value"], "after": reply["after"]}
+def _body(frame: bytes, kinds: bytes) -> bytes:
+    """Return the content of a frame of one of `kinds`.
+
+    Raises:
+        ValueError: it is of another, so that the code can't send the tests a request.
+    """
+    if not frame or frame[0] not in kinds:
+        raise ValueError(TAMPERED)
+    return frame[1:]

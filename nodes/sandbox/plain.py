@@ -1,7 +1,7 @@
 """Plain data as a tagged JSON tree, the only thing that crosses a boundary of the sandbox. Internal.
 
-The same source runs in our process, in the locked child and inside Monty, so it keeps to the Python all three share.
-Nothing is pickled, and our own process never hashes a value it was sent: colliding keys would stall it.
+The same source runs in the locked child and inside Monty, so it keeps to the Python that both know. Nothing is pickled,
+and no tree is read in our own process: colliding keys would stall it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["UnplainError", "jsonable", "pack", "unpack", "writable"]
+__all__ = ["HOOKS", "UnplainError", "jsonable", "pack", "unpack"]
 
 MAX_DEPTH = 80
 """Nesting beyond this is not plain; a list that contains itself ends here."""
@@ -23,8 +23,11 @@ JSON_DIGITS = 3000
 UnplainError = TypeError
 """Raised by `pack` for a value that is not plain data."""
 
+HOOKS: dict[str, Any] = {}
+"""Where objects may cross by number: `keep` makes a tree of an object, `open` an object of its tree."""
 
-def pack(value: Any, depth: int = 0) -> Any:
+
+def pack(value: Any, depth: int = 0) -> Any:  # noqa: PLR0912  a branch for each type
     """The tagged tree of `value`; a subclass of a plain type is packed as that plain type.
 
     Raises:
@@ -54,6 +57,8 @@ def pack(value: Any, depth: int = 0) -> Any:
         return ["decimal", str(value)]
     if type(value).__name__ == "Fraction":
         return ["fraction", pack(value.numerator), pack(value.denominator)]
+    if "keep" in HOOKS:
+        return HOOKS["keep"](value)
     raise UnplainError(type(value).__name__)
 
 
@@ -86,41 +91,43 @@ def unpack(tree: Any) -> Any:
         from fractions import Fraction
 
         return Fraction(unpack(tree[1]), unpack(tree[2]))
+    if tag == "object" and "open" in HOOKS:
+        return HOOKS["open"](tree[1], tree[2])
     raise ValueError("not a tagged tree")
 
 
 def jsonable(tree: Any, depth: int = 0) -> Any:
-    """Return the data in `tree` as JSON data, without hashing anything but text.
+    """Return the data in `tree` as JSON data.
 
     Raises:
         ValueError: `tree` is not a tagged tree.
     """
     if depth > MAX_DEPTH + 1:
         raise ValueError("data nested too deep")
+    if isinstance(tree, dict):
+        raise ValueError("not a tagged tree")  # noqa: TRY004  the value is wrong: any JSON may come
     if not isinstance(tree, list):
-        if isinstance(tree, dict):
-            raise ValueError("not a tagged tree")  # noqa: TRY004  the value is wrong: any JSON may come
-        return writable(tree) if isinstance(tree, str) else tree
-    match tree:
-        case ["list" | "tuple" | "set" | "frozenset", [*items]]:
-            return [jsonable(item, depth + 1) for item in items]
-        case ["dict", [*pairs]] if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-            return {_key(jsonable(key, depth + 1)): jsonable(item, depth + 1) for key, item in pairs}
-        case ["int", str(text)]:
-            return int(text, 16) if len(text) <= JSON_DIGITS else writable(text)
-        case ["bytes" | "decimal", str(text)]:
-            return writable(text)
-        case ["complex", float(), float()]:
-            return f"{tree[1]}{tree[2]:+}j"
-        case ["fraction", over, under]:
-            return f"{jsonable(over, MAX_DEPTH)}/{jsonable(under, MAX_DEPTH)}"
+        return tree
+    tag, rest = (tree[0], tree[1:]) if tree else ("", [])
+    items = rest[0] if len(rest) == 1 else None
+    if tag in ("list", "tuple", "set", "frozenset") and isinstance(items, list):
+        return [jsonable(item, depth + 1) for item in items]
+    if tag == "dict" and isinstance(items, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in items):
+        return {_key(pair[0], depth): jsonable(pair[1], depth + 1) for pair in items}
+    if tag == "int" and isinstance(items, str):
+        return int(items, 16) if len(items) <= JSON_DIGITS else items
+    if tag in ("bytes", "decimal") and isinstance(items, str):
+        return items
+    if tag == "complex" and len(rest) == 2 and isinstance(rest[0], float) and isinstance(rest[1], float):
+        return f"{rest[0]}{rest[1]:+}j"
+    if tag == "fraction" and len(rest) == 2:
+        return f"{jsonable(rest[0], MAX_DEPTH)}/{jsonable(rest[1], MAX_DEPTH)}"
     raise ValueError("not a tagged tree")
 
 
-def _key(key: Any) -> str:
+def _key(tree: Any, depth: int) -> str:
+    """The text of a key. What Python can't hash is no key, so no key is written inside another and escaped again."""
+    if isinstance(tree, list) and tree[:1] in (["list"], ["dict"], ["set"]):
+        raise ValueError("not a tagged tree")
+    key = jsonable(tree, depth + 1)
     return key if isinstance(key, str) else repr(key)
-
-
-def writable(text: str) -> str:
-    """`text` as UTF-8 can hold it: half a surrogate pair, which no file or database takes, becomes U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -38,7 +38,7 @@ def _frames(error: BaseException) -> list[tuple[str, int, str]]:
     link = error.__traceback__
     while link is not None:
         code = link.tb_frame.f_code
-        found.append((code.co_filename, link.tb_lineno, code.co_name))
+        found.append((code.co_filename, link.tb_lineno, code.co_name[:100]))
         link = link.tb_next
     return found
 

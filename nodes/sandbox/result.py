@@ -30,6 +30,8 @@ class SandboxResult:
     where it is anything else. Always None for a check."""
     error: str | None = None
     """Exception type, message and the lines of the code that led to it; or why there is no value."""
+    by_code: bool = False
+    """True where a check is `unsupported` because of what the code is, imports or returns, not because of its tests."""
     layer: str = ""
     """The layer that gave this result: `monty`, `bubblewrap` or `seccomp`."""
     seconds: float = 0.0

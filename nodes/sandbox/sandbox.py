@@ -29,6 +29,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Layer = Literal["monty", "bubblewrap", "seccomp"]
+MONTY_SHARE = 0.1
+"""Part of the time that Monty may spend before CPython: what it can run at all, it runs in milliseconds."""
 LAYERS: tuple[Layer, ...] = ("monty", "bubblewrap", "seccomp")
 
 
@@ -36,9 +38,10 @@ class Sandbox:
     """Runs model-written Python behind the best guards this machine has, and never without.
 
     `monty` is an interpreter in Rust for a part of Python, without files, environment, network or processes. Code that
-    passes in it has passed; anything else is run again in CPython: under `bubblewrap` (namespaces, a file system of
-    the standard library only, resource limits and a seccomp filter), or where namespaces are denied under `seccomp`
-    (the filter, which then allows no file at all, and the limits). Without either, what Monty can't tell is
+    runs to its end in it has run; anything else is run again in CPython: under `bubblewrap` (namespaces, a file system
+    of the standard library only, resource limits and a seccomp filter), or where namespaces are denied under `seccomp`
+    (the filter, which then allows no file at all, and the limits). Checks are CPython's alone, since Monty does a few
+    things otherwise. Without CPython Monty decides, and what it can't tell or is known to do otherwise is
     `unsupported`. One sandbox may be shared by threads and tasks; no execution sees anything of another.
     """
 
@@ -54,8 +57,8 @@ class Sandbox:
         """Find the layers that run here.
 
         Args:
-            timeout_s: wall-clock seconds, sleeping included, for the code in each layer that is tried.
-            memory_mb: megabytes of memory, at least 64.
+            timeout_s: wall-clock seconds of a run or check, sleeping included, in all layers together.
+            memory_mb: megabytes of memory, at least 64. Monty is never given more than that.
             max_output: characters the code may print.
             layers: the layers allowed; of `bubblewrap` and `seccomp` only the first that runs here is used.
             parallel: executions at once, others wait their turn, which does not count as their time. None: one a core.
@@ -71,6 +74,8 @@ class Sandbox:
             raise ValueError(f"layers must be some of {', '.join(LAYERS)}, not {unknown if layers else layers!r}")
         parallel = parallel or os.cpu_count() or 1
         reasons: list[str] = []
+        self._timeout_s = timeout_s
+        self._monty_turns = threading.BoundedSemaphore(parallel)
         self._turns = threading.BoundedSemaphore(parallel)
         self.threads = ThreadPoolExecutor(2 * parallel, thread_name_prefix="redraft-sandbox")
         """Where `arun` and `acheck` wait, `parallel` for each of two layers; asyncio's own threads stay free."""
@@ -110,7 +115,7 @@ class Sandbox:
         for name in given:
             _identifier(name)
         pack(given)
-        return self._decide(lambda layer: layer.run(code, given))
+        return self._decide(lambda layer, left_s: layer.run(code, given, left_s=left_s), quick=True)
 
     def check(self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = "") -> SandboxResult:
         """Check `code` with `tests`; `ok` only if these ran to their end and called it at least once.
@@ -118,7 +123,9 @@ class Sandbox:
         Tests and code run in two processes. The tests see a stand-in that sends plain data (None, bool, numbers, text,
         bytes, lists, tuples, sets, dicts, `Decimal`, `Fraction`) and gets plain data back, made anew; lists, dicts and
         sets given as arguments change as the call changed them. So nothing the code does to its own process can reach
-        the verdict. Functions, classes, iterators and other objects can't cross, and make a check `unsupported`.
+        the verdict. Other objects that the code returns stay where they are: the tests hold a stand-in that can be
+        called, iterated, indexed, shown and asked for attributes, and equals itself alone. Objects of the tests, such
+        as functions, can't be arguments, and make a check `unsupported`, as do objects that the code returns in Monty.
 
         Args:
             code: Python that defines `entry_point`; not trusted.
@@ -135,7 +142,11 @@ class Sandbox:
             raise TypeError("a check needs an entry_point")
         for name in names:
             _identifier(name)
-        return self._decide(lambda layer: layer.check(code, tests, names=names, helpers=helpers))
+
+        def execute(layer: MontyLayer | NativeLayer, left_s: float) -> SandboxResult:
+            return layer.check(code, tests, names=names, helpers=helpers, left_s=left_s)
+
+        return self._decide(execute, quick=False)
 
     async def arun(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
         """As `run`, in a thread of the sandbox's own, of which there are `2 * parallel`; others wait without one.
@@ -154,14 +165,25 @@ class Sandbox:
         run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.threads, run)
 
-    def _decide(self, execute: Callable[[MontyLayer | NativeLayer], SandboxResult]) -> SandboxResult:
-        started = time.monotonic()
+    def _decide(
+        self, execute: Callable[[MontyLayer | NativeLayer, float], SandboxResult], *, quick: bool
+    ) -> SandboxResult:
+        """Return the result of the layers in use, all within one limit of time.
+
+        Args:
+            execute: runs the code in a layer for some seconds.
+            quick: Monty decides where it can, for its share of the time; else only where there is no CPython.
+        """
+        started, left_s = time.monotonic(), self._timeout_s
         result: SandboxResult | None = None
-        if self._monty is not None:
-            result = execute(self._monty)
+        if self._monty is not None and (quick or self._native is None):
+            with self._monty_turns:
+                began = time.monotonic()
+                result = execute(self._monty, left_s if self._native is None else left_s * MONTY_SHARE)
+                left_s -= time.monotonic() - began
         if self._native is not None and (result is None or not result.ok):
             with self._turns:
-                result = execute(self._native)
+                result = execute(self._native, max(left_s, 0.0))
         assert result is not None  # noqa: S101  __init__ refuses to build without a layer
         if result.status == "unsupported" and self._native is None and self._reasons:
             result = dataclasses.replace(result, error=f"{result.error} ({self._reasons})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import json
@@ -13,13 +14,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from .frames import REPLY_BYTES, TAMPERED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from .result import Status
 
-__all__ = ["BOOT", "StoppedError", "Worker", "payload"]
+__all__ = ["BOOT", "StoppedError", "Worker", "payload", "sources"]
 
 BOOT = """\
 import marshal, os, sys
@@ -37,10 +40,10 @@ module.main(config)
 """
 """Unpacks the child's program from its standard input, so that it needs no file of ours and compiles nothing."""
 
+CHILD = ("", "plain", "channel", "lockdown", "report", "tester", "child")
+"""The modules of the child's program."""
 START_S = 20.0
 """Seconds a child may take to be locked; its own time begins afterwards."""
-REPLY_BYTES = 4 << 20
-"""Longest reply; a larger one counts as too much output."""
 
 
 class StoppedError(Exception):
@@ -53,18 +56,19 @@ class StoppedError(Exception):
 
 
 @functools.cache
-def _sources() -> list[tuple[str, Any]]:
+def sources(*names: str) -> list[tuple[str, Any]]:
+    """Return compiled modules of this folder by the names that a child knows them under; "" is the package."""
+
     def code(name: str) -> Any:
         text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") if name else ""
         return compile(text, f"<sandbox {name}>", "exec", dont_inherit=True)
 
-    names = ("", "plain", "channel", "lockdown", "report", "child")
     return [(f"redraft_sandbox.{name}".rstrip("."), code(name)) for name in names]
 
 
 def payload(config: dict[str, Any]) -> bytes:
     """Return the first input of a child: its program and `config`."""
-    data = marshal.dumps((_sources(), config))
+    data = marshal.dumps((sources(*CHILD), config))
     return len(data).to_bytes(4, "big") + data
 
 
@@ -80,7 +84,9 @@ class Worker:
             max_output: characters the child may print.
         """
         self._max_output = max_output
-        self._printed = bytearray()
+        self._printed: list[str] = []
+        self._characters = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._inbox = bytearray()
         self._replies, reply_end = os.pipe()
         try:
@@ -126,7 +132,7 @@ class Worker:
     @property
     def stdout(self) -> str:
         """The code's output so far, at most `max_output` characters."""
-        return self._printed.decode("utf-8", "replace")[: self._max_output]
+        return "".join(self._printed)[: self._max_output]
 
     def wait_locked(self) -> None:
         """Return once the child has locked itself.
@@ -135,27 +141,39 @@ class Worker:
             OSError: it can't on this machine; the message has its own words.
         """
         try:
-            locked = self._receive(time.monotonic() + START_S).get("locked")
+            locked = self._receive(time.monotonic() + START_S)
         except StoppedError as stopped:
             raise OSError(f"{stopped} {self.stdout.strip()[-300:]}") from None
-        if locked is not True:
+        if locked[:1] != b"l":
             raise OSError("the child did not lock itself")
 
-    def ask(self, request: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """The child's reply, which may be any lie the code can tell, but is JSON and no longer than the limit.
-
-        Args:
-            request: one of the operations of `child.py`.
-            deadline: as `time.monotonic` counts.
+    def ask(self, kind: str, request: Any, deadline: float) -> bytes:
+        """The frame that the child replies with, as `pass_on`; `request` is one of the operations of `child.py`.
 
         Raises:
             StoppedError: there is no reply.
         """
-        data = json.dumps(request, separators=(",", ":")).encode()
-        self._outbox = memoryview(len(data).to_bytes(4, "big") + data)
+        return self.pass_on(kind.encode() + json.dumps(request, separators=(",", ":")).encode(), deadline)
+
+    def pass_on(self, frame: bytes, deadline: float) -> bytes:
+        """The reply to `frame`, which another child may have written: any lie, no longer than the limit.
+
+        A frame is a letter for its kind and JSON, which nobody has read yet.
+
+        Args:
+            frame: sent as it is.
+            deadline: as `time.monotonic` counts.
+
+        Raises:
+            StoppedError: there is no reply, or it was there before it was asked for.
+        """
+        self._read(self._replies)
+        if self._inbox:
+            raise StoppedError("failed", TAMPERED)
+        self._outbox = memoryview(len(frame).to_bytes(4, "big") + frame)
         return self._receive(deadline)
 
-    def _receive(self, deadline: float) -> dict[str, Any]:
+    def _receive(self, deadline: float) -> bytes:
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._replies, selectors.EVENT_READ)
             waiting.register(self._output, selectors.EVENT_READ)
@@ -170,7 +188,7 @@ class Worker:
         self._read(self._output)
         return frame
 
-    def _frame(self) -> dict[str, Any] | None:
+    def _frame(self) -> bytes | None:
         if len(self._inbox) < 4:
             return None
         end = 4 + int.from_bytes(self._inbox[:4], "big")
@@ -178,14 +196,8 @@ class Worker:
             raise StoppedError("output", "the value is too large to leave the sandbox")
         if len(self._inbox) < end:
             return None
-        text = bytes(self._inbox[4:end])
+        frame = bytes(self._inbox[4:end])
         del self._inbox[:end]
-        try:
-            frame = json.loads(text)
-        except (ValueError, RecursionError):
-            frame = None
-        if not isinstance(frame, dict):
-            raise StoppedError("failed", "the process was tampered with: its reply can't be read")
         return frame
 
     def _write(self) -> bool:
@@ -205,11 +217,9 @@ class Worker:
             except BlockingIOError:
                 return False
             if fd == self._output:
-                self._printed += data
-                if (
-                    len(self._printed) > 4 * self._max_output
-                    or len(self._printed.decode("utf-8", "replace")) > self._max_output
-                ):
+                self._printed.append(self._decoder.decode(data))
+                self._characters += len(self._printed[-1])
+                if self._characters > self._max_output:
                     raise StoppedError("output", f"more than {self._max_output} characters of output")
                 if not data:
                     return True

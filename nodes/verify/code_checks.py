@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
+from ..sandbox.launch import names_module
 from .code_replies import DEFINITION, find_entry_point, given_code, read_code
 from .text_verifiers import named
-from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests
+from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests, with_harness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,8 @@ def passes_visible_tests(
 
     Its score is the share of the tests that pass; from a limit of time, memory or output on, the rest count as failed.
     It can't tell (`None`) where there is no test and the code merely runs, or where the sandbox can't run a test and
-    no other fails. It may take seconds: in an async graph it runs in a thread.
+    no other fails; code that can't be tested for what it imports or returns has failed. It may take seconds: in an
+    async graph it runs in a thread.
 
     Args:
         sandbox: Runs the code; nothing that a model wrote runs anywhere else.
@@ -53,7 +55,7 @@ def passes_visible_tests(
         helpers = given_code(task)
         runnable = _runnable(shown, name, bound_names(helpers) - {name})
         if not runnable:
-            return _only_runs(sandbox, code, name)
+            return _only_runs(sandbox, code, name, helpers)
         return _judged(runnable, _results(sandbox, code, runnable, helpers), sandbox, code)
 
     return named(check, "visible_tests")
@@ -68,20 +70,28 @@ def _runnable(tests: Sequence[VisibleTest], name: str, known: set[str]) -> list[
             found.append(replace(test, names=tuple(sorted(needed, key=lambda one: one != name))))
     if len(found) <= MOST_TESTS:
         return found
-    rest = found[MOST_TESTS - 1 :]
-    names = tuple(dict.fromkeys(name for test in rest for name in test.names))
-    together = VisibleTest(f"{len(rest)} more tests", "", "\n".join(test.code for test in rest), names)
-    return [*found[: MOST_TESTS - 1], together]
+    return [*found[: MOST_TESTS - 1], _together(found[MOST_TESTS - 1 :])]
 
 
 def _results(sandbox: Sandbox, code: str, tests: Sequence[VisibleTest], helpers: str) -> list[SandboxResult]:
     """Return the results up to the first that says how all others will end."""
     found = []
+    helpers = with_harness(helpers)
     for test in tests:
         found.append(sandbox.check(code, test.code, test.names, helpers=helpers))
         if found[-1].status in LIMITS or _undefined(found[-1]):
             break
+        rest = tests[1:]
+        if len(found) == 1 and found[0].ok and len(rest) > 1 and sum("def check(" in test.code for test in rest) < 2:
+            together = _together(rest)  # a check takes two processes, and most code that passes once passes always
+            if (result := sandbox.check(code, together.code, together.names, helpers=helpers)).ok:
+                return [*found, *(result for _ in rest)]
     return found
+
+
+def _together(tests: Sequence[VisibleTest]) -> VisibleTest:
+    names = tuple(dict.fromkeys(name for test in tests for name in test.names))
+    return VisibleTest(f"{len(tests)} more tests", "", "\n".join(test.code for test in tests), names)
 
 
 def _judged(
@@ -90,7 +100,9 @@ def _judged(
     passed, total = sum(result.ok for result in results), len(tests)
     evidence = {"passed": passed, "tests": total}
     ran = list(zip(tests, results, strict=False))
-    failed = [(test, result) for test, result in ran if not result.ok and result.status != "unsupported"]
+    failed = [
+        (test, result) for test, result in ran if not result.ok and (result.status != "unsupported" or result.by_code)
+    ]
     if not failed and passed == total:
         every = "The visible test passes." if total == 1 else f"All {total} visible tests pass."
         return Critique(every, accepted=True, score=1.0, evidence=evidence)
@@ -110,10 +122,11 @@ def _judged(
     return Critique(said[:LONGEST], accepted=False, score=passed / total, evidence=evidence)
 
 
-def _only_runs(sandbox: Sandbox, code: str, name: str) -> Critique | None:
+def _only_runs(sandbox: Sandbox, code: str, name: str, helpers: str) -> Critique | None:
     """Return what is wrong with code that no test covers: it must run and define its function. That proves nothing."""
     result = sandbox.run(f"{code}\n\n\ncallable({name})" if name else f"{code}\n\n\nNone")
-    if result.status == "unsupported" or (result.ok and (not name or result.value is True)):
+    needed = not result.by_code or names_module(helpers, result.error or "")
+    if (result.status == "unsupported" and needed) or (result.ok and (not name or result.value is True)):
         return None
     undefined = result.ok or (result.error or "").startswith(f"NameError: name '{name}' is not defined")
     said = f"it does not define {name}" if undefined else f"{_first_line(result)}{_where(result.error or '')}"
@@ -140,6 +153,8 @@ def _why(test: VisibleTest, result: SandboxResult, sandbox: Sandbox, code: str) 
 def _undefined(result: SandboxResult) -> bool:
     """Return True if the code failed before any test called it, and so will for every test."""
     error = result.error or ""
+    if result.by_code and error.startswith("ModuleNotFoundError"):
+        return True
     called = "\nlast call: " in error or error.startswith(("AssertionError", "the tests ran to the end"))
     return result.status == "failed" and not called
 

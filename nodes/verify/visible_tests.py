@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["VisibleTest", "bound_names", "given_tests", "parse_python", "visible_tests"]
+__all__ = ["VisibleTest", "bound_names", "given_tests", "parse_python", "visible_tests", "with_harness"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class VisibleTest:
     wanted: str
     """What the call should give; empty where the test is a statement."""
     code: str
-    """Python that raises unless the test passes; what a call gave instead is in the message, after `GOT`."""
+    """Python that raises unless the test passes, run after `with_harness`; what a call gave is in the message."""
     names: tuple[str, ...]
     """The functions that it needs from elsewhere; empty for one that calls `candidate`."""
 
@@ -59,6 +59,12 @@ def given_tests(tests: str | Sequence[str]) -> list[VisibleTest]:
         examples = [] if parse_python(text) else list(_examples(text))
         found += examples or _statements(text)
     return found
+
+
+def with_harness(helpers: str) -> str:
+    """Return the source of `helpers` after what the tests compare with."""
+    future = "".join(f"{line}\n" for line in FUTURE.findall(helpers))
+    return f"{future}{HARNESS}{FUTURE.sub('', helpers)}"
 
 
 def parse_python(source: str) -> list[ast.stmt]:
@@ -274,7 +280,7 @@ def _test(shown: str, wanted: str, setup: _Setup, check: str) -> VisibleTest:
     imports = "".join(f"import {name}\n" for name in sorted(modules))
     known = read.bound | modules
     names = [name for name in read.loaded if name not in known and not hasattr(builtins, name)]
-    return VisibleTest(shown, wanted, f"{imports}{SAME}{setup.source}\n{check}\n", tuple(names))
+    return VisibleTest(shown, wanted, f"{imports}{setup.source}\n{check}\n", tuple(names))
 
 
 def _without_quotes(text: str) -> str:
@@ -317,16 +323,25 @@ RELATION = re.compile(
 SCALAR = re.compile(
     r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:True|False|None|true|false)\b"""
 )
+FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 REST = re.compile(r"""`?[ \t]*[.,;]?[ \t]*(?:(?:\#|//|\(|\"\"\"|''').*)?$""", re.MULTILINE)
 
-SAME = """\
-def _same(got, want):
-    if isinstance(want, float) and isinstance(got, (int, float)):
-        return got == want or abs(got - want) <= 1e-9 * max(1.0, abs(want))
-    if isinstance(want, (list, tuple)) and type(got) is type(want):
-        return len(got) == len(want) and all(_same(one, other) for one, other in zip(got, want))
-    return got == want
+HARNESS = """\
+def __harness(abs=abs, all=all, float=float, int=int, isinstance=isinstance, len=len, list=list, max=max, repr=repr,
+              str=str, tuple=tuple, type=type, zip=zip):
+    def same(got, want):
+        if isinstance(want, float) and isinstance(got, (int, float)):
+            return got == want or abs(got - want) <= 1e-9 * max(1.0, abs(want))
+        if isinstance(want, (list, tuple)) and type(got) is type(want):
+            return len(got) == len(want) and all([same(one, other) for one, other in zip(got, want)])
+        return got == want
+    def raised(error):
+        return (type(error).__name__ + ": " + str(error)).rstrip(": ")
+    return same, raised, repr, str, Exception
+__same, __raised, __repr, __str, __Exception = __harness()
 """
+"""Its names are those of this moment, before an entry point gives one of them, such as `abs`, another meaning.
+No entry point begins with two underscores."""
 
 EQUALS = """\
 _got = (
@@ -335,18 +350,18 @@ _got = (
 _want = (
 {wanted}
 )
-assert _same(_got, _want), "got " + repr(_got)[:300]"""
+assert __same(_got, _want), "got " + __repr(_got)[:300]"""
 
 SHOWS = """\
 _got = (
 {call}
 )
-assert repr(_got).split() == {want!r}.split(), "got " + repr(_got)[:300]"""
+assert __repr(_got).split() == {want!r}.split(), "got " + __repr(_got)[:300]"""
 
 PRINTS = """\
 _printed = []
 def print(*values, sep=" ", end="\\n"):
-    _printed.append(sep.join([str(value) for value in values]) + end)
+    _printed.append(sep.join([__str(value) for value in values]) + end)
 {call}
 _got = "".join(_printed).strip()
 assert _got.split() == {want!r}.split(), "got " + _got[:300]"""
@@ -354,8 +369,8 @@ assert _got.split() == {want!r}.split(), "got " + _got[:300]"""
 RAISES = """\
 try:
     {call}
-except Exception as error:
-    _got = (type(error).__name__ + ": " + str(error)).rstrip(": ")
+except __Exception as error:
+    _got = __raised(error)
 else:
     _got = "no exception"
 assert _got == {raised!r}.rstrip(": "), "got " + _got[:300]"""

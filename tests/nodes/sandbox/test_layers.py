@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,6 +11,11 @@ from pathlib import Path
 
 import pytest
 from redraft.nodes.sandbox import Layer, Sandbox
+from redraft.nodes.sandbox.dialect import difference
+from redraft.nodes.sandbox.limits import Limits
+from redraft.nodes.sandbox.monty import MontyLayer
+
+DIFFERENCES = Path(__file__).parents[3] / "benchmarks" / "monty_differences.py"
 
 SQUARE = "def f(x):\n    return x * x"
 LACKING = "import string\nstring.digits"
@@ -24,18 +30,40 @@ def layered(alone: Callable[..., Sandbox]) -> Sandbox:
     return Sandbox(layers=("monty", "seccomp"))
 
 
-def test_a_pass_in_monty_is_final(layered: Sandbox) -> None:
-    """Code that passes in the first layer is not run again."""
+def test_a_run_in_monty_is_final_and_a_check_is_not(layered: Sandbox) -> None:
+    """A value comes from the fast layer; a verdict, and what Monty is known to do otherwise, come from CPython."""
     assert layered.layers == ("monty", "seccomp")
     assert layered.run("1 + 1").layer == "monty"
-    assert layered.check(SQUARE, "assert f(2) == 4", "f").layer == "monty"
+    assert layered.check(SQUARE, "assert f(2) == 4", "f").layer == "seccomp"
+    for code, value in (
+        ("round(2.5)", 2),
+        ("import re\nre.sub('x*', '-', 'x,')", "--,-"),
+        ("str([1] * 3)", "[1, 1, 1]"),
+    ):
+        assert layered.run(code).value == value
 
 
-def test_anything_but_a_pass_is_checked_again(layered: Sandbox) -> None:
+def test_anything_but_a_value_is_run_again(layered: Sandbox) -> None:
     """What Monty can't run, or calls wrong, is decided by CPython."""
     assert (layered.run(LACKING).value, layered.run(LACKING).layer) == ("0123456789", "seccomp")
-    wrong = layered.check(SQUARE, "assert f(2) == 5", "f")
+    wrong = layered.run("1 / 0")
     assert (wrong.status, wrong.layer) == ("failed", "seccomp")
+
+
+def test_what_monty_does_otherwise_is_refused(alone: Callable[..., Sandbox]) -> None:
+    """Of generated programs, none that Monty runs and is trusted with gives another value than CPython."""
+    alone("monty")
+    spec = importlib.util.spec_from_file_location("monty_differences", DIFFERENCES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    limits = Limits(timeout_s=30, memory_mb=64, max_output=100)
+    with MontyLayer(limits, parallel=1)._session(30.0) as session:
+        for _, expression in module.programs(500, 20):
+            if not difference(expression) and (value := module.in_monty(session, expression)) is not None:
+                raised = value.endswith(("Error", "Exception")) and value.isidentifier()
+                assert raised or value == module.in_cpython(expression), expression
 
 
 def test_what_a_layer_lacks_is_no_failure_of_the_code(alone: Callable[..., Sandbox]) -> None:
@@ -46,9 +74,12 @@ def test_what_a_layer_lacks_is_no_failure_of_the_code(alone: Callable[..., Sandb
 
 
 @pytest.mark.parametrize("code", ["import numpy", "def f(x):\n    import numpy"])
-def test_a_package_that_is_not_there_is_no_failure_of_the_code(code: str, sandbox: Sandbox) -> None:
-    """Code that needs an installed package is `unsupported`: the sandbox shows the standard library only."""
-    assert sandbox.check(code, "assert f(1) is None", "f").status == "unsupported"
+def test_a_package_that_is_not_there_can_not_be_told(code: str, sandbox: Sandbox) -> None:
+    """Code that needs an installed package is `unsupported`, by its own doing unless the task has the package too."""
+    verdict = sandbox.check(code, "assert f(1) is None", "f")
+    assert (verdict.status, verdict.by_code) == ("unsupported", True)
+    verdict = sandbox.check(code, "assert f(1) is None", "f", helpers="if 0:\n    import numpy")
+    assert (verdict.status, verdict.by_code) == ("unsupported", verdict.layer == "monty")
 
 
 def test_a_layer_that_is_not_known_is_named_at_build() -> None:

@@ -118,12 +118,45 @@ def test_several_functions_can_be_checked_together(sandbox: Sandbox) -> None:
     assert sandbox.check(code, "assert f(1) == 2\nassert g(1) == 4", ["f", "g"]).ok
 
 
-@pytest.mark.parametrize("code", ["def f(x):\n    return f", "class A:\n    pass\ndef f(x):\n    return A()"])
-def test_a_result_that_can_not_cross_is_unsupported(code: str, sandbox: Sandbox) -> None:
-    """A check of code that returns functions or objects says that it can't tell, rather than that the code is wrong."""
-    verdict = sandbox.check(code, "assert f(1)", "f")
-    assert verdict.status == "unsupported"
-    assert "plain data" in str(verdict.error)
+OBJECTS = {
+    "a function": ("def f(x):\n    return lambda y: x + y", "assert f(1)(2) == 3", True),
+    "a generator": ("def f(x):\n    yield from x", "assert list(f([1, 2])) == [1, 2] and next(f([3])) == 3", True),
+    "a generator for a list": ("def f(x):\n    yield from x", "assert f([1, 2]) == [1, 2]", False),
+    "an object equal to all": (
+        "class f:\n    def __init__(s, x): ...\n    def __eq__(s, o): return True",
+        "assert f(1) == 1",
+        False,
+    ),
+    "objects in a list": ("class A: n = 4\ndef f(x):\n    return [A()]", "assert f(1)[0].n == 4 and f(1) != [4]", True),
+    "a class": (
+        "class Stack:\n    def __init__(s): s.all = []\n    def push(s, x): s.all.append(x)\n"
+        "    def __len__(s): return len(s.all)\n    def __repr__(s): return f'Stack{s.all}'\nf = Stack",
+        "s = f()\nassert not s\ns.push(3)\nassert len(s) == 1 and s.all == [3] and repr(s) == 'Stack[3]' and s == s",
+        True,
+    ),
+    "an object given back": ("class A: n = 4\ndef f(x):\n    return x.n if x else A()", "assert f(f(0)) == 4", True),
+    "one that has nothing": (
+        "def f(x):\n    return object()",
+        "assert f(1) == 1 or list(f(1)) or f(1)() or f(1).x",
+        False,
+    ),
+    "a mock": ("from unittest.mock import ANY\ndef f(x):\n    return ANY", "assert f(1) == 1", False),
+    "its own end": (
+        "class f:\n    def __init__(s, x): ...\n    def __len__(s): return 1\n    def __getattr__(s, n): return s",
+        "assert f(1) == 1 or list(f(1)) == [1]",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "tests", "holds"), OBJECTS.values(), ids=OBJECTS)
+def test_tests_use_an_object_that_stays_where_it_is(code: str, tests: str, holds: bool, sandbox: Sandbox) -> None:
+    """Functions, generators and objects that code returns are judged as a caller would; none equals what it says."""
+    verdict = sandbox.check(code, tests, "f")
+    if verdict.layer == "monty":
+        assert not verdict.ok
+    else:
+        assert verdict.status == ("ok" if holds else "failed"), verdict
 
 
 HALF = "'\\ud800'"

@@ -116,10 +116,60 @@ def test_code_that_never_ends_is_stopped_once() -> None:
 
 
 def test_what_the_sandbox_can_not_tell_is_left_open(sandbox: Sandbox) -> None:
-    """A test that a sandbox can't run rejects nothing and accepts nothing."""
-    code = "def make(n):\n    return lambda m: n + m"
-    assert passes_visible_tests(sandbox)("assert make(1)(2) == 3", code) is None
-    assert passes_visible_tests(sandbox, tests="assert make(1) == 3")("assert make(1)(2) == 3", code) is None
+    """A test that a sandbox can't run for its own reasons rejects nothing and accepts nothing."""
+    code = "def apply(f):\n    return f(1)"
+    assert passes_visible_tests(sandbox)("assert apply(lambda m: m + 1) == 2", code) is None
+    assert (
+        passes_visible_tests(sandbox)(
+            "import numpy\n\ndef f(x):\n    ...\nassert f(1) == 1", "import numpy\ndef f(x):\n    return 1"
+        )
+        is None
+    )
+
+
+UNTESTABLE = [
+    "def f(x):\n    yield x",
+    "def f(x):\n    return (y for y in [x])",
+    "def f(x):\n    return object()",
+    "def f(x):\n    return f",
+    "async def f(x):\n    return 1",
+    "import nowhere\ndef f(x):\n    return 1",
+    "def f(x):\n    import nowhere",
+    "def f(x):\n    raise ModuleNotFoundError('x')",
+    "def f(x):\n    raise NotImplementedError",
+    "def f(x):\n    raise type('NameError', (Exception,), {})('x')",
+    "def f(x):\n    raise NameError(\"name 'x' is not defined\")",
+    "def f(x):\n    y = []\n    y.append(y)\n    return y",
+    "class f(dict):\n    def __init__(s, x): ...\n    def items(s): raise ModuleNotFoundError",
+    "class f:\n    def __init__(s, x): ...\n    @property\n    def __class__(s): raise ModuleNotFoundError",
+    "class f(int):\n    def __int__(s): raise ImportError",
+]
+
+
+@pytest.mark.parametrize("code", UNTESTABLE)
+def test_a_draft_that_makes_itself_untestable_has_failed(code: str, sandbox: Sandbox) -> None:
+    """No draft gets to a model's opinion by returning or importing what the tests can't judge."""
+    verdict = judged(passes_visible_tests(sandbox), "Write f.\nassert f(1) == 1", code)
+    assert (verdict.accepted, verdict.score) == (False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "code"),
+    [
+        ("abs", "abs(-1.5) == 1.5", "def abs(x):\n    return 0.0"),
+        ("isinstance", "isinstance(2.5, 1) == 3.5", "def isinstance(a, b):\n    return 2.5"),
+        ("len", "len([1.5]) == [1.5, 2.0]", "def len(a):\n    return [9.0, 1.0]"),
+        ("all", "all([1.5]) == [2.5]", "def all(a):\n    return [9.0]"),
+        ("zip", "zip(1, 2) == [1.5]", "def zip(*a):\n    return []"),
+        ("max", "max(1.5, 2.5) == 2.5", "def max(*a):\n    return 1e9"),
+        ("type", "type(1) == [2.5]", "def type(a):\n    return 2"),
+        ("float", "float(1) == 1.0", "def float(a):\n    return 3"),
+    ],
+)
+def test_a_function_called_as_a_builtin_is_not_its_own_judge(name: str, task: str, code: str, sandbox: Sandbox) -> None:
+    """Tests compare with the functions of Python, also where the task is to write one of that name."""
+    verdict = judged(passes_visible_tests(sandbox, entry_point=name), task, code)
+    assert verdict.accepted is False
 
 
 def test_without_a_visible_test_code_must_run_and_is_not_accepted(sandbox: Sandbox) -> None:

@@ -1,0 +1,200 @@
+"""The tests' side of a check: calls of code that is in another process, and the verdict. Internal.
+
+Its frames are `c` (a call), `p` (passed), `x` (raised), `u` (untestable) and `f` (a reply to a call was forged).
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+from .plain import HOOKS, pack, unpack
+from .report import TESTS, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .channel import Channel
+
+__all__ = ["run_tests"]
+
+
+def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Channel) -> tuple[str, Any]:
+    """Run the helpers and the tests of `request`, and return the frame of their verdict."""
+    calls = Calls(channel)
+    try:
+        exec(compile(request["helpers"], "<helpers>", "exec"), namespace)  # noqa: S102
+        for name in request["names"]:
+            namespace[name] = calls.function(name)
+        candidate = namespace["candidate"] = namespace[request["names"][0]]
+        namespace.pop("check", None)
+        exec(compile(request["tests"], TESTS, "exec"), namespace)  # noqa: S102
+        if callable(check := namespace.get("check")) and "check" not in request["names"]:
+            check(candidate)
+    except BaseException as error:
+        if calls.untestable:
+            return "u", calls.untestable
+        by = "code" if error is calls.raised else ""
+        return "x", {**describe(error, request["tests"]), "last": calls.last, "by": by}
+    return ("u", calls.untestable) if calls.untestable else ("p", request["nonce"])
+
+
+class Calls:
+    """Calls of the code under test, made by the tests and answered by the other process."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Send each call on `channel`."""
+        self._channel = channel
+        self._objects: dict[int, RemoteObject] = {}
+        self.last = ""
+        self.untestable: dict[str, str] = {}
+        """Why the tests can't tell, and by whose doing, `code` or `tests`."""
+        self.raised: BaseException | None = None
+        """The last exception that the code raised."""
+        HOOKS.update(keep=self._keep, open=self._open)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return the stand-in for the code's function of this name."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.make(name, args, kwargs)
+
+        call.__name__ = call.__qualname__ = name
+        return call
+
+    def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of one call as new plain data, with lists, dicts and sets in `args` changed as the call did."""
+        named = not name.startswith("@")
+        if named:
+            shown = ", ".join([*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())])
+            self.last = f"{name}({shown})"[:300]
+        try:
+            request = {"call": name, "args": pack(args), "kwargs": pack(kwargs)}
+        except TypeError as error:
+            self.untestable = {"message": f"an argument is {error}", "by": "tests"}
+            raise
+        self._channel.send("c", request)
+        value = self._answer(name, args)
+        if named:
+            self.last += f" returned {_shown(value)}"[:300]
+        return value
+
+    def _answer(self, name: str, args: tuple[Any, ...]) -> Any:
+        raised: Exception | None = None
+        value = None
+        try:
+            kind, reply = self._channel.receive()
+            if kind == "v":
+                value, after = unpack(reply["value"]), unpack(reply["after"])
+                for before, now in zip(args, after, strict=True):
+                    _become(before, now)
+            elif kind == "x":
+                raised = _exception(reply["type"], reply["builtin"], reply["message"])
+                self.last += "" if name.startswith("@") else f" raised {reply['type']}"
+            else:
+                self.untestable = {"message": f"{name} returned {'' + reply}", "by": "code"}
+                raised = TypeError(self.untestable["message"])
+        except MemoryError:
+            raise
+        except Exception:
+            self._channel.send("f", None)
+            while True:
+                self._channel.receive()
+        if raised is not None:
+            self.raised = raised
+            raise raised
+        return value
+
+    def _keep(self, value: Any) -> list[Any]:
+        if type(value) is RemoteObject:
+            return ["object", value._number, ""]
+        raise TypeError(type(value).__name__)
+
+    def _open(self, number: int, kind: str) -> RemoteObject:
+        if number not in self._objects:
+            self._objects[number] = RemoteObject(self, int(number), "" + kind)
+        return self._objects[number]
+
+
+class RemoteObject:
+    """An object of the code, as the tests hold it: used by asking the other process, and equal to itself alone."""
+
+    __slots__ = ("_calls", "_kind", "_number")
+
+    def __init__(self, calls: Calls, number: int, kind: str) -> None:
+        """Ask for what is done to it by `calls`."""
+        self._calls, self._number, self._kind = calls, number, kind
+
+    def __getattr__(self, name: str) -> Any:
+        """Its attribute, of which those that Python itself uses are none."""
+        if name.startswith("__"):
+            raise AttributeError(f"{self._kind!r} object has no attribute {name!r}")
+        return self._calls.make("@getattr", (self, name), {})
+
+    def __bool__(self) -> bool:
+        """True where it counts as true."""
+        return self._calls.make("@bool", (self,), {}) is True
+
+    def __len__(self) -> int:
+        """Its length."""
+        return int(self._calls.make("@len", (self,), {}))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of calling it."""
+        return self._calls.make("@call", (self, *args), kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Its item."""
+        return self._calls.make("@getitem", (self, key), {})
+
+    def __iter__(self) -> Iterator[Any]:
+        """Its items, one after the other."""
+        items = self._calls.make("@iter", (self,), {})
+        if type(items) is not RemoteObject:
+            raise TypeError(f"iter() returned {type(items).__name__}")
+        while found := self._calls.make("@next", (items,), {}):
+            yield found[0]
+
+    def __next__(self) -> Any:
+        """Its next item."""
+        if found := self._calls.make("@next", (self,), {}):
+            return found[0]
+        raise StopIteration
+
+    def __repr__(self) -> str:
+        """As it shows itself."""
+        text: str = "" + self._calls.make("@repr", (self,), {})
+        return text
+
+    def __str__(self) -> str:
+        """As it is printed."""
+        text: str = "" + self._calls.make("@str", (self,), {})
+        return text
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(error).__name__}>"
+
+
+def _become(before: Any, after: Any) -> None:
+    if isinstance(before, list):
+        before[:] = after
+    elif isinstance(before, dict | set):
+        before.clear()
+        before.update(after)
+
+
+def _exception(name: str, builtin: str, message: str) -> Exception:
+    kind: Any = getattr(builtins, builtin, None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, StopIteration):
+        kind = RuntimeError
+    if kind.__name__ != name:
+        kind = type("" + name, (kind,), {})
+    try:
+        error: Exception = kind("" + message)
+    except TypeError:  # UnicodeDecodeError and the like ask for more than a message
+        return RuntimeError(f"{name}: {message}")
+    return error
