@@ -6,6 +6,7 @@ pages.
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +120,7 @@ def sent_key(response: httpx2.Response) -> str:
 
 
 def key_masked(text: str, key: str) -> str:
-    """Return `text` without `key`, and without the longer part of it that some leave standing beside stars."""
+    """Return `text` without `key`: whole, in base64 or hex, its parts, and what some leave standing beside stars."""
 
     def without(word: re.Match[str]) -> str:
         if MASK in word[0]:
@@ -128,8 +129,31 @@ def key_masked(text: str, key: str) -> str:
         of_key = [len(part) >= SHORTEST_PART and (key.startswith(part) or key.endswith(part)) for part in parts]
         return "*".join(MASK if found else part for part, found in zip(parts, of_key, strict=True))
 
-    return WORD.sub(without, text.replace(key, MASK))
+    text = WORD.sub(without, text.replace(key, MASK))
+    pieces = {form[at : at + PIECE] for form in _encoded(key) for at in range(len(form) - PIECE + 1)}
+    kept: list[str] = []
+    at = end = 0
+    for start in range(len(text) - PIECE + 1):
+        if text[start : start + PIECE] in pieces:
+            if start >= end:
+                kept += [text[at:start], MASK]
+            at = end = start + PIECE
+    return "".join([*kept, text[at:]])
 
+
+def _encoded(key: str) -> list[str]:
+    """Return the forms in which a key's parts are looked for: as it is, in hex, and in base64 at each alignment."""
+    data = key.encode()
+    forms = [key, data.hex(), data.hex().upper()]
+    for before in range(3):  # bytes before it, which shift its letters; those that they share are left out
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            letters = encode(b"\0" * before + data).decode().rstrip("=")
+            forms.append(letters[-(-before * 8 // 6) : len(letters) - ((before + len(data)) % 3 != 0)])
+    return forms
+
+
+PIECE = 8
+"""Characters in a row that no text shares with a key by chance."""
 
 MASK = "***"
 

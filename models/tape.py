@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models import BaseChatModel
 from pydantic import PrivateAttr
 
+from .._files import check_schema, make_private
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
@@ -59,7 +61,9 @@ class Tape:
             json.dumps(call.reply, ensure_ascii=False, default=_describe),
         )
         # `db` commits at the end of the block, and does not close; `closing` does.
+        make_private(self.path)
         with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
+            check_schema(db, ["model_calls"], self.path)
             db.execute(_TABLE)
             db.execute("INSERT OR REPLACE INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -80,6 +84,7 @@ class Tape:
         try:
             # Opened for reading only, so that a mistyped name does not leave an empty file behind.
             with closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+                check_schema(db, ["model_calls"], self.path)
                 rows = db.execute(query + where, values).fetchall()
         except sqlite3.Error as error:
             raise ValueError(f"{str(self.path)!r} holds no recorded model calls: {error}") from error

@@ -2,47 +2,89 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["MASK", "mask_error", "masked"]
 
 MASK = "***"
 
-DIGIT_OR_STAR = re.compile(r"[\d*]")
+OWNED = re.compile(
+    r"\b(sk|pk|rk|gsk|xai|hf|lsv2|ghp|gho|glpat|github_pat)([-_])(?:"
+    r"(?=[\w*-]{0,40}?[\d*])[\w*-]{6,}(?:(?:\.{2,}+|…)[\w*-]+)?"
+    r"|[\w*-]{3,40}(?:\.{2,}+|…)[\w*-]*|[\w*-]{0,2}(?:\.{2,}+|…)[\w*-]+"
+    r")|\b(AIza|AKIA)()[\w*-]{12,}"
+)
+"""A key that says whose it is, also with its middle starred or left out."""
 
-PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+NAMED = re.compile(
+    r"(?i)((?<![/\\])(?:api[-_]?key|access[-_]?token|auth[-_]?token|password|passwd|pwd|client[-_]?secret|secret)"
+    r"""\\*["']?\s*[=:])(\s*)(?:(\\*["'])(?:.*?\3|.*)|([^\s"'&,;)}\]]+))"""
+)
+"""`?api-key=…`, `"password": "…"`, `X-Api-Key: …`, and no path that ends in such a name."""
+
+PROSE = frozenset({
+    "a", "all", "an", "and", "any", "are", "as", "at", "but", "by", "can", "cannot", "does", "for", "from", "has",
+    "have", "if", "in", "is", "it", "its", "may", "must", "no", "not", "of", "on", "only", "or", "please", "should",
+    "that", "the", "there", "this", "to", "too", "was", "what", "when", "where", "which", "will", "with", "wrong",
+    "you", "your",
+})  # fmt: skip
+"""Words that follow a colon in a sentence, and are no password."""
+
+ENCODED = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{12,}={0,2}")
+LONGEST_DECODED = 65_536
+"""Of what may be a key in base64 or hex, the characters that are looked at."""
+
+PATTERNS = (
     # me:password@ in an address
     (re.compile(r"(?<=://)[^/\s'\"@]*@"), f"{MASK}@"),
-    # ?api-key=…, "password": "…", X-Api-Key: …
-    (
-        re.compile(
-            r"(?i)((?:api[-_]?key|access[-_]?token|auth[-_]?token|password|passwd|pwd|client[-_]?secret|secret)"
-            r"""["']?\s*[=:]\s*["']?)(?!["'])[^\s"'&,;)}\]]+"""
-        ),
-        rf"\1{MASK}",
-    ),
     # Authorization: Basic …, and Bearer … anywhere
     (re.compile(r"(?i)(authorization[\"']?\s*[=:]\s*[\"']?\w+\s+)[^\s\"',;)}\]]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)(\bbearer\s+)(?=[\w.~+/*=-]*[\d*])[\w.~+/*=-]{6,}"), rf"\1{MASK}"),
-    # keys that say whose they are, also with their middle starred out
+    # the key ending in ab12
     (
-        re.compile(r"\b(sk|pk|rk|gsk|xai|hf|lsv2|ghp|gho|glpat|github_pat)([-_])([\w*-]{6,})"),
-        # Asked of what was found, since looking ahead for it from each place takes quadratic time.
-        lambda found: f"{found[1]}{found[2]}{MASK}" if DIGIT_OR_STAR.search(found[3]) else found[0],
+        re.compile(
+            r"(?i)(\b(?:key|token|secret)\b[^.\n]{0,20}?"
+            r"\b(?:end|start|begin)(?:s|ing)?\s+(?:in|with)\s*:?\s*)[\w*.-]*\d[\w*-]*"
+        ),
+        rf"\1{MASK}",
     ),
-    (re.compile(r"\b(AIza|AKIA)[\w*-]{12,}"), rf"\1{MASK}"),
 )
 
 
 def masked(text: str) -> str:
-    """Return `text` without what looks like a credential: by its name, its place in an address, or how keys begin."""
+    """Return `text` without what looks like a credential: by its name, its place in an address, or how keys begin.
+
+    A key that says whose it is is found in base64 and hex, too.
+    """
+    text = NAMED.sub(_without_value, text)
     for pattern, replacement in PATTERNS:
         text = pattern.sub(replacement, text)
-    return text
+    return ENCODED.sub(_without_encoded, OWNED.sub(_without_key, text))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    name, space, quote, word = found.groups()
+    if quote:
+        return f"{name}{space}{quote}{MASK}{quote}"
+    return found[0] if space and word.lower() in PROSE else f"{name}{space}{MASK}"
+
+
+def _without_key(found: re.Match[str]) -> str:
+    return "".join(part for part in found.groups() if part) + MASK
+
+
+def _without_encoded(found: re.Match[str]) -> str:
+    token = found[0][:LONGEST_DECODED]
+    plain = token.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        decoded = [base64.b64decode(plain[: len(plain) // 4 * 4])]
+    except binascii.Error:
+        decoded = []
+    if re.fullmatch(r"[0-9A-Fa-f]+", token):
+        decoded.append(bytes.fromhex(token[: len(token) // 2 * 2]))
+    return MASK if any(OWNED.search(one.decode("ascii", "replace")) for one in decoded) else found[0]
 
 
 def mask_error(error: BaseException) -> None:

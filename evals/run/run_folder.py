@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ..._files import appended, write_file
 from .result_record import ResultRecord
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class ResultFile:
             kept = _whole_lines(self.path)
             self.records = read_results(self.path, upto=kept)
             # Unbuffered: a record is one write, and one that did not fit is noticed at once.
-            self._file = self.path.open("ab", buffering=0)
+            self._file = appended(self.path)
             # After the reading: a file with a bad line in its middle is left as it is.
             if kept < self.path.stat().st_size:
                 self._file.truncate(kept)
@@ -117,11 +118,9 @@ class ResultFile:
         """Put other records in the place of all there are. All at once or not at all."""
         assert self._file is not None, "the file is not open"  # noqa: S101
         self.records = {record.question_id: record for record in records}
-        beside = self.path.with_suffix(".tmp")
-        beside.write_text("".join(one.model_dump_json() + "\n" for one in self.records.values()), encoding="utf-8")
+        write_file(self.path, "".join(one.model_dump_json() + "\n" for one in self.records.values()), private=True)
         self._file.close()
-        beside.replace(self.path)
-        self._file = self.path.open("ab", buffering=0)
+        self._file = appended(self.path)
 
 
 def read_results(path: Path, *, upto: int | None = None) -> dict[str, ResultRecord]:
@@ -173,9 +172,7 @@ def read_run_info(folder: Path) -> dict[str, Any]:
 def write_run_info(folder: Path, info: Mapping[str, Any]) -> None:
     """Write `run.json`, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f"{INFO}.tmp"
-    beside.write_text(json.dumps(info, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(folder / INFO)
+    write_file(folder / INFO, json.dumps(info, indent=2, ensure_ascii=False) + "\n", private=True)
 
 
 def check_same_run(folder: Path, info: Mapping[str, Any]) -> None:

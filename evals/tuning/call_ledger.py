@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
+from ..._files import appended, write_file
 from ...nodes.writing.replies import read_text
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class CallLedger(BaseCallbackHandler):
         self._waiting: dict[UUID, tuple[str, str]] = {}
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
-            path.write_bytes(b"".join(lines[:-1]))
+            write_file(path, b"".join(lines[:-1]), private=True)
             lines.pop()
         for number, line in enumerate(lines, 1):
             try:
@@ -124,8 +125,8 @@ class CallLedger(BaseCallbackHandler):
             self.uncounted |= tokens is None
             call = Call(thread, asked, reply, tokens or 0)
             self._add(call)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(call._asdict(), ensure_ascii=False) + "\n")
+            with appended(self.path) as file:
+                file.write((json.dumps(call._asdict(), ensure_ascii=False) + "\n").encode())
 
     def _add(self, call: Call) -> None:
         self.calls.setdefault(call.thread, []).append(call)

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from ..._files import appended, write_file
 from ...nodes.writing.prompt_files import FORMAT
 from ...state import open_checkpointer
 from ..analysis.paired import paired, proportion
@@ -291,7 +292,7 @@ def _check(method: str, **numbers: int) -> None:
 def _check_same(path: Path, identity: Mapping[str, Any]) -> None:
     """Raise ValueError unless the folder is new, or holds a run with the same arguments."""
     if not path.exists():
-        path.write_text(json.dumps(identity, indent=1), encoding="utf-8")
+        write_file(path, json.dumps(identity, indent=1), private=True)
         return
     before = json.loads(path.read_text(encoding="utf-8"))
     now = json.loads(json.dumps(identity))
@@ -393,8 +394,8 @@ class RunLog:
 
     def log(self, message: str) -> None:
         """Write a line."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{message}\n")
+        with appended(self.path) as file:
+            file.write(f"{message}\n".encode())
 
 
 class Watch:

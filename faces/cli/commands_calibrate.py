@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..._files import write_file
 from ..problems import BadInputError, RunStoppedError, bad_input
 from ..views.wording import percent
 from .options import MODELS, AsJson, MaxOutputTokens, Model
@@ -117,7 +118,7 @@ def calibrate(
     if found.chosen:
         date = datetime.now(UTC).date().isoformat()
         judge = found.judge(made_from=Path(file).name, drafts_by=spec if data is not None else "", date=date)
-        out.write_text(json.dumps(judge.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
+        write_file(out, json.dumps(judge.model_dump(mode="json"), indent=1) + "\n")
     shown = {
         "alpha": alpha,
         "delta": delta,

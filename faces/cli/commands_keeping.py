@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..._files import write_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input
 from .options import AsJson, Db, ThreadId, age
 
@@ -119,7 +120,8 @@ def export(
     place = out or Path(f"{file_name(thread_id)}.jsonl")
     if place.exists():
         raise BadInputError(f"{str(place)!r} is there already: it would be lost; name another with -o")
-    place.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with bad_input():
+        write_file(place, "".join(f"{line}\n" for line in lines), private=True)
     data = {"thread_id": thread_id, "file": str(place), "checkpoints": len(lines) - 1}
     Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(place)))
 

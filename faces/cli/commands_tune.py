@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..._files import write_file
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ..views.wording import amount, percent
 from .options import (
@@ -170,7 +171,7 @@ def tune(
                 f"interrupted; what is done is in {folder}; the same command with --resume goes on",
                 exit_code=Stopping.exit_code(),
             ) from None
-    out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_file(out, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     screen.result(found, lambda screen: _show(screen, found, out))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..._files import write_file
 from ..problems import BadInputError, bad_input
 from ..views.console import Screen, plain_table
 from ..views.wording import percent
@@ -47,7 +48,7 @@ def evaluate_retrieval(
         ledger = retrieval_ledger(runs, known, refining=pairs)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "retrieval.json").write_text(ledger.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        write_file(out / "retrieval.json", ledger.model_dump_json(indent=1) + "\n")
     screen.result(ledger.model_dump(mode="json"), lambda screen: show_retrieval(screen, ledger))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..._files import write_file
 from ...state.summary import attempts, best_draft, oracle_touched, rounds, run_options, usage_total
 from .documents import html_environment, macros, part, policy, style
 from .drafts import compare, read_values
@@ -39,7 +40,7 @@ def write_run_page(thread: Thread, out: Path) -> Path:
         UnknownThreadError: There is no such thread.
     """
     page = run_page(thread)
-    out.write_text(page, encoding="utf-8", newline="\n")
+    write_file(out, page)
     return out
 
 

@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._files import check_schema, make_private
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
@@ -70,8 +72,11 @@ def opened(path: Path, *, create: bool = False) -> sqlite3.Connection:
     if not create and not path.is_file():
         raise ValueError(f"there is no index {title(path)}; `redraft index list` shows those that there are")
     # Never `mode=ro`: what a killed process left half written must be rolled back by who reads next.
+    if create:
+        make_private(path)
     database = sqlite3.connect(path, timeout=30.0, check_same_thread=False, factory=_Connection)
     try:
+        check_schema(database, ["about", "files", "passages"], path)
         database.execute("PRAGMA trusted_schema = OFF")
         found = [database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
         if create and found == [0, 0]:
@@ -136,6 +141,7 @@ def writing(path: Path) -> Iterator[None]:
     Raises:
         ValueError: Another process has it.
     """
+    make_private(path.with_suffix(".lock"))
     with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None)) as lock:
         try:
             lock.execute("BEGIN EXCLUSIVE")

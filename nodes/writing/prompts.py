@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -16,7 +17,7 @@ from .prompt_injection import fence, fenced_messages, opens_part
 from .seeds import reseeded
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -52,7 +53,7 @@ def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES
         known: The variables that it may use.
 
     Raises:
-        ValueError: A variable is unknown, or there is no prompt. At build.
+        ValueError: A variable is unknown, or carries a format or a conversion; or there is no prompt. At build.
     """
     given = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
     if not given:
@@ -68,8 +69,33 @@ def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES
                 f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
                 "and a literal brace is written twice"
             )
+        # `{draft:>3000000000}` is a text of 3 GB, whatever the draft.
+        if dressed := next((one for text in _texts(template) for one in _dressed(text)), None):
+            raise ValueError(f"{what} writes {dressed!r:.80}: a variable stands alone in its braces, as in {{draft}}")
         templates.append(template)
     return templates
+
+
+def _texts(part: Any) -> Iterator[str]:
+    """Yield the texts of a template that `str.format` fills in, however deep inside."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, Mapping):
+        for one in part.values():
+            yield from _texts(one)
+    elif isinstance(part, Sequence):
+        for one in part:
+            yield from _texts(one)
+    elif getattr(part, "template_format", "f-string") == "f-string":  # a message has none, its prompt has one
+        for name in ("messages", "prompt", "template"):
+            yield from _texts(getattr(part, name, ()))
+
+
+def _dressed(text: str) -> Iterator[str]:
+    """Yield the placeholders that are more than a name."""
+    for _, name, spec, conversion in Formatter().parse(text):
+        if spec or conversion:
+            yield f"{{{name}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
 
 
 def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._files import check_schema
 from .checkpointers import kind_and_place, without_secrets
 from .encryption import HIDDEN, TAG_MARK, TEXT_MARK, EncryptionKeyError, Vault, key_bytes
 from .trust import check_key
@@ -78,6 +79,7 @@ def _sqlite(path: Path, before: Vault, after: Vault) -> int:
     count = 0
     connection = sqlite3.connect(path, isolation_level=None)
     try:
+        check_schema(connection, TABLES, path)
         connection.row_factory = sqlite3.Row
         # With a write-ahead log this fails as long as any other connection is open.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -19,6 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
+from ..._files import check_schema, limit_values, make_private
 from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .encryption import Vault, split_filter
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "open_sqlite"]
 
+OWN_TABLES = (
+    "checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "redraft_encryption", "served_threads",
+    "served_runs",
+)  # fmt: skip
 BUSY_TIMEOUT_S = 30.0
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
@@ -149,6 +154,7 @@ def open_sqlite(
         if read_only:
             connect = partial(_connect_to_read, path.absolute())
             conn = connect()
+            check_schema(conn, OWN_TABLES, path)
             tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "checkpoints" not in tables:
                 raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
@@ -158,6 +164,7 @@ def open_sqlite(
             conn.close()
             return saver
         conn = _connect(path.absolute())
+        check_schema(conn, OWN_TABLES, path)
         _set_up(conn, synchronous)
         check_key(partial(_on, conn), serde.vault, str(path))
         return IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
@@ -493,9 +500,12 @@ def _named(statement: str) -> str:
 
 def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     # isolation_level=None: transactions begin and end where this code says so, nowhere else
+    if not read_only:
+        make_private(path)
     conn = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     if read_only:
         conn.execute("PRAGMA query_only = ON")
+    limit_values(conn)
     return conn
 
 
@@ -513,9 +523,10 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         if log.exists() and log.stat().st_size:  # it holds what the file does not
             raise
         # A log can't be made in a folder that nobody may write to, and nobody changes the file either.
-        return sqlite3.connect(
+        conn = sqlite3.connect(
             f"file:{name}?mode=ro&immutable=1", isolation_level=None, uri=True, check_same_thread=False
         )
+    limit_values(conn)
     return conn
 
 

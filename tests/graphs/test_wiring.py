@@ -183,6 +183,24 @@ def test_prompts_can_differ_by_round() -> None:
     assert [call[0].text for call in model.calls[1:]] == ["Mend a", "Mend again a"]
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Mend {draft:>3000000000}",
+        "Mend {draft!r}",
+        "Mend {draft!a:{task}}",
+        "Mend {draft.__class__}",
+        ["Mend {draft}", ChatPromptTemplate.from_messages([("system", "Mend."), ("human", "{draft:>3000000000}")])],
+        ChatPromptTemplate.from_messages([("human", [{"type": "text", "text": "Mend {draft:>3000000000}"}])]),
+    ],
+    ids=str,
+)
+def test_a_prompt_names_its_variables_and_no_more(prompt: Any) -> None:
+    """A prompt file that would make 3 GB of a draft, or write out its class, is refused when the graph is built."""
+    with pytest.raises(ValueError, match=r"refine_prompt.*(stands alone in its braces|f-string template)"):
+        build_refine_graph(ScriptedModel([]), refine_prompt=prompt)
+
+
 def test_braces_in_a_task_are_just_text() -> None:
     """A task or draft full of braces reaches the model as it is."""
     model = ScriptedModel(["{draft} {{x}}", "bad {task}", "done"])

@@ -4,6 +4,7 @@ why."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
 import socket
@@ -18,6 +19,7 @@ import openai
 import pytest
 from redraft.models import BrokenReplyError, chat_model
 from redraft.models.openai_chat import WholeChat
+from redraft.models.server_replies import key_masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,3 +243,23 @@ def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
     told = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return f"data: {json.dumps(told | {'choices': [choice]})}\n\n".encode()
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("after", ["", "x", " and more"])
+def test_a_refusal_repeats_no_part_of_the_key_in_any_writing(before: str, after: str) -> None:
+    """A provider that echoes a key in base64 or hex, alone or with a name, or a middle part of it, shows none of it."""
+    key = "any-Shape_of7key91f2+e3d4"
+    data = f"{before}{key}{after}".encode()
+    for said in (
+        data.hex(),
+        data.hex().upper(),
+        base64.b64encode(data).decode(),
+        base64.urlsafe_b64encode(data).decode(),
+    ):
+        shown = key_masked(f"The key {said} is wrong.", key)
+        assert shown.startswith("The key ")
+        assert shown.endswith(" is wrong.")
+        assert len(shown) < len("The key *** is wrong.") + 2 * len(before + after) + 4
+    assert key_masked(f"It has {key[6:17]} within.", key) == "It has *** within."
+    assert key_masked("Nothing of it.", key) == "Nothing of it."

@@ -16,6 +16,14 @@ SECRETS = {
     "a bearer token": ("sent Bearer eyJhbGciOi.123", "eyJhbGciOi"),
     "a key that says whose it is": ("Incorrect API key provided: sk-proj-1234567890abcdef", "1234567890"),
     "a key with its middle starred out": ("Incorrect API key provided: sk-proj-********cdef1", "cdef1"),
+    "a quoted password of two words": ("password='open sesame' was refused", "sesame"),
+    "a password in JSON within JSON": (r'{"body": "{\"password\": \"open sesame\"}"}', "sesame"),
+    "a password that is a word": ("password: swordfish", "swordfish"),
+    "a key with its middle left out": ("Incorrect API key provided: sk-ab...wxyz", "wxyz"),
+    "the end of a key": ("the API key ending in wx7z is revoked", "wx7z"),
+    "a key in base64": ("got c2stcHJvai0xMjM0NTY3ODkwYWJjZGVm", "c2stcHJv"),
+    "a key within base64": ("got dXNlcjpzay1wcm9qLTEyMzQ1Njc4OTA=", "dXNlcjp"),
+    "a key in hex": ("got 736b2d70726f6a2d31323334353637383930", "736b2d70"),
     "a cloud key": ("AKIAIOSFODNN7EXAMPLE is not valid", "IOSFODNN7"),
 }
 
@@ -29,7 +37,19 @@ def test_an_error_shows_no_credential(text: str, secret: str) -> None:
     assert masked(masked(text)) == masked(text)
 
 
-@pytest.mark.parametrize("text", ["the password is too short", "a task about sk-ating", "https://example.org/a@b", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password is too short",
+        "a task about sk-ating",
+        "https://example.org/a@b",
+        "recipe reads /etc/passwd: if you trust it",
+        "a wrong password: the server refused it",
+        "sk-... is how keys begin",
+        "commit 4fd8c0a1b2c3d4e5f60718293a4b5c6d7e8f9012 of 2026-11-22T23-05-46-results",
+        "",
+    ],
+)
 def test_plain_words_stay(text: str) -> None:
     """What is no credential is not touched."""
     assert masked(text) == text

@@ -6,6 +6,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ...._files import write_file
 from ....evals.analysis.round_rates import drafts_right
 from ....evals.analysis.sentences import finding_in_words, points
 from ....state.threads.diffs import diff_words
@@ -65,7 +66,7 @@ def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
     )
     write_plots(plots, out / PLOTS)
     written = out / PAGE
-    written.write_text(page, encoding="utf-8", newline="\n")
+    write_file(written, page)
     return written
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from ...._files import write_file
 from ..theme import darkened, light_figures
 from .figures import draw_calibration, draw_critics, draw_curve, draw_frontier, draw_rounds
 
@@ -56,8 +57,8 @@ def write_plots(plots: list[Plot], folder: Path) -> None:
     """Write each plot as `NAME.svg` and `NAME.png`."""
     folder.mkdir(parents=True, exist_ok=True)
     for plot in plots:
-        (folder / f"{plot.name}.svg").write_bytes(plot.svg)
-        (folder / f"{plot.name}.png").write_bytes(plot.png)
+        write_file(folder / f"{plot.name}.svg", plot.svg)
+        write_file(folder / f"{plot.name}.png", plot.png)
 
 
 def _drawn(draw: Callable[[Figure, Ledger], None], ledger: Ledger) -> tuple[bytes, bytes]:

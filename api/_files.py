@@ -1,0 +1,127 @@
+"""Files and SQLite databases at paths that somebody else may have prepared."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+import sqlite3
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["appended", "check_schema", "limit_values", "make_private", "write_file"]
+
+PRIVATE, USUAL = 0o600, 0o666
+"""Modes of a new file, less the umask: for its owner alone, and as every program makes them."""
+FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+MOST_BYTES = 160 * 2**20
+"""Of one value that SQLite makes or reads: more than any that redraft writes, and far from what a machine has."""
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> None:
+    """Write a file, whole or not at all; what is there is replaced, and a link is not followed.
+
+    Args:
+        path: Where it goes.
+        content: Text is written as UTF-8, its line ends as they are.
+        private: Whether a new file is for its owner alone; one that is there keeps its mode.
+
+    Raises:
+        OSError: What is there is a link or no regular file, or the file can't be written.
+    """
+    target = Path(path)
+    mode = PRIVATE if private else USUAL
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(_regular(target.lstat(), target).st_mode)
+    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        # Nobody knows its name beforehand, and where a file has it nothing is written.
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, mode), "wb") as file:
+            file.write(data)
+        if hasattr(os, "chmod") and target.exists():
+            beside.chmod(mode)
+        beside.replace(target)
+    except OSError as error:  # the name that the user knows
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def appended(path: str | os.PathLike[str]) -> io.FileIO:
+    """Return a file open for adding to its end, unbuffered; a new one is for its owner alone, and no link is followed.
+
+    Raises:
+        OSError: What is there is a link or no regular file, or it can't be opened.
+    """
+    # A pipe without a reader would else hold the program up.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | FLAGS | getattr(os, "O_NONBLOCK", 0)
+    try:
+        number = os.open(path, flags, PRIVATE)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise _not_ours(path) from None
+        raise
+    try:
+        _regular(os.fstat(number), path)
+        return io.FileIO(number, "ab")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def make_private(path: str | os.PathLike[str]) -> None:
+    """Make an empty file for its owner alone, where there is none: a database, whose other files get its mode."""
+    with suppress(FileExistsError):
+        # Of a link that leads nowhere SQLite makes the target.
+        os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, PRIVATE))
+
+
+def limit_values(database: sqlite3.Connection) -> None:
+    """Let a connection make and read no value beyond `MOST_BYTES`, which SQLite refuses before it takes the memory."""
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+
+
+def check_schema(database: sqlite3.Connection, tables: Collection[str], name: object) -> None:
+    """Raise ValueError where reading or writing our tables would run what a database's author wrote.
+
+    A view can take any time and memory, a computed column too, and a trigger acts on each write. It limits values, too.
+
+    Args:
+        database: An open connection.
+        tables: The names of the tables that are read and written; others of the user's may be anything.
+        name: What the database is called.
+    """
+    limit_values(database)
+    wanted = {one.lower() for one in tables}
+    found = database.execute(
+        "SELECT iif(sql LIKE 'CREATE VIRTUAL%', 'virtual table', type), name, tbl_name FROM sqlite_master"
+    )
+    for kind, called, table in found.fetchall():
+        if kind in ("view", "trigger", "virtual table") and str(table).lower() in wanted:
+            raise ValueError(
+                f"{str(name)!r} has a {kind} {called!r:.80} where redraft has a table of its own, and is not used: it "
+                "could take any time and memory"
+            )
+    for table in sorted(wanted):
+        for column in database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall():
+            if column[1] in (2, 3):
+                raise ValueError(f"{str(name)!r} computes the column {column[0]!r} of {table!r}, and is not used")
+
+
+def _regular(told: os.stat_result, path: str | os.PathLike[str]) -> os.stat_result:
+    if not stat.S_ISREG(told.st_mode):
+        raise _not_ours(path)
+    return told
+
+
+def _not_ours(path: str | os.PathLike[str]) -> OSError:
+    return FileExistsError(errno.EEXIST, "is a link or no regular file, and is not written through", os.fspath(path))
