@@ -126,12 +126,13 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             return
         kind, place = kind_of(self), whole["configurable"]
         if place.get("checkpoint_id"):
-            snapshot: StateSnapshot = yield do(self, "get_state", config)
+            # The config of a listed snapshot knows what was read then; this one is a copy that does not.
+            snapshot: StateSnapshot = yield do(self, "get_state", whole)
             refuse_edited(kind, str(place["thread_id"]), snapshot.values)
             return
         given = [update.values for step in supersteps for update in step]
         records = [one for one in given if isinstance(one, dict) and one.get("events") and "head" in one]
-        if records and (yield do(self, "get_state", config)).created_at is None:
+        if records and (yield do(self, "get_state", whole)).created_at is None:
             refuse_edited(kind, str(place["thread_id"]), records[0])
 
     def _keeps_threads(self, config: RunnableConfig) -> bool:
