@@ -383,8 +383,9 @@ class ClausesInTurn(DualCallable[["Mapping[str, Any]"], Any]):
         draft = latest_draft(events)
         text = draft.text if draft else ""
         asked = {"words": ", ".join([*words, *words][start : start + self.at_once]), "draft": text}
-        model = reseeded(self.model, rounds(events) + 1)
-        reply = yield Do(model.invoke, model.ainvoke, (fenced_messages(self.clause, asked),))
+        messages = fenced_messages(self.clause, asked)
+        model = reseeded(self.model, rounds(events) + 1, messages)
+        reply = yield Do(model.invoke, model.ainvoke, (messages,))
         return joined(text, reply)
 
 

@@ -85,8 +85,9 @@ class ProgramCritic(DualCritic):
             if votes.accept() or votes.reject():
                 break
             # A style that is asked for again is sampled.
-            writer = self._model if number < len(self.templates) else reseeded(self._later, number)
-            program = read_program(read_text((yield Do(writer.invoke, writer.ainvoke, (self.messages(task, number),)))))
+            model, messages = self._model if number < len(self.templates) else self._later, self.messages(task, number)
+            writer = reseeded(model, number, messages)
+            program = read_program(read_text((yield Do(writer.invoke, writer.ainvoke, (messages,)))))
             ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
             votes.written.append(Computed.of(program, ran))
         return self._compared(votes)

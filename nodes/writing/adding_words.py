@@ -73,7 +73,7 @@ class WordAddingWriter(PromptedModel):
         skipped = rejected * self.at_once % len(words)
         asked = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
         messages = fenced_messages(self.clause, {"words": asked, "draft": draft})
-        model = reseeded(self.model, rounds(events) + 1)
+        model = reseeded(self.model, rounds(events) + 1, messages)
         return joined(draft, (yield Do(model.invoke, model.ainvoke, (messages, config))))
 
     def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -190,6 +190,7 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         # The prompt of a fresh sample is that of the first draft.
         written = sum(event["kind"] in DRAFT_KINDS for event in current_run(input.get("events", [])))
-        model = reseeded(self.model, written + input.get("beside", 0))
-        reply: AIMessage = yield Do(model.invoke, model.ainvoke, (self.messages(input), config))
+        messages = self.messages(input)
+        model = reseeded(self.model, written + input.get("beside", 0), messages)
+        reply: AIMessage = yield Do(model.invoke, model.ainvoke, (messages, config))
         return reply

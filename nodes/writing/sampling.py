@@ -105,7 +105,7 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, SampledReply]:  # noqa: A002
         messages = self._prompted.messages(input)
         # Side by side; a batch of one model would have one seed.
-        samplers = {str(number): reseeded(self._sampler, number) for number in range(self.samples)}
+        samplers = {str(number): reseeded(self._sampler, number, messages) for number in range(self.samples)}
         together = RunnableParallel[Any](samplers)
         replies = list((yield Do(together.invoke, together.ainvoke, (messages, config))).values())
         texts = [read_text(reply) for reply in replies]

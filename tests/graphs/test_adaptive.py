@@ -94,21 +94,24 @@ def test_what_could_choose_nothing_is_refused_at_build(given: Any, says: str) ->
 
 def test_samples_of_one_step_are_asked_side_by_side(run: Any, serve: Any) -> None:
     """Both requests are open at once, each with a seed of its own and its own tokens, and each draft is judged."""
-    together = threading.Barrier(2, timeout=60)
+    together, counting = threading.Barrier(2, timeout=60), threading.Lock()
+    seeds: list[int] = []
 
     def reply(request: Any) -> dict[str, Any]:
-        seed = request["seed"]
-        if seed > 40:
+        with counting:
+            seeds.append(request["seed"])
+            number = len(seeds)
+        if number > 1:
             together.wait()
-        return {"text": f"A river, {seed} times.", "input_tokens": seed, "output_tokens": seed % 10}
+        return {"text": f"A river, {number} times.", "input_tokens": number, "output_tokens": 10 * number}
 
     server = serve(reply)
     output = run(pairs(chat_model(server.spec, seed=40, temperature=1)), {**TASK, "limits": {"max_rounds": 2}})
-    assert sorted(request["seed"] for request in server.requests) == [40, 41, 42]
+    assert len(set(seeds)) == 3
     drafts = [(one["text"], one["usage"]["input_tokens"], one["usage"]["calls"]) for one in of(output, "revision")]
-    assert drafts == [("A river, 41 times.", 41, 1), ("A river, 42 times.", 42, 1)]
+    assert sorted(drafts) == [("A river, 2 times.", 2, 1), ("A river, 3 times.", 3, 1)]
     assert [critique["round"] for critique in of(output, "critique")] == [0, 1, 2]
-    assert output["usage"]["total_tokens"] == 40 + 41 + 42 + 0 + 1 + 2
+    assert output["usage"]["total_tokens"] == 1 + 2 + 3 + 10 + 20 + 30
 
 
 def test_the_first_accepted_draft_of_a_step_ends_the_judging(run: Any) -> None:
