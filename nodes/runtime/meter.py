@@ -65,7 +65,7 @@ class Meter(BaseCallbackHandler):
     raise_error = True
     """A price table that breaks must not turn into a cost of 0, and a refused call must not be made."""
     # Chains, tools and tokens that stream by are not its business; LangChain would hand each event to a thread.
-    ignore_chain = ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True  # type: ignore[assignment]
+    ignore_chain = ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True
 
     def __init__(self, prices: Prices | None, *, guard: Callable[[Usage], str | None] | None = None) -> None:
         self.prices = prices
