@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ...nodes.writing.sampling import majority_text
+from ..run.methods import FAMILIES
 from .round_rates import attempt_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...state.summary import Attempt
     from ..run.result_record import ResultRecord
-    from ..run.run_folder import Run
+    from ..run.run_folder import Run, RunInfo
 
 __all__ = ["SLACK", "Matched", "match_tokens"]
 
@@ -47,7 +48,7 @@ def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
         tokens: Mean tokens a problem of the other method.
     """
     records = {one.question_id: one for one in run.records}
-    steps = {name: _prefixes(records[name], run.info.method) for name in ids}
+    steps = {name: _prefixes(records[name], run.info) for name in ids}
     if not steps or not all(steps.values()):
         return None
     count = dict.fromkeys(ids, 1)
@@ -72,24 +73,21 @@ def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
     return Matched(fmean(count.values()), mean(), verdicts)
 
 
-def _prefixes(record: ResultRecord, method: str) -> list[tuple[int, bool]]:
+def _prefixes(record: ResultRecord, info: RunInfo) -> list[tuple[int, bool]]:
     """Return, for one sample, two, and so on, the tokens that they took and whether the answer was right."""
-    if method.startswith("majority-"):
-        samples = record.iterations_log[0].samples if record.iterations_log else []
-        costs = [one.tokens_used for one in samples]
-        found: list[tuple[int, bool]] = []
-        for number in range(1, len(samples) + 1):
-            drawn = samples[:number]
-            votes = Counter(one.vote for one in drawn if one.vote is not None)
-            # Of equally frequent answers the one that came first, as the vote itself has it.
-            winner = votes.most_common(1)[0][0] if votes else drawn[0].vote
-            chosen = next(one for one in drawn if one.vote == winner)
-            spent = [cost for cost in costs[:number] if cost is not None]
-            if len(spent) < number:  # a server that counts no tokens
-                return []
-            found.append((sum(spent), chosen.is_correct is True))
-        return found
-    return _best_so_far(record) if method.startswith("best-of-") else []
+    answer = FAMILIES[info.kind].answer if info.method.startswith("majority-") else None  # type: ignore[index]
+    if answer is None:
+        return _best_so_far(record) if info.method.startswith("best-of-") else []
+    samples = record.iterations_log[0].samples if record.iterations_log else []
+    texts, spent = [one.text for one in samples], 0
+    found: list[tuple[int, bool]] = []
+    for number, sample in enumerate(samples, start=1):
+        if sample.tokens_used is None:  # a server that counts no tokens
+            return []
+        spent += sample.tokens_used
+        winner = samples[texts.index(majority_text(texts[:number], answer))]
+        found.append((spent, winner.is_correct is True))
+    return found
 
 
 def _best_so_far(record: ResultRecord) -> list[tuple[int, bool]]:

@@ -50,17 +50,18 @@ def problem(name: str, log: list[dict[str, Any]], *, right: bool) -> dict[str, A
 
 
 def voted(name: str, votes: str, *, tokens: int = 100) -> dict[str, Any]:
-    """A problem of majority-N, one letter a sample; `r` is right."""
+    """A problem of majority-N, one letter a sample; `r` is right, and is written in two ways."""
+    written = [{"a": "1", "b": "2", "r": "7" if number % 2 else "7.00"}[one] for number, one in enumerate(votes)]
     samples = [
         {
-            "text": one,
-            "vote": one,
-            "predicted_answer": one,
+            "text": f"#### {number}",
+            "vote": number,
+            "predicted_answer": number,
             "is_correct": one == "r",
             "tokens_used": tokens,
             "cut_off": False,
         }
-        for one in votes
+        for one, number in zip(votes, written, strict=True)
     ]
     winner = Counter(votes).most_common(1)[0][0] == "r"
     return problem(name, [step(tokens_used=tokens * len(votes), samples=samples)], right=winner)
