@@ -187,7 +187,6 @@ def test_twice_the_text_takes_twice_the_time(name: str) -> None:
     """Hostile texts too: one caller's long text does not hold up the others."""
     read, pieces = READERS[name]
     seconds(read, "1", times=1)  # what is loaded and compiled once
-    gc.collect()
     gc.disable()
     try:
         for piece in pieces:
