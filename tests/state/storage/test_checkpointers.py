@@ -125,7 +125,7 @@ async def test_a_busy_file_does_not_hold_an_event_loop_up(tmp_path: Path) -> Non
         lease, runner = leases_of(saver), Runner("token", this_process())
         other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        writes = [saver.adelete_thread("none"), lease.atake("u", runner), saver.journal.aforget("t")]
+        writes = [saver.adelete_thread("none"), lease.atake("u", runner), saver.journal.aforget("none")]
         waiting = [
             asyncio.ensure_future(call) for call in (*writes, saver.journal.aadd("t", "call", KeptReply("[]", 0)))
         ]
