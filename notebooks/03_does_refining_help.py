@@ -27,24 +27,26 @@ from redraft.evals import build_ledger, build_method, find_runs, load_dataset
 # %% [markdown]
 # ## Recorded results
 #
-# What `redraft eval` left behind when a 1.5B model worked on published problems with several methods. The texts are
-# left out; what was right, what it cost and who accepted it is there. [RESULTS.md](../evals/RESULTS.md) says more.
+# What `redraft eval` left behind when a 1.5B model worked on published problems: every text, vote and verdict, so that
+# `redraft rescore` can judge them again. [RESULTS.md](../evals/RESULTS.md) says more.
 
 # %%
-recorded = find_runs([Path("../evals/results")])
+results = Path("../evals/results")
+recorded = find_runs([results / "gsm8k_test", results / "humaneval"])
 ledger = build_ledger(recorded)
 for row in ledger.methods:
     print(f"{row.dataset}: {row.verdict}\n")
 
 # %% [markdown]
 # Problem by problem: a method that refines is worth what it fixed less what it broke, and an exact McNemar test says
-# whether that could be chance.
+# whether that could be chance (0.001 stands for anything below it, too).
 
 # %%
 print(f"{'dataset and method':<34} {'right':>6}  {'95%':<14} {'fixed':>5} {'broke':>5} {'p':>6} {'tokens':>7}")
 for row in ledger.methods:
     low, high = row.accuracy.ci95
-    changed = "" if row.baseline else f"{row.overall.fixed:>5} {row.overall.broken:>5} {row.overall.mcnemar_p:>6.3f}"
+    p = max(row.overall.mcnemar_p, 0.001)
+    changed = "" if row.baseline else f"{row.overall.fixed:>5} {row.overall.broken:>5} {p:>6.3f}"
     print(f"{row.label:<34} {row.accuracy.rate:>6.1%}  {f'{low:.1%}–{high:.1%}':<14} {changed:<18} {row.tokens:>7.0f}")
 
 # %% [markdown]
