@@ -70,8 +70,11 @@ def run_graph(
     from langgraph.errors import GraphDrained
 
     from ...state import Thread
+    from ...state.threads.record_checks import CHECKED
 
-    config = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
+    # What `Thread` says to go on with was compared with the record: the graph need not read it for that again.
+    compared = {CHECKED: True} if callable(given) else {}
+    config = {"configurable": {"thread_id": thread_id, **compared}, "metadata": recipe.metadata()}
     values: dict[str, Any] = {}
 
     async def follow() -> dict[str, Any]:
