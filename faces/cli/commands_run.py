@@ -180,7 +180,8 @@ def resume(
                 saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe, allow_changes=allow_changes
             )
         else:
-            values, question = dict(state_of(any_reader(saver, thread_id), _config(thread_id)).values), None
+            with bad_input():
+                values, question = dict(state_of(any_reader(saver, thread_id), _config(thread_id)).values), None
             say(f"thread {thread_id} is finished ({row.stop_reason}); {_what_now(row, db)}")
     finish(screen, values, question, thread_id=thread_id, db=db)
 

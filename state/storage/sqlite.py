@@ -455,9 +455,10 @@ class StockReader(SqliteSaver):
         search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
         with naming(lambda: self._at):
             # Where a part of the filter is applied here, the database can't count what matches.
-            stored = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-            seen = (checked(found, self._vault, self._seal, pending=False) for found in stored)
-            yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
+            found: Any = super().list(config, filter=clear, before=before, limit=None if matches else limit)
+            with contextlib.closing(found) as stored:  # also where a row is refused: its cursor would outlive the file
+                seen = (checked(one, self._vault, self._seal, pending=False) for one in stored)
+                yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

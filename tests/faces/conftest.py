@@ -34,7 +34,7 @@ class Shown:
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
     """Call `redraft` with words as the shell would have split them."""
     monkeypatch.chdir(tmp_path)
-    for name in ("REDRAFT_MODEL", "REDRAFT_DB", "REDRAFT_DEBUG", "REDRAFT_ENCRYPTION_KEY"):
+    for name in ("REDRAFT_MODEL", "REDRAFT_DB", "REDRAFT_DEBUG", "REDRAFT_ENCRYPTION_KEY", "REDRAFT_SEAL_KEY"):
         monkeypatch.delenv(name, raising=False)
 
     def call(*words: str) -> Shown:

@@ -90,9 +90,10 @@ def test_threads_of_before_are_sealed_by_who_knows_them(
     """With `REDRAFT_SEAL_KEY` a thread without a seal is refused by name until `redraft seal`; new ones have one."""
     assert "REDRAFT_SEAL_KEY is not set" in shell("seal", lamp).err
     monkeypatch.setenv("REDRAFT_SEAL_KEY", "5a" * 32)
-    for words in (["show"], ["replay"], ["resume"], ["fork", "--at", "0"]):
+    for words in (["show"], ["replay"], ["resume"], ["fork", "--at", "0"], ["export"], ["copy", "new"]):
         refused = shell(words[0], lamp, *words[1:])
-        assert refused.code in (1, 2), words
+        assert refused.code == 2, words
+        assert refused.err.count("\n") == 1, refused.err
         assert "'lamp'" in refused.err
         assert "it has no seal" in refused.err
     assert shell("seal").code == 2
