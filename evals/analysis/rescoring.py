@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from ...nodes.verify.numeric_answers import lone_number
-from ...nodes.writing.sampling import majority_text
+from ...nodes.writing.voting import majority_text
 from ..datasets.dataset import load_dataset
 from ..datasets.scorers import scorer
-from ..run.methods import FAMILIES
 from ..run.run_folder import ResultFile
+from ..run.voted_answers import VOTED_ANSWERS
 from .paired import Row
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Rescored:
         self.texts = 0
         self._of = record.question_id
         self._judge = judge
-        self._vote = FAMILIES[run.info.kind].answer if run.info.method.startswith("majority-") else None  # type: ignore[index]
+        self._vote = VOTED_ANSWERS.get(run.info.kind) if run.info.method.startswith("majority-") else None
         self._gold = _gold(record, run.info.kind, judge) if problem is None else problem.gold
         known: dict[str, Any] = {}
         if problem is not None:

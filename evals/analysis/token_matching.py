@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ...nodes.writing.sampling import majority_text
-from ..run.methods import FAMILIES
+from ...nodes.writing.voting import majority_text
+from ..run.voted_answers import VOTED_ANSWERS
 from .round_rates import attempt_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
 
 def _prefixes(record: ResultRecord, info: RunInfo) -> list[tuple[int, bool]]:
     """Return, for one sample, two, and so on, the tokens that they took and whether the answer was right."""
-    answer = FAMILIES[info.kind].answer if info.method.startswith("majority-") else None  # type: ignore[index]
+    answer = VOTED_ANSWERS.get(info.kind) if info.method.startswith("majority-") else None
     if answer is None:
         return _best_so_far(record) if info.method.startswith("best-of-") else []
     samples = record.iterations_log[0].samples if record.iterations_log else []

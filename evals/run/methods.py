@@ -30,7 +30,6 @@ from ...nodes.critics.program_critic import PROGRAM_PROMPTS
 from ...nodes.generate import GENERATE_PROMPT
 from ...nodes.refine import REFINE_PROMPT
 from ...nodes.runtime.dual import Do, DualCallable
-from ...nodes.verify.numeric_answers import extract_number
 from ...nodes.verify.text_verifiers import uses_words
 from ...nodes.writing.adaptive import AdaptiveWriter
 from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter, joined
@@ -43,6 +42,7 @@ from ...nodes.writing.seeds import reseeded
 from ...state.critique import Critique
 from ...state.stopping import rounds_allowed
 from ...state.summary import latest_draft, open_drafts, rounds
+from .voted_answers import VOTED_ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -362,12 +362,6 @@ def _uses(listed: str) -> Any:
     return uses_words(*(word.strip() for word in listed.split(",")))
 
 
-def _last_line(solution: str) -> str | None:
-    """Return the last line of a solution without what marks it as the answer: what samples of a text vote on."""
-    lines = [line.strip() for line in solution.splitlines() if line.strip()]
-    return re.sub(r"^(?:####|(?:the )?(?:final )?answer(?: is)?\s*:?)\s*", "", lines[-1], flags=re.I) if lines else None
-
-
 class ClausesInTurn(DualCallable[["Mapping[str, Any]"], Any]):
     """Adds clauses with the words of the task in turn: what decomposition does without feedback."""
 
@@ -403,7 +397,7 @@ FAMILIES: Mapping[Kind, Family] = {
         MATH_REFINE_PROMPT,
         MATH_CRITIC_PROMPT,
         "SOLUTION_IS_CORRECT",
-        extract_number,
+        VOTED_ANSWERS["numeric"],
         _agreeing_program,
         partial(EvidenceWriter, evidence="programs", evidence_prompts=PROGRAM_REFINE_PROMPT),
         {"refine_after_programs": PROGRAM_REFINE_PROMPT},
@@ -436,5 +430,5 @@ FAMILIES: Mapping[Kind, Family] = {
         arms=WRITING_ARMS,
         adaptive_rounds=10,
     ),
-    "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, _last_line, None),
+    "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, VOTED_ANSWERS["exact"], None),
 }

@@ -5,8 +5,7 @@ Models whose replies to one prompt differ, and a writer that answers with the ma
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
@@ -17,6 +16,7 @@ from ..runtime.dual import Do, DualRunnable
 from .prompts import PromptedModel, Prompts
 from .replies import cut_off, read_text
 from .seeds import reseeded
+from .voting import majority_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MajorityWriter",
     "SampledReply",
-    "majority_text",
     "require_model",
     "revising_model",
     "sample_of",
@@ -112,19 +111,6 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
         chosen = replies[texts.index(majority_text(texts, self.answer))]
         samples = [sample_of(reply, self.answer) for reply in replies]
         return SampledReply(**{**chosen.model_dump(exclude={"type"}), "samples": samples})
-
-
-def majority_text(texts: Sequence[str], answer: Callable[[str], Hashable | None]) -> str:
-    """Return the first text whose answer is the most frequent; of equally frequent ones, the one given first.
-
-    An empty text has no vote.
-    """
-    answers = [answer(text) if text.strip() else None for text in texts]
-    votes = Counter(found for found in answers if found is not None)
-    if not votes:
-        return next((text for text in texts if text.strip()), texts[0])
-    winner = votes.most_common(1)[0][0]
-    return texts[answers.index(winner)]
 
 
 def require_model(model: object, *, what: str = "model") -> None:

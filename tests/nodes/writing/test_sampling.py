@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from redraft.models import ScriptedModel
 from redraft.nodes import extract_number
-from redraft.nodes.writing.sampling import MajorityWriter, majority_text
+from redraft.nodes.writing.sampling import MajorityWriter
+from redraft.nodes.writing.voting import majority_text
 
 
 def test_the_majority_answers() -> None:
