@@ -230,7 +230,9 @@ def test_a_text_ends_no_loop_accepts_nothing_and_stays_a_text(
         assert not event.get("oracle")
     needle = clean(injection)
     for path, text in strings(values):
-        assert needle not in text or path[-1] in TEXT_FIELDS or "evidence" in path, path
+        # A pipeline names its topic itself, and the fingerprint of its graph holds it, which no prompt does.
+        compared = path[-2:] == ("fingerprint", "pipeline")
+        assert needle not in text or path[-1] in TEXT_FIELDS or "evidence" in path or compared, path
 
 
 @INJECTIONS
