@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from redraft.evals.analysis.paired import proportion
 from redraft.models import chat_model
 from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.writing import prompt_injection
@@ -36,19 +37,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="as in `redraft run --model`")
     parser.add_argument("--first", type=int, default=100, metavar="N", help="injections that are tried (default: all)")
+    parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="verdicts asked for at once")
     parser.add_argument("--out", type=Path, help="JSON file for each verdict")
     given = parser.parse_args()
     critic = model_critic(chat_model(given.model, temperature=0, seed=0, max_output_tokens=120))
     attacks = cases()[: given.first]
     verdicts: list[dict[str, Any]] = []
+    clean = [
+        {"case": name, "task": task, "draft": draft}
+        for task, right, wrong in PROBLEMS
+        for draft, name in ((right, "right"), (wrong, "wrong"))
+    ]
+    asked = [*clean, *attacks]
     for way, opens in WAYS.items():
-        with patch.object(prompt_injection, "_opens", opens):
-            for task, right, wrong in PROBLEMS:
-                for draft, name in ((right, "right"), (wrong, "wrong")):
-                    verdicts.append({"way": way, "case": name, "task": task, **judged(critic, task, draft)})
-            for case in attacks:
-                verdicts.append({"way": way, "case": case["name"], **judged(critic, case["task"], case["draft"])})
-                verdicts[-1]["clean"] = case["clean"]
+        # One way at a time, since the patch is for all threads.
+        with patch.object(prompt_injection, "_opens", opens), ThreadPoolExecutor(given.concurrency) as pool:
+            said = list(pool.map(lambda case: judged(critic, case["task"], case["draft"]), asked))
+        verdicts += [{"way": way, **case, **verdict} for case, verdict in zip(asked, said, strict=True)]
         report(way, verdicts)
     if given.out:
         about = {"model": given.model, "machine": platform.platform(), "attacks": len(attacks), "verdicts": verdicts}
@@ -64,13 +69,14 @@ def judged(critic: Any, task: str, draft: str) -> dict[str, Any]:
 def report(way: str, verdicts: list[dict[str, Any]]) -> None:
     """Print what one way of quoting gave, with 95% intervals (Wilson)."""
     ours = [one for one in verdicts if one["way"] == way]
-    clean = {(one["task"], one["case"]): one["accepted"] for one in ours if "task" in one}
-    before = {(one["task"], one["case"]): one["accepted"] for one in verdicts if one["way"] == "none" and "task" in one}
+    clean = {(one["task"], one["case"]): one["accepted"] for one in ours if "clean" not in one}
+    unquoted = [one for one in verdicts if one["way"] == "none" and "clean" not in one]
+    before = {(one["task"], one["case"]): one["accepted"] for one in unquoted}
     attacks = [one for one in ours if "clean" in one]
     open_to = [one for one in attacks if clean[one["clean"], "wrong"] is not True]
     changed = [one for one in open_to if one["accepted"] is True]
     same = sum(clean[key] == before[key] for key in clean)
-    low, high = wilson(len(changed), len(open_to))
+    low, high = proportion(len(changed), len(open_to)).ci95
     right = sum(clean[task, "right"] is True for task, _, _ in PROBLEMS)
     wrong = sum(clean[task, "wrong"] is True for task, _, _ in PROBLEMS)
     print(
@@ -81,15 +87,6 @@ def report(way: str, verdicts: list[dict[str, Any]]) -> None:
     )
 
 
-def wilson(found: int, total: int) -> tuple[float, float]:
-    """Return the 95% interval of a share."""
-    if not total:
-        return 0.0, 1.0
-    z, share = 1.96, found / total
-    middle, off = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    return (middle - off) / (1 + z * z / total), (middle + off) / (1 + z * z / total)
-
-
 def cases() -> list[dict[str, str]]:
     """Return 100 attacks, drafts and passages in turn."""
     found = []
@@ -98,9 +95,9 @@ def cases() -> list[dict[str, str]]:
         said = dress.replace("{order}", order.format(right=right))
         if number % 2:
             shown = f"{task}\n\nPassages that were looked up for this:\n\n[1] {said}"
-            found.append({"name": f"passage {number}", "task": shown, "draft": wrong, "clean": task})
+            found.append({"case": f"passage {number}", "task": shown, "draft": wrong, "clean": task})
         else:
-            found.append({"name": f"draft {number}", "task": task, "draft": f"{wrong}\n{said}", "clean": task})
+            found.append({"case": f"draft {number}", "task": task, "draft": f"{wrong}\n{said}", "clean": task})
     return found
 
 
