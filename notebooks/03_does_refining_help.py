@@ -32,7 +32,7 @@ from redraft.evals import build_ledger, build_method, find_runs, load_dataset
 
 # %%
 results = Path("../evals/results")
-recorded = find_runs([results / "gsm8k_test", results / "humaneval"])
+recorded = find_runs([results / "gsm8k_test", results / "humaneval", results / "commongen_hard"])
 ledger = build_ledger(recorded)
 for row in ledger.methods:
     print(f"{row.dataset}: {row.verdict}\n")

@@ -87,6 +87,8 @@ ONE = 0.01
 
 def prices_in_words(point: float | None, fix: float | None) -> str:
     """Return the tokens that a gain took, for each point and for each problem."""
+    if point is not None and point <= 0:
+        return "It took no more tokens."
     told = [f"{one:,.0f}" if one >= TEN else f"{one:.2g}" for one in (point or 0.0, fix or 0.0)]
     return f"Each point gained took {told[0]} tokens a problem, each problem fixed {told[1]}."
 

@@ -96,7 +96,14 @@ def test_refining_that_only_accepts_is_not_recommended(tmp_path: Path, n: int, s
     assert found.recommendation.endswith("(80% power); 5 points take about 157.")
 
 
-RESULTS = Path(__file__).resolve().parents[2] / "evals" / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "evals" / "results" / "development"
+
+
+def test_a_gain_for_fewer_tokens_has_no_price() -> None:
+    """On CommonGen-Hard refining took fewer tokens than sampling, and no negative price for each point is told."""
+    found = diagnose(find_runs([RESULTS.parent / "commongen_hard"]))
+    assert found.recommendation.startswith("Use adaptive-10: it got 83.0% at 821 tokens a problem, +75.0 points")
+    assert found.recommendation.endswith("p < 0.001). It took no more tokens.")
 
 
 def test_rounds_that_were_played_are_reported_as_they_were_delivered() -> None:
