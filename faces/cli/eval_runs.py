@@ -237,7 +237,7 @@ class EvalPlan:
                 "python": platform.python_version(),
             },
             "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "seconds": 0.0,
             "engine": self.engine,
             "run_id": secrets.token_hex(8),
