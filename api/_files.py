@@ -86,8 +86,16 @@ def make_private(path: str | os.PathLike[str]) -> None:
 
 
 def limit_values(database: sqlite3.Connection) -> None:
-    """Let a connection make and read no value beyond `MOST_BYTES`, which SQLite refuses before it takes the memory."""
+    """Let a connection make and read no value beyond `MOST_BYTES`, which SQLite refuses before it takes the memory.
+
+    Text that is no UTF-8 is read with a mark in place of what can't be: one such value would else end a whole list.
+    """
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    database.text_factory = _text
+
+
+def _text(data: bytes) -> str:
+    return str(data, "utf-8", "replace")
 
 
 def check_schema(database: sqlite3.Connection, tables: Collection[str], name: object) -> None:

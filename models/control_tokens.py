@@ -24,8 +24,9 @@ CONTROL = re.compile(
     r"|\[[|｜]/?[a-zA-Z_]{2,60}[|｜]\]"  # EXAONE
     r"|</?(?:\w{1,20}:)?(?:s|bos|eos|pad|unk|mask|sep|cls|sop|eop|eot|eom|eoh|eoa)>"
     r"|<seed:/?\w{1,60}>"
+    r"|</?tool_(?:call|response)s?>|<fim_\w{1,20}>|<</?SYS>>"  # Qwen, Hermes; StarCoder; Llama 2
     r"|<(?:start|begin|end)_of_\w{1,30}>"
-    r"|<(?:unused|reserved|extra_id|special)_?\w{0,30}\d>"
+    r"|<(?:unused|reserved|extra_id|special)_?\w{0,30}\d>|\[unused\d{1,4}\]"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|ARGS|CALL_ID|MODEL_SETTINGS|THINK"
     r"|IMG(?:_END|_BREAK)?|(?:BEGIN_)?AUDIO|PREFIX|MIDDLE|SUFFIX|[gs]?MASK|CLS|SEP|PAD|UNK|BOS|EOS)\]"
     r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
@@ -62,7 +63,7 @@ def gguf_control_tokens(path: Path) -> tuple[str, ...]:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = _metadata(data, wanted={TOKENS, TOKEN_TYPES})
-    except (OSError, ValueError, IndexError, KeyError, struct.error):
+    except (OSError, ValueError, IndexError, KeyError, RecursionError, struct.error):
         return ()
     kinds = found.get(TOKEN_TYPES, [])
     return tuple(token for token, kind in zip(found.get(TOKENS, []), kinds, strict=False) if kind == CONTROL_TYPE)

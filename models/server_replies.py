@@ -129,7 +129,10 @@ def key_masked(text: str, key: str) -> str:
         of_key = [len(part) >= SHORTEST_PART and (key.startswith(part) or key.endswith(part)) for part in parts]
         return "*".join(MASK if found else part for part, found in zip(parts, of_key, strict=True))
 
-    text = WORD.sub(without, text.replace(key, MASK))
+    text = text.replace(key, MASK)
+    for written in ESCAPES:  # as an address or a page of HTML may write each of its characters
+        text = re.sub("".join(written.format(ord(letter)) for letter in key), MASK, text, flags=re.IGNORECASE)
+    text = WORD.sub(without, text)
     pieces = {form[at : at + PIECE] for form in _encoded(key) for at in range(len(form) - PIECE + 1)}
     kept: list[str] = []
     at = end = 0
@@ -151,6 +154,8 @@ def _encoded(key: str) -> list[str]:
             forms.append(letters[-(-before * 8 // 6) : len(letters) - ((before + len(data)) % 3 != 0)])
     return forms
 
+
+ESCAPES = ("%{:02x}", "&#0*{};?", "&#x0*{:x};?")
 
 PIECE = 8
 """Characters in a row that no text shares with a key by chance."""

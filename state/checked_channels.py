@@ -16,7 +16,7 @@ from .events import FORMAT, EventKind, Record
 from .limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
@@ -133,8 +133,12 @@ def _state_adapter(schemas: tuple[type, ...]) -> TypeAdapter[Any]:
     """Return what checks all channels of some typed states at once, where they are there; others may hold anything."""
     from pydantic import TypeAdapter
 
-    hints = {name: NotRequired[kind] for schema in schemas for name, kind in get_type_hints(schema).items()}
+    hints = {name: NotRequired[kind] for schema in schemas for name, kind in _hints(schema)}
     return TypeAdapter(TypedDict("Values", hints))  # type: ignore[operator]
+
+
+def _hints(schema: type) -> Iterable[tuple[str, Any]]:
+    return get_type_hints(schema, include_extras=True).items()
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias
 from typing_extensions import TypedDict
 
 from .masking import masked
-from .usage import NO_USAGE, Usage
+from .usage import NO_USAGE, Score, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,7 +96,7 @@ class _Limited(TypedDict):
 class _Judged(TypedDict):
     accepted: NotRequired[bool | None]
     """critique, human, verdict: `None` is an opinion that could not be read, and accepts nothing."""
-    score: NotRequired[float | None]
+    score: NotRequired[Score | None]
     """critique, human, verdict: 0–1."""
 
 

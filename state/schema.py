@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing'
 
 from .checked_channels import CheckedDelta
 from .events import Event, EventOfKind, append_events
-from .usage import Usage
+from .usage import Score, Usage
 
 if TYPE_CHECKING:
     # Type checkers would have every reader of a record narrow each event first; what is stored is told apart by kind.
@@ -45,7 +45,7 @@ class RefineState(RefineInput, total=False):
     answer: str
     stop_reason: str | None
     rounds: int
-    score: float | None
+    score: Score | None
     accepted_by: str | None
     oracle: bool
     usage: Usage

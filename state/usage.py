@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypeAlias
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["NO_USAGE", "Usage", "add_usage"]
+__all__ = ["NO_USAGE", "Score", "Usage", "add_usage"]
+
+# Of what is stored no number is below 0, which would win back a spent budget, and none is without an end.
+Count: TypeAlias = Annotated[int, Field(ge=0, le=10**15)]
+Amount: TypeAlias = Annotated[float, Field(ge=0, le=1e15)]
+Score: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Usage(TypedDict):
@@ -22,14 +28,14 @@ class Usage(TypedDict):
     is counted, once.
     """
 
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
-    calls: int
-    uncounted_calls: NotRequired[int]
-    cost_usd: float | None
-    seconds: float
-    reused_calls: NotRequired[int]
+    input_tokens: Count
+    output_tokens: Count
+    total_tokens: Count
+    calls: Count
+    uncounted_calls: NotRequired[Count]
+    cost_usd: Amount | None
+    seconds: Amount
+    reused_calls: NotRequired[Count]
 
 
 NO_USAGE: Usage = {

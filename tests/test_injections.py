@@ -62,6 +62,7 @@ TEXT_FIELDS = {
     "source",
     "args",
     "message",
+    "pipeline",
 }
 """Where a text of somebody else may stand in a state."""
 

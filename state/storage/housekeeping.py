@@ -17,7 +17,7 @@ from ..events import broken_links
 from .db_executor import in_db_executor
 from .journal import KeptReply
 from .listed import is_older
-from .trust import PlainSerializer, checked
+from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -309,6 +309,9 @@ def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
         raise ValueError(
             f"it should hold {head['checkpoints']} checkpoints, and holds {len(checkpoints)}: was it cut off?"
         )
+    parents = {_place(one): _parent(one) for one in checkpoints}
+    if own_ancestor(parents) is not None:
+        raise ValueError(OWN_ANCESTOR)
     return StoredThread(head["thread_id"], checkpoints, writes, replies)
 
 
@@ -370,6 +373,11 @@ def _checkpoint(line: dict[str, Any], thread_id: str, plain: PlainSerializer) ->
 def _place(one: CheckpointTuple) -> Place:
     where = one.config["configurable"]
     return str(where.get("checkpoint_ns", "")), str(where["checkpoint_id"])
+
+
+def _parent(one: CheckpointTuple) -> Place | None:
+    parent = one.parent_config
+    return (_place(one)[0], str(parent["configurable"]["checkpoint_id"])) if parent else None
 
 
 def held_versions(one: CheckpointTuple) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ..checked_channels import Writes
+from ..checked_channels import Writes, refusal
+from .trust import OWN_ANCESTOR, own_ancestor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,11 +48,18 @@ class Together:
 
 
 def listed(tuples: Iterable[CheckpointTuple]) -> Iterator[CheckpointTuple]:
-    """Return an iterator over checkpoints that know each other."""
+    """Return an iterator over checkpoints that know each other.
+
+    Raises:
+        BadCheckpointError: One is its own ancestor.
+    """
     together = Together()
     for one in tuples:
         config: RunnableConfig = {**one.config, "configurable": ListedPlace(one.config["configurable"], together)}
         together.found[_key(config)] = one._replace(config=config)
+    parents = {key: one.parent_config and _key(one.parent_config) for key, one in together.found.items()}
+    if (circle := own_ancestor(parents)) is not None:
+        raise refusal(dict(zip(NAMES, circle, strict=True)), OWN_ANCESTOR)
     return iter(list(together.found.values()))
 
 
@@ -100,6 +108,9 @@ def _history(place: ListedPlace, channel: str, read: Read) -> DeltaChannelHistor
 def _own(value: Any) -> Any:
     """Return a copy, since a reducer may change what it is given, and others begin with it too."""
     return _DeltaSnapshot(copy(value.value)) if isinstance(value, _DeltaSnapshot) else copy(value)
+
+
+NAMES = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
 def _key(config: RunnableConfig) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
 from .listed import listed
-from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
+from .trust import OWN_ANCESTOR, SET_UP_ENCRYPTION, PlainSerializer, check_key, checked, own_ancestor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -257,6 +257,13 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         place = partial(self._place, config)
         with naming(place):
             return placed(PostgresSaver.get_delta_channel_history(self, config=config, channels=channels), place)
+
+    @staticmethod
+    def _try_advance_walks(*walk: Any, **more: Any) -> None:
+        _, _, parents, *_ = walk
+        if own_ancestor(parents) is not None:
+            raise ValueError(OWN_ANCESTOR)
+        PostgresSaver._try_advance_walks(*walk, **more)
 
     def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
         """Return the names of the checkpoint that is meant: the newest where none is named."""

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from .index import Query
     from .seal import Seal
 
-__all__ = ["LARGEST_VALUE", "SET_UP_ENCRYPTION", "PlainSerializer", "check_key", "checked", "naming_keys"]
+__all__ = [
+    "LARGEST_VALUE",
+    "OWN_ANCESTOR",
+    "SET_UP_ENCRYPTION",
+    "PlainSerializer",
+    "check_key",
+    "checked",
+    "naming_keys",
+    "own_ancestor",
+]
 
 LARGEST_VALUE = 64 * 2**20
 """Bytes of one serialised value, written or read. A list of empty objects takes some 60 times as much memory."""
@@ -268,6 +277,28 @@ def checked(  # noqa: PLR0912
         if len(MARKS & checkpoint["channel_values"].keys()) > 1:
             check_found(found, (RefineState,), pending=pending)
     return found._replace(metadata=metadata)
+
+
+def own_ancestor(parents: Mapping[Any, Any]) -> Any:
+    """Return a checkpoint that is its own ancestor, which no walk from parent to parent comes to the end of, or `None`.
+
+    Args:
+        parents: Each checkpoint's parent; one that is no key itself is not followed.
+    """
+    seen: set[Any] = set()
+    for one in parents:
+        path: set[Any] = set()
+        here = one
+        while here in parents and here not in seen:
+            seen.add(here)
+            path.add(here)
+            here = parents[here]
+        if here in path:
+            return here
+    return None
+
+
+OWN_ANCESTOR = "a checkpoint is its own ancestor"
 
 
 MARKS = {"head", "accepted_by", "oracle"}

@@ -30,6 +30,7 @@ TOKENS = (
         "<\uff5chy_User\uff5c>",
         "]~b]",
     ),
+    *("<tool_call>", "</tool_response>", "<fim_suffix>", "<<SYS>>", "[unused1]"),
     *("<end_of_turn>", "<start_of_turn>", "<bos>", "[INST]", "[/INST]", "[/TOOL_RESULTS]"),
 )
 
@@ -100,6 +101,9 @@ def test_a_models_own_tokens_are_read_off_its_file(tmp_path: Path) -> None:
     assert found == ("<|x|>", "@@turn@@")
     assert without_control_tokens("plain @@turn@@ </s>", control_pattern(found)) == "plain @ @turn@@ < /s>"
     assert gguf_control_tokens(tmp_path / "damaged.gguf") == ()
+    deep = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 50_000  # a list in a list in a list …
+    (tmp_path / "deep.gguf").write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + deep)
+    assert gguf_control_tokens(tmp_path / "deep.gguf") == ()
 
 
 @pytest.mark.embedded

@@ -248,7 +248,7 @@ def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
 @pytest.mark.parametrize("before", ["", "u", "us", "user:"])
 @pytest.mark.parametrize("after", ["", "x", " and more"])
 def test_a_refusal_repeats_no_part_of_the_key_in_any_writing(before: str, after: str) -> None:
-    """A provider that echoes a key in base64 or hex, alone or with a name, or a middle part of it, shows none of it."""
+    """A provider that echoes a key in base64, hex or escapes, with a name or not, or a part of it, shows none of it."""
     key = "any-Shape_of7key91f2+e3d4"
     data = f"{before}{key}{after}".encode()
     for said in (
@@ -256,10 +256,13 @@ def test_a_refusal_repeats_no_part_of_the_key_in_any_writing(before: str, after:
         data.hex().upper(),
         base64.b64encode(data).decode(),
         base64.urlsafe_b64encode(data).decode(),
+        "".join(f"%{one:02X}" for one in data),
+        "".join(f"&#{one};" for one in data),
+        "".join(f"&#x{one:04x};" for one in data),
     ):
         shown = key_masked(f"The key {said} is wrong.", key)
         assert shown.startswith("The key ")
         assert shown.endswith(" is wrong.")
-        assert len(shown) < len("The key *** is wrong.") + 2 * len(before + after) + 4
+        assert len(shown) < len("The key *** is wrong.") + -(-len(said) // len(data)) * len(before + after) + 4
     assert key_masked(f"It has {key[6:17]} within.", key) == "It has *** within."
     assert key_masked("Nothing of it.", key) == "Nothing of it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +42,10 @@ VALUES: dict[str, tuple[str, Any, str]] = {
     "an unknown limit": ("limits", {"max_laps": 1}, "'max_laps' is not a limit"),
     "usage without tokens": ("usage", {"calls": 1}, "lacks input_tokens"),
     "usage in words": ("usage", USAGE | {"seconds": "long"}, "holds at seconds 'long'"),
+    "usage that wins back a budget": ("usage", USAGE | {"total_tokens": -(10**9)}, "holds at total_tokens -1000000000"),
+    "usage without an end": ("usage", USAGE | {"seconds": math.inf}, "holds at seconds inf"),
+    "a cost that is no number": ("usage", USAGE | {"cost_usd": math.nan}, "holds at cost_usd nan"),
+    "a score that is no number": ("score", math.nan, "holds nan"),
     "a reason that is a number": ("stop_reason", 7, "holds 7, which should be a valid string"),
     "a head that is a number": ("head", 7, "holds 7"),
     "an oracle": ("oracle", "Delphi", "holds 'Delphi', which should be a valid boolean"),
@@ -56,6 +61,8 @@ EVENTS: dict[str, tuple[Any, str]] = {
     "a round in words": ([EVENT | {"usage": USAGE, "round": "first"}], "holds at 0.round 'first'"),
     "text that is none": ([EVENT | {"usage": USAGE, "text": 5}], "holds at 0.text 5"),
     "usage that is none": ([EVENT | {"usage": "free"}], "holds at 0.usage 'free'"),
+    "usage that wins back a budget": ([EVENT | {"usage": USAGE | {"calls": -5}}], "holds at 0.usage.calls -5"),
+    "a score that is no number": ([EVENT | {"usage": USAGE, "score": math.nan}], "holds at 0.score nan"),
     "limits": ([EVENT | {"kind": "task", "usage": USAGE, "limits": {"max_rounds": "all"}}], "max_rounds='all'"),
 }
 READERS: dict[str, Any] = {

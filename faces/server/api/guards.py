@@ -171,6 +171,10 @@ class BodyMiddleware:
             await self._app(scope, receive, send)
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
+        if headers.keys() >= {b"content-length", b"transfer-encoding"}:
+            # A proxy that goes by the other one sees another end of the request (RFC 9112, 6.1).
+            await problem(400, "bad_request", "a body has one length", close=True)(scope, receive, send)
+            return
         try:
             async with asyncio.timeout(self._max_seconds):
                 body = await self._read(headers.get(b"content-length", b""), receive)

@@ -15,7 +15,7 @@ from ..engine.runs import BOOT, BadRequestError, Caller, NotThereError
 from .disconnect import PING, UNBUFFERED, kept_open
 from .guards import KnownCaller
 from .problems import EVENTS, answers
-from .wire import RequestBody, dumps, event_bytes, json_response, plain, selected
+from .wire import Metadata, RequestBody, dumps, event_bytes, json_response, plain, selected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ class RunRequest(RequestBody):
     input: Any = None
     command: dict[str, Any] | None = None
     config: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     stream_mode: str | list[str] | None = None
     stream_subgraphs: bool = False
     interrupt_before: str | list[str] | None = None

@@ -16,7 +16,7 @@ from ..engine.requests import checked_id, checked_update
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from .guards import KnownCaller
 from .problems import answers
-from .wire import RequestBody, json_response, thread_state
+from .wire import RequestBody, json_list, json_response, thread_state
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -140,7 +140,7 @@ async def _history(request: Request, caller: Caller, thread_id: str, body: Past)
         limits["before"] = _configurable(thread_id, before)
     if body.metadata:
         limits["filter"] = {name: value for name, value in body.metadata.items() if _plain(name, value)}
-    return json_response([thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits)])
+    return await json_list(thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits))
 
 
 def _plain(name: str, value: Any) -> bool:

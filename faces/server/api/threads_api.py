@@ -15,7 +15,7 @@ from ....state.threads.snapshots import astate_of
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .guards import KnownCaller
 from .problems import REFUSED, UNREADABLE, answers
-from .wire import RequestBody, json_response, plain, selected, thread_state
+from .wire import Metadata, RequestBody, checked_metadata, json_list, json_response, plain, selected, thread_state
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -32,7 +32,7 @@ class Create(RequestBody):
     """A new thread."""
 
     thread_id: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     if_exists: Literal["raise", "do_nothing"] = "raise"
     supersteps: list[Any] | None = None
     ttl: Any = None
@@ -56,7 +56,7 @@ class Search(RequestBody):
 class Change(RequestBody):
     """Metadata that is put over a thread's."""
 
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
     ttl: Any = None
 
 
@@ -92,8 +92,9 @@ async def search(request: Request, caller: KnownCaller, body: Annotated[Search |
     page = every[body.offset : body.offset + body.limit]
     # Values are read thread by thread, so only where they are shown.
     with_values = body.select is None or {"values", "interrupts"} & set(body.select)
-    threads = [await shown(engine, record, values=bool(with_values)) for record in page]
-    return json_response([selected(one, body.select) for one in threads])
+    return await json_list(
+        selected(await shown(engine, record, values=bool(with_values)), body.select) for record in page
+    )
 
 
 @router.post("/count")
@@ -129,7 +130,8 @@ async def change(request: Request, caller: KnownCaller, thread_id: str, body: Ch
     _check_ttl(body.ttl)
     engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
-    changed = await engine.owned.change(caller, thread_id, metadata={**record.metadata, **body.metadata})
+    metadata = checked_metadata({**record.metadata, **body.metadata})
+    changed = await engine.owned.change(caller, thread_id, metadata=metadata)
     if request.headers.get("prefer") == "return=minimal":
         return Response(status_code=204)
     return json_response(await shown(engine, changed))

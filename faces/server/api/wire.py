@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.responses import Response
 
-from ..engine.runs import BOOT
+from ..engine.runs import BOOT, BadRequestError
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
 
     from ..engine.runs import ServerEvent
 
-__all__ = ["RequestBody", "dumps", "event_bytes", "json_response", "plain", "selected", "thread_state"]
+__all__ = [
+    "Metadata",
+    "RequestBody",
+    "checked_metadata",
+    "dumps",
+    "event_bytes",
+    "json_list",
+    "json_response",
+    "plain",
+    "selected",
+    "thread_state",
+]
+
+MOST_METADATA = 16_384
+"""Bytes of a thread's metadata or a run's: these are in every list, and a run's in each of its checkpoints."""
+MOST_LISTED = 32 * 2**20
+"""Bytes of a list: a short request is not answered by gigabytes, which would have to be held at once."""
 
 
 class RequestBody(BaseModel):
     """What a request holds: `"true"` is no boolean and `"5"` no number, as JSON has both."""
 
     model_config = ConfigDict(strict=True)
+
+
+def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata that are not too long; raises BadRequestError."""
+    if len(dumps(metadata)) > MOST_METADATA:
+        raise BadRequestError(f"metadata have at most {MOST_METADATA} bytes of JSON")
+    return metadata
+
+
+Metadata = Annotated[dict[str, Any], AfterValidator(checked_metadata)]
 
 
 HIDDEN = ("redraft_recipe",)
@@ -63,6 +89,20 @@ def dumps(value: Any) -> bytes:
 def json_response(value: Any, headers: dict[str, str] | None = None) -> Response:
     """Return a response that holds a value as JSON."""
     return Response(dumps(value), media_type="application/json", headers=headers)
+
+
+async def json_list(values: AsyncIterable[Any]) -> Response:
+    """Return a response that holds a list as JSON; raises BadRequestError where it would be too long."""
+    parts: list[bytes] = []
+    left = MOST_LISTED
+    async for value in values:
+        parts.append(dumps(value))
+        left -= len(parts[-1])
+        if left < 0:
+            raise BadRequestError(
+                f"these are more than {MOST_LISTED // 2**20} MB: ask for fewer (limit), or for fewer fields (select)"
+            )
+    return Response(b"[" + b",".join(parts) + b"]", media_type="application/json")
 
 
 def selected(shown: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:

@@ -209,6 +209,40 @@ def test_bodies_have_a_bound(start_server: Callable[..., Any]) -> None:
         assert client.post("/threads", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
 
 
+def test_a_body_with_two_lengths_is_refused(start_server: Callable[..., Any]) -> None:
+    """A proxy may see its end elsewhere, and what stands behind it as another caller's request."""
+    server = start_server()
+    with httpx.Client(base_url=server.url) as client:
+        headers = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
+        reply = client.post("/threads", content=b"2\r\n{}\r\n0\r\n\r\n", headers=headers)
+    assert (reply.status_code, reply.headers["connection"]) == (400, "close")
+
+
+@pytest.mark.parametrize("path", ["/threads", "/threads/{}/runs/wait"])
+def test_metadata_have_a_bound(start_server: Callable[..., Any], path: str) -> None:
+    """They stand in every list and checkpoint: what a request brings is bounded, and so is what several add up to."""
+    server = start_server()
+    half = {"a": "x" * 10_000}
+    with httpx.Client(base_url=server.url) as client:
+        thread = client.post("/threads", json={"metadata": half}).json()["thread_id"]
+        body = {"metadata": half | {"b": "y" * 10_000}, "assistant_id": "refine", "input": {"task": "x"}}
+        assert client.post(path.format(thread), json=body).status_code == 422
+        assert client.patch(f"/threads/{thread}", json={"metadata": {"b": "y" * 10_000}}).status_code == 422
+        assert client.get(f"/threads/{thread}").json()["metadata"] == half
+
+
+def test_a_list_has_a_bound(start_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for gigabytes is told to ask for less, and fewer are given."""
+    monkeypatch.setattr("redraft.faces.server.api.wire.MOST_LISTED", 5_000)
+    with httpx.Client(base_url=start_server().url) as client:
+        for _ in range(3):
+            client.post("/threads", json={"metadata": {"a": "x" * 2_000}})
+        refused = client.post("/threads/search", json={"limit": 3})
+        assert (refused.status_code, "limit" in refused.text) == (422, True)
+        assert len(client.post("/threads/search", json={"limit": 2}).json()) == 2
+        assert len(client.post("/threads/search", json={"select": ["thread_id"]}).json()) == 3
+
+
 def test_a_slow_body_is_given_up(start_server: Callable[..., Any]) -> None:
     """Who sends a byte now and then holds no connection for long."""
     server = start_server(max_body_seconds=0.2)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -260,6 +261,41 @@ def test_what_is_no_checkpoint_is_refused(url: str, checkpoint: Any, said: str) 
         saver.get_tuple(config("bad"))
 
 
+CIRCLES = {
+    "of one": "UPDATE checkpoints SET parent_checkpoint_id = checkpoint_id WHERE thread_id = 'bad'",
+    "of all": "UPDATE checkpoints SET parent_checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints "
+    "WHERE thread_id = 'bad') WHERE thread_id = 'bad' AND parent_checkpoint_id IS NULL",
+}
+
+
+@pytest.mark.parametrize("circle", CIRCLES.values(), ids=CIRCLES)
+def test_a_checkpoint_that_is_its_own_ancestor_is_refused(url: str, circle: str) -> None:
+    """Who asks for its history, or exports it, is told at once in place of going round for ever; others are read."""
+    write(url, circle)
+    with open_checkpointer(url) as saver:
+        graph = build_refine_graph(ScriptedModel([]), checkpointer=saver)
+        thread = Thread(graph, "bad")
+        for read in (thread.history, lambda: list(saver.export_thread("bad"))):
+            with pytest.raises(BadCheckpointError, match=r"thread 'bad'.* is its own ancestor"):
+                read()
+        with suppress(ValueError):
+            thread.replay()
+        assert graph.get_state(config("good")).values["answer"] == "a poem"
+
+
+@pytest.mark.parametrize("own", [1, -1], ids=["of one", "of all"])
+def test_a_file_in_which_a_checkpoint_is_its_own_ancestor_is_not_imported(tmp_path: Path, own: int) -> None:
+    """The import ends at once, and keeps nothing of it."""
+    with open_checkpointer("memory") as saver:
+        run(saver, "good")
+        head, *lines = [json.loads(line) for line in saver.export_thread("good")]
+        kept = [line for line in lines if "checkpoint_id" in line]
+        kept[0]["parent_id"] = kept[0 if own == 1 else -1]["checkpoint_id"]
+        with pytest.raises(ValueError, match="is its own ancestor"):
+            saver.import_thread([json.dumps(line) for line in (head, *lines)], thread_id="bad")
+        assert saver.runs.get("bad") is None
+
+
 @pytest.mark.parametrize("metadata", ["[1]", '"text"', "7"])
 def test_metadata_that_are_no_object_are_refused(url: str, metadata: str) -> None:
     """Metadata are an object of JSON, and nothing else."""
@@ -314,6 +350,22 @@ def test_a_poisoned_row_of_the_index_hides_no_other(tmp_path: Path, column: str,
         shown = {row.thread_id: row.task for row in saver.runs.list()}
         assert shown["good"] == "write"
         assert shown["bad"].startswith("(unreadable: what the runs index holds of thread 'bad'")
+
+
+@pytest.mark.parametrize("place", ["runs.task", "runs.thread_id", "checkpoints.checkpoint", "checkpoints.metadata"])
+def test_text_that_is_no_utf8_hides_no_other_thread(tmp_path: Path, place: str) -> None:
+    """SQLite keeps any bytes as text: they are shown with a mark, or refused by the name of their thread."""
+    url, (table, column) = str(tmp_path / "a.sqlite"), place.split(".")
+    with open_checkpointer(url) as saver:
+        run(saver, "good", "bad")
+    write(url, f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE thread_id = 'bad'", b"\xff\xfe\x80")
+    with open_checkpointer(url) as saver:
+        assert {row.thread_id for row in saver.runs.list()} >= {"good"}
+        assert len(saver.runs.list()) == 2
+        assert saver.get_tuple(config("good")) is not None
+        if table == "checkpoints":
+            with pytest.raises(BadCheckpointError, match="thread 'bad', checkpoint '1"):
+                saver.get_tuple(config("bad"))
 
 
 def test_a_hostile_fork_point_is_only_text(tmp_path: Path) -> None:
