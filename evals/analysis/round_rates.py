@@ -59,22 +59,21 @@ def answers_right(record: ResultRecord) -> list[bool]:
     """Return for every round whether the answer is right that the run would have given, had it ended there.
 
     That is the best draft so far by `redraft.state.summary.draft_rank`, of equal ones the earlier, or the latest where
-    nobody judged any. After the last round it is the answer that was given, whatever order was in force then.
+    nobody judged any; before there is a draft it is wrong. After the last round it is the answer that was given, whatever
+    order was in force then.
     """
     attempts: list[tuple[Attempt, bool]] = []
     found: list[bool] = []
     for step in record.iterations_log:
-        if step.type == "feedback":
-            continue
         if step.type == "initial_generation":
             attempts, found = [], []
-        elif not attempts:
+        elif step.type == "feedback" or not found:
             continue
         if not step.rejected:
             attempts.append((attempt_of(record, step), step.is_correct is True))
         judged = any(attempt.judged for attempt, _ in attempts)
-        best = max(attempts, key=lambda one: one[0].rank) if judged else attempts[-1]
-        found.append(best[1])
+        best = max(attempts, key=lambda one: one[0].rank) if judged else attempts[-1] if attempts else None
+        found.append(best is not None and best[1])
     return [*found[:-1], record.is_correct is True] if found else []
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 from redraft.evals.analysis.paired import proportion
 from redraft.evals.analysis.round_rates import (
     RoundRates,
+    answers_right,
     drafts_right,
     predicted_accuracy,
     rejected_revisions,
@@ -54,6 +55,13 @@ def test_drafts_are_read_round_by_round() -> None:
     assert rejected_revisions(record) == {1}
     assert drafts_right(run_of("rx")) == [True, True]
     assert drafts_right(run_of("")) == []
+
+
+def test_a_first_draft_that_was_refused_answers_nothing() -> None:
+    """An agent that ended without a text is reported like any other: wrong until there is a draft."""
+    record = run_of("xxrr").model_copy(update={"is_correct": True})
+    assert answers_right(record) == [False, False, True, True]
+    assert len(answers_right(record)) == len(drafts_right(record))
 
 
 def test_rates_are_measured_where_a_round_was_left() -> None:
