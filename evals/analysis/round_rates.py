@@ -59,7 +59,7 @@ def answers_right(record: ResultRecord) -> list[bool]:
     """Return for every round whether the answer is right that the run would have given, had it ended there.
 
     That is the best draft so far by `redraft.state.summary.draft_rank`, of equal ones the earlier, or the latest where
-    nobody judged any; before there is a draft it is wrong. After the last round it is the answer that was given, whatever
+    nobody judged any, and none before there is a draft. After the last round it is the answer that was given, whatever
     order was in force then.
     """
     attempts: list[tuple[Attempt, bool]] = []
