@@ -19,6 +19,10 @@ __all__ = ["Iteration", "Program", "ResultRecord", "Sample", "failed_record", "r
 IterationType = Literal["initial_generation", "feedback", "refinement"]
 
 
+MOST = 10**12
+"""Of tokens, rounds and seconds: more than anything took, and little enough to be summed up."""
+
+
 class Sample(BaseModel):
     """One of several replies to one prompt, of which a draft was chosen."""
 
@@ -28,7 +32,7 @@ class Sample(BaseModel):
     vote: str | None = Field(description="The answer that it was counted for; null where none could be read.")
     predicted_answer: str | None = Field(description="The answer that the scorer reads out of the text.")
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
-    tokens_used: int | None = Field(ge=0, description="Null where the provider reports none.")
+    tokens_used: int | None = Field(ge=0, le=MOST, description="Null where the provider reports none.")
     cut_off: bool = Field(default=False, description="It met the limit of output tokens.")
 
 
@@ -47,19 +51,19 @@ class Iteration(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    iteration: int = Field(ge=0, description="0 is the first draft, n the n-th revision.")
+    iteration: int = Field(ge=0, le=MOST, description="0 is the first draft, n the n-th revision.")
     type: IterationType
     solution: str = Field(description="The draft that was written, or the one that was judged.")
     predicted_answer: str | None = Field(description="The answer read out of the solution.")
     feedback: str | None = Field(description="What was said; null where a solution was written.")
-    tokens_used: int = Field(ge=0)
+    tokens_used: int = Field(ge=0, le=MOST)
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
     by: str = Field(default="", description="Which model wrote it, or which critic said it.")
     accepted: bool | None = Field(default=None, description="Feedback: whether it accepts; null if it can't be read.")
     score: float | None = Field(default=None, description="Feedback: the score that it gives, 0–1.")
     verifier: bool = Field(default=False, description="Feedback: made by a program that checks, not by an opinion.")
     rejected: str = Field(default="", description="Refinement: why it is no draft; empty when it is one.")
-    seconds: float = Field(default=0.0, ge=0)
+    seconds: float = Field(default=0.0, ge=0, le=MOST)
     cut_off: bool = Field(default=False, description="The solution's reply met the limit of output tokens.")
     samples: list[Sample] = Field(default=[], description="The replies that the solution was chosen from by a vote.")
     programs: list[Program] = Field(default=[], description="Feedback: the programs that it rests on.")
@@ -82,13 +86,13 @@ class ResultRecord(BaseModel):
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
     is_correct_per_feedback: bool = Field(description="Whether the critics accepted the answer.")
     final_solution: str
-    num_iterations: int = Field(ge=0)
-    total_tokens: int = Field(ge=0)
+    num_iterations: int = Field(ge=0, le=MOST)
+    total_tokens: int = Field(ge=0, le=MOST)
     cost_usd: float | None = Field(default=None, description="Null where a price is not known.")
     stop_reason: str | None
     accepted_by: str | None
     oracle: bool
-    seconds: float = Field(ge=0)
+    seconds: float = Field(ge=0, le=MOST)
     error: str | None = Field(default=None, description="What ended the run early; without a draft it is wrong.")
     iterations_log: list[Iteration]
 
