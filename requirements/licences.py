@@ -6,6 +6,7 @@ Packages say it in three ways, of which only the newest is SPDX; `SAID` reads th
 from __future__ import annotations
 
 import re
+import sysconfig
 from importlib import metadata
 from pathlib import Path
 
@@ -62,7 +63,9 @@ def locked() -> set[str]:
 
 def installed() -> dict[str, str]:
     """Return the licence of each locked package that is installed here."""
-    found = {normal(one.metadata["Name"]): licence(one.metadata) for one in metadata.distributions()}
+    # Not the whole search path: Ray puts a folder with packages of its own on it.
+    places = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    found = {normal(one.metadata["Name"]): licence(one.metadata) for one in metadata.distributions(path=places)}
     return {name: found[name] for name in sorted(found.keys() & locked())}
 
 
