@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from ...state.masking import masked
 from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import usage_total
+from ...state.threads.record_checks import compared
 from ...state.threads.thread import Thread
 from .rate_limits import RATE_LIMITS
 from .result_record import failed_record, result_record
@@ -74,7 +75,7 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
     try:
         given: Any = {"task": task, "limits": dict(limits)}
         if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
-            given = await Thread(graph, thread_id).aready()
+            given, config = await Thread(graph, thread_id).aready(), compared(config)
         # A call that was paid for is on the disk before the next one begins.
         output = dict(await graph.ainvoke(given, config, durability="sync" if graph.checkpointer else None))
     except Exception as error:

@@ -17,6 +17,8 @@ from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting,
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from langchain_core.runnables import RunnableConfig
+
     from ...state import Thread
     from ..run_config import RunConfig
     from ..views.console import Screen
@@ -70,11 +72,11 @@ def run_graph(
     from langgraph.errors import GraphDrained
 
     from ...state import Thread
-    from ...state.threads.record_checks import CHECKED
+    from ...state.threads.record_checks import compared
 
-    # What `Thread` says to go on with was compared with the record: the graph need not read it for that again.
-    compared = {CHECKED: True} if callable(given) else {}
-    config = {"configurable": {"thread_id": thread_id, **compared}, "metadata": recipe.metadata()}
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
+    if callable(given):  # it is what `Thread` says to go on with
+        config = compared(config)
     values: dict[str, Any] = {}
 
     async def follow() -> dict[str, Any]:

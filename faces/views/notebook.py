@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state import Thread
 from ...state.threads.kind import kind_of
+from ...state.threads.record_checks import compared
 from ...state.threads.snapshots import snapshots
 from .console import one_line
 from .curves import curve_facts, curve_pictures, curve_png, curve_text
@@ -151,7 +152,7 @@ def live(graph: Any, input: Any = None, config: Mapping[str, Any] | None = None)
     """
     if isinstance(graph, Thread):
         with graph.stoppable() as control:
-            return _followed(graph.graph, graph.ready(), graph.config, control=control)
+            return _followed(graph.graph, graph.ready(), compared(graph.config), control=control)
     return _followed(graph, input, config)
 
 
@@ -159,7 +160,7 @@ async def alive(graph: Any, input: Any = None, config: Mapping[str, Any] | None 
     """Async twin of `live`."""
     if isinstance(graph, Thread):
         async with graph.astoppable() as control:
-            return await _afollowed(graph.graph, await graph.aready(), graph.config, control=control)
+            return await _afollowed(graph.graph, await graph.aready(), compared(graph.config), control=control)
     return await _afollowed(graph, input, config)
 
 

@@ -18,7 +18,7 @@ from langgraph.types import Command
 from ..dual import Do, adrive, do, drive
 from .fingerprint import ChangedGraphError
 from .kind import attach_kind, kind_of
-from .record_checks import ALLOW, CHECKED, change_update, changes, refuse_edited
+from .record_checks import ALLOW, CHECKED, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Sequence
@@ -109,7 +109,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
                 + (", and answer then: it asks once more" if answered else "")
             )
         if not snapshot.next:  # killed between two steps: what is saved of the last one is applied, and nothing runs
-            yield do(self, "invoke", None, patch_configurable(config, {CHECKED: True}), interrupt_before="*")
+            yield do(self, "invoke", None, compared(config), interrupt_before="*")
             snapshot = yield do(self, "get_state", config)
         step = kind.next_step(snapshot, {})
         if step is None:

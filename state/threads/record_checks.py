@@ -11,17 +11,23 @@ from .fingerprint import differences, fingerprint_in_force
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from langchain_core.runnables import RunnableConfig
     from langgraph.types import StateSnapshot
 
     from ..events import Event
     from .kind import GraphKind
 
-__all__ = ["ALLOW", "CHECKED", "EditedRecordError", "change_update", "changes", "made_by", "refuse_edited"]
+__all__ = ["ALLOW", "CHECKED", "EditedRecordError", "change_update", "changes", "compared", "made_by", "refuse_edited"]
 
 ALLOW = "redraft_allow_changes"
 """Key of `config["configurable"]`: go on also with another graph than that which the run was begun with."""
 CHECKED = "__redraft_checked"
 """Key of a config whose thread was looked at already."""
+
+
+def compared(config: RunnableConfig) -> RunnableConfig:
+    """Return the config of a run whose thread was compared with its graph already, and is not read for that again."""
+    return {**config, "configurable": {**config.get("configurable", {}), CHECKED: True}}
 
 
 class EditedRecordError(ValueError):

@@ -14,7 +14,7 @@ from .fingerprint import ChangedGraphError, differences, fingerprint_in_force
 from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .kind import kind_of
 from .lease import BusyThreadError, LeaseHolder, leased, leases_of, request_stop
-from .record_checks import CHECKED, change_update, changes, made_by, refuse_edited
+from .record_checks import change_update, changes, compared, made_by, refuse_edited
 from .replay import Replay, replay_record
 from .snapshots import check_stored, snapshot_at, snapshots_of
 
@@ -78,11 +78,6 @@ class Thread:
     def config(self) -> RunnableConfig:
         """The config that runs and reads this thread."""
         return {"configurable": {"thread_id": self.thread_id}}
-
-    @property
-    def _run_config(self) -> RunnableConfig:
-        """The config of a run whose graph was compared with the record."""
-        return {"configurable": {**self.config["configurable"], CHECKED: True}}
 
     @property
     def saver(self) -> BaseCheckpointSaver[Any]:
@@ -153,7 +148,7 @@ class Thread:
         if found and not allow_changes:
             raise ChangedGraphError(self._changed(found))
         if _killed_in_mid_step(stored, snapshot):
-            yield do(self.graph, "invoke", None, self._run_config, interrupt_before="*", durability="sync")
+            yield do(self.graph, "invoke", None, compared(self.config), interrupt_before="*", durability="sync")
             stored, snapshot = yield from self._read()
         # A change is written as changed limits are, with or without any.
         step = self.kind.next_step(snapshot, limits if limits is not None or not found else {})
@@ -565,7 +560,7 @@ class Thread:
 
     def _run(self, given: Any, control: StopControl) -> Do:
         # "sync": each step is saved before the next begins, so that a process that dies loses no finished one.
-        return do(self.graph, "invoke", given, self._run_config, durability="sync", control=control)
+        return do(self.graph, "invoke", given, compared(self.config), durability="sync", control=control)
 
     def _check(self, what: str) -> None:
         self.kind.check(what, thread_id=self.thread_id, graph_name=self.graph.get_name())

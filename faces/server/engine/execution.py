@@ -14,7 +14,7 @@ from ....nodes.runtime.call_ceiling import under_ceiling
 from ....state import ChangedGraphError, Thread
 from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
-from ....state.threads.record_checks import EditedRecordError
+from ....state.threads.record_checks import EditedRecordError, compared
 from .records import now
 from .requests import MODES
 from .runs import BadRequestError, NotThereError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import RunControl
 
     from ....state.threads.lease import LeaseHolder
@@ -207,7 +208,7 @@ async def _drive(
 
     # A caller can't put a recipe or another mark of ours into the checkpoints.
     own = {name: value for name, value in run.metadata.items() if not name.startswith("redraft_")}
-    config: dict[str, Any] = {
+    config: Any = {
         "configurable": {"thread_id": run.thread_id},
         "metadata": {**own, "run_id": run.id, "graph_id": run.assistant, **metadata},
         **run.request.get("config", {}),
@@ -233,8 +234,8 @@ async def _drive(
 
 
 async def _start(
-    run: Run, graph: Any, config: dict[str, Any], mark_begun: Callable[[], Awaitable[None]]
-) -> tuple[Any, dict[str, Any]]:
+    run: Run, graph: Any, config: RunnableConfig, mark_begun: Callable[[], Awaitable[None]]
+) -> tuple[Any, RunnableConfig]:
     """Return what the graph is streamed with, and where."""
     request, thread = run.request, Thread(graph, run.thread_id)
     stored = await graph.checkpointer.aget_tuple(thread.config)
@@ -242,9 +243,9 @@ async def _start(
     if run.begun or (stored is not None and stored.metadata.get("run_id") == run.id):
         await mark_begun()
         # Not at the checkpoint that was asked for, behind which the first attempt has worked already.
-        at_end = {**config, "configurable": {"thread_id": run.thread_id}}
+        at_end: RunnableConfig = {**config, "configurable": {"thread_id": run.thread_id}}
         # Nobody can be asked: where the server has another graph now, the record says in what it differs.
-        return await thread.aready(allow_changes=True), at_end
+        return await thread.aready(allow_changes=True), compared(at_end)
     if (command := request.get("command")) is not None:
         return await _command(thread, command), config
     if request.get("input") is not None:
@@ -252,7 +253,7 @@ async def _start(
     if stored is None:
         raise BadRequestError('a new thread needs an input with a "task"')
     try:
-        return None if request.get("checkpoint_id") else await thread.aready(), config
+        return (None, config) if request.get("checkpoint_id") else (await thread.aready(), compared(config))
     except ChangedGraphError as changed:
         raise BadRequestError(str(changed)[:500]) from None
 
@@ -279,7 +280,7 @@ async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
     return Command(resume=reply, update=given.get("update"), goto=given.get("goto") or ())
 
 
-async def _stream(run: Run, graph: Any, given: Any, config: dict[str, Any], control: RunControl) -> None:
+async def _stream(run: Run, graph: Any, given: Any, config: RunnableConfig, control: RunControl) -> None:
     wanted = run.request["stream_modes"]
     # The values are the run's output, whether the caller wants to see them or not.
     modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted)]))
