@@ -51,6 +51,14 @@ def serve(
             rich_help_panel=LISTENING,
         ),
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="A site whose pages may use the server, as https://app.example; may be repeated.",
+            rich_help_panel=LISTENING,
+        ),
+    ] = None,
     db: Db = DEFAULT_DB,
     model: Model = None,
     allow_model: Annotated[
@@ -174,6 +182,7 @@ def serve(
             prices=None if prices is None else str(Path(prices).expanduser().absolute()),
             tokens=_tokens(token_file, "REDRAFT_SERVE_TOKENS"),
             metrics_tokens=_tokens(metrics_token_file, "REDRAFT_METRICS_TOKENS"),
+            allow_origins=tuple(allow_origin or ()),
             max_rounds=max_rounds,
             max_seconds_a_run=max_seconds,
             max_calls_a_run=max_calls,

@@ -6,12 +6,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.responses import Response
+from starlette.middleware.cors import CORSMiddleware
 
-from .api import agent_protocol_api, demo_api, metrics, openai_api
+from .api import agent_protocol_api, demo_api, meta_api, metrics, openai_api
 from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
 from .api.problems import GUARDS, handle_problems
-from .api.wire import dumps
 from .engine.engine import Engine
 from .page import assets_api, live_api, views_api
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 __all__ = ["create_app"]
+
+EXPOSED = ("Content-Location", "Location", "Retry-After", "X-Pagination-Next", "X-Pagination-Total")
+"""Headers that LangGraph's client reads, and a page of another site else does not see."""
 
 
 def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
@@ -52,25 +54,30 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     mask_logs()
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
-    for part in (agent_protocol_api, openai_api, demo_api, metrics, assets_api, live_api, views_api):
+    for part in (agent_protocol_api, openai_api, demo_api, metrics, meta_api, assets_api, live_api, views_api):
         app.include_router(part.router)
     app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
 
-    @app.get("/healthz", tags=["health"])
-    async def healthz() -> Response:
-        """Say that the server lives."""
-        return Response(dumps({"ok": True}), media_type="application/json")
-
     # the last added is asked first
     app.add_middleware(BodyMiddleware, max_bytes=settings.max_body_bytes, max_seconds=settings.max_body_seconds)
-    open_paths = {"/healthz", *assets_api.ASSETS}
     app.add_middleware(
         CallerMiddleware,
         tokens=settings.tokens,
         metrics_tokens=settings.metrics_tokens,
         host=settings.host,
-        open_paths=open_paths,
+        open_paths={*meta_api.OPEN, *assets_api.ASSETS},
+        allow_origins=settings.allow_origins,
     )
     app.add_middleware(HeaderMiddleware)
+    if settings.allow_origins:
+        # Before the token is asked for: a browser's preflight carries none.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origins,
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=EXPOSED,
+            allow_private_network=True,
+        )
     return app

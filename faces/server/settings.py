@@ -18,6 +18,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 SHORTEST_TOKEN = 16
 NAME = re.compile("[a-z][a-z0-9-]{0,63}")
+ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 
 
 class Settings(BaseModel):
@@ -54,6 +55,8 @@ class Settings(BaseModel):
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
     metrics_tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Whoever has one of these reads the numbers of all callers, and nothing else."""
+    allow_origins: tuple[str, ...] = ()
+    """Sites whose pages may use the server from a browser, as `https://app.example`; `*`, with tokens only: all."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_body_seconds: float = Field(default=30.0, gt=0)
@@ -101,6 +104,14 @@ class Settings(BaseModel):
     def _all_kept(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(kept_spec(spec) for spec in specs)
 
+    @field_validator("allow_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for one in origins:
+            if one != "*" and not ORIGIN.fullmatch(one):
+                raise ValueError(f"an origin is as a browser sends it, https://app.example:8443, not {one!r}")
+        return origins
+
     @field_validator("pipelines")
     @classmethod
     def _readable(cls, pipelines: dict[str, str]) -> dict[str, str]:
@@ -127,6 +138,8 @@ class Settings(BaseModel):
             raise ValueError(f"a token has {len(short[0])} characters; use at least {SHORTEST_TOKEN}, ASCII only")
         if set(self.tokens) & set(self.metrics_tokens):
             raise ValueError("a token for the metrics of all is no caller's token: use another one")
+        if "*" in self.allow_origins and not self.tokens:
+            raise ValueError("without tokens any page could use the server: name the origins that may")
         if self.host not in LOOPBACK and not self.tokens:
             raise ValueError(
                 f"{self.host!r} can be reached from other machines, so a token is needed: "

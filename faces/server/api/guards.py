@@ -41,6 +41,7 @@ class CallerMiddleware:
         metrics_tokens: Those of the operator.
         host: The name that the server listens on.
         open_paths: Paths that need no token: they tell nothing of anybody's.
+        allow_origins: Other sites whose pages may send requests all the same.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class CallerMiddleware:
         host: str,
         open_paths: Collection[str],
         metrics_tokens: Sequence[str] = (),
+        allow_origins: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._allow_origins = frozenset(allow_origins)
         self._open_paths = frozenset(open_paths)
         # As digests: all of one length for `compare_digest`, and no token is kept as it is.
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in (*tokens, *metrics_tokens)]
@@ -93,7 +96,7 @@ class CallerMiddleware:
             return problem(403, "forbidden", "this server answers to the names of this machine only"), None
         origin = headers.get("origin")
         # Only browsers name an origin, and there a page of another site can't leave it out.
-        if origin is not None and _split(origin).netloc != host:
+        if origin is not None and origin not in self._allow_origins and _split(origin).netloc != host:
             return problem(403, "forbidden", "pages of other sites can't use this server"), None
         return None, Caller("local")
 

@@ -159,6 +159,10 @@ class Engine:
 
         return await asyncio.to_thread(any_reader, self.saver, record.thread_id)
 
+    async def check_database(self) -> None:
+        """Ask the database for the time; raises its own error where it does not answer."""
+        await self._db.read(self.records.clock)
+
     @property
     def queued(self) -> int:
         """The number of runs that wait."""
