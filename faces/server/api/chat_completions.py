@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from calendar import timegm
-from collections.abc import Mapping
 from time import strptime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from ....state.usage import NO_USAGE
-from ...views.console import Screen, one_line, safe
-from ...views.live import LiveRun
 from .wire import RequestBody, dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from ....graphs.preset import Conversation
     from ..engine.runs import Run
@@ -25,7 +22,6 @@ __all__ = [
     "ChatMessage",
     "ChatReply",
     "ChatRequest",
-    "ProgressText",
     "RequestRefusedError",
     "error_body",
     "graph_input",
@@ -293,46 +289,3 @@ def sse(data: Mapping[str, Any]) -> bytes:
 
 def _unix(moment: str) -> int:
     return timegm(strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
-
-
-class ProgressText:
-    """Puts the items of one run's `custom` stream into words, in the order in which they come."""
-
-    def __init__(self) -> None:
-        self._page = _Page()
-        self._live = LiveRun(self._page, self._page.note)
-
-    def lines(self, item: Any) -> str:
-        """Return the lines about an item, or an empty text; nodes of a user's own may send other items."""
-        if not isinstance(item, Mapping) or not ("by" in item or item.get("kind") in ("start", "step", "skipped")):
-            return ""
-        if item.get("kind") == "failure":  # the message of an error is for whoever runs the server
-            item = {**item, "text": ""}
-        self._live.item(item)
-        return self._page.taken()
-
-
-class _Page(Screen):
-    """A screen that keeps its lines until they are taken."""
-
-    def __init__(self) -> None:
-        # Not Screen's own __init__: it opens the terminal of whoever runs the server.
-        self._lines: list[str] = []
-
-    def line(self, *parts: str | tuple[str, str], indent: int = 0) -> None:
-        text = "".join(part if isinstance(part, str) else part[0] for part in parts)
-        self._lines.append(" " * indent + one_line(text))
-
-    def block(self, text: str, *, indent: int = 0, style: str = "") -> None:
-        lines = safe(text.strip("\n")).split("\n")
-        self._lines += [(" " * indent + line).rstrip() for line in lines if text.strip()]
-
-    def note(self, text: str) -> None:
-        """Keep what is going on now."""
-        if text:
-            self._lines.append(one_line(text))
-
-    def taken(self) -> str:
-        text = "".join(f"{line}\n" for line in self._lines)
-        self._lines.clear()
-        return text

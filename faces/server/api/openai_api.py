@@ -15,11 +15,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
 from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, Run, TakenError
+from ..progress_text import ProgressText
 from .chat_completions import (
     DONE,
     ChatReply,
     ChatRequest,
-    ProgressText,
     RequestRefusedError,
     error_body,
     graph_input,

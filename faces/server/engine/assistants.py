@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ....graphs.preset import Served
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Assistant", "Assistants", "assistants_of"]
 
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+MOST_GRAPHS = 64
+"""Graphs with options of callers that are kept; without any, each is kept."""
+
 
 @dataclass(frozen=True)
 class Assistant:
@@ -33,9 +39,14 @@ class Assistant:
     options: Mapping[str, Any]
     """What its recipe says besides the model."""
 
-    def recipe(self, spec: str) -> RunConfig | None:
-        """Return what rebuilds its graph; `None` where only Python can."""
-        return RunConfig.given(model=spec, **self.options) if self.served.build is None else None
+    def recipe(self, spec: str, options: Mapping[str, Any] = NO_OPTIONS) -> RunConfig | None:
+        """Return what rebuilds its graph; `None` where only Python can.
+
+        Args:
+            spec: Of the model.
+            options: Checked, in place of its own.
+        """
+        return RunConfig.given(model=spec, **{**self.options, **options}) if self.served.build is None else None
 
 
 def assistants_of(settings: Settings) -> dict[str, Assistant]:
@@ -102,7 +113,7 @@ class Assistants:
         self._saver = saver
         self._build_model = build_model
         self._models: dict[str, BaseChatModel] = {}
-        self._graphs: dict[tuple[str, str], CompiledStateGraph[Any, Any, Any, Any]] = {}
+        self._graphs: dict[tuple[str, str, str], CompiledStateGraph[Any, Any, Any, Any]] = {}
         # Graphs are built in worker threads; two requests at once must not load a model twice.
         self._lock = threading.Lock()
 
@@ -133,12 +144,21 @@ class Assistants:
         with self._lock:
             return self._model(spec)
 
-    def built(self, name: str, model: str | None = None) -> CompiledStateGraph[Any, Any, Any, Any] | None:
+    def built(
+        self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS
+    ) -> CompiledStateGraph[Any, Any, Any, Any] | None:
         """Return the graph where it is built already."""
-        return self._graphs.get((name, model or self._settings.model))
+        return self._graphs.get((name, model or self._settings.model, _key(options)))
 
-    def graph(self, name: str, model: str | None = None) -> CompiledStateGraph[Any, Any, Any, Any]:
+    def graph(
+        self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS
+    ) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph, which is built once. Blocks while it is.
+
+        Args:
+            name: Of the assistant.
+            model: Spec of the model; default: the server's.
+            options: Checked, in place of the assistant's own.
 
         Raises:
             NotThereError: There is no such assistant.
@@ -146,18 +166,26 @@ class Assistants:
             ImportError: An extra that the preset needs is not installed.
         """
         assistant, spec = self.get(name), self.spec(model)
+        key = (name, spec, _key(options))
         with self._lock:
-            if (name, spec) not in self._graphs:
-                self._graphs[name, spec] = self._built(assistant, spec)
-            return self._graphs[name, spec]
+            found = self._graphs.get(key)
+            if found is None:
+                found = self._graphs[key] = self._built(assistant, spec, options)
+                # Whoever runs the oldest keeps it; it is built anew for who asks next.
+                for old in [one for one in self._graphs if one[2]][:-MOST_GRAPHS]:
+                    del self._graphs[old]
+            return found
 
-    def _built(self, assistant: Assistant, spec: str) -> Any:
-        if assistant.served.build is not None:
+    def _built(self, assistant: Assistant, spec: str, options: Mapping[str, Any]) -> Any:
+        recipe = assistant.recipe(spec, options)
+        if recipe is None:
+            assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
             return assistant.served.build(self._model(spec), self._saver)
-        recipe = RunConfig.given(model=spec, **assistant.options)
-        # Built already, and shared: the recipe alone would build another one.
-        model = {"model": self._model(spec)} if assistant.preset.needs_model else {}
-        return recipe.model_copy(update=model).build(self._saver)
+        # Built already, and shared: the recipe alone would build others.
+        shared: dict[str, Any] = {"model": self._model(spec)} if assistant.preset.needs_model else {}
+        allowed = (self._settings.model, *self._settings.models)
+        shared["critics"] = tuple(self._model(one) if one in allowed else one for one in recipe.critics)
+        return recipe.model_copy(update=shared).build(self._saver)
 
     def _model(self, spec: str) -> BaseChatModel:
         if spec not in self._models:
@@ -168,3 +196,7 @@ class Assistants:
 
                 self._models[spec] = chat_model(spec)
         return self._models[spec]
+
+
+def _key(options: Mapping[str, Any]) -> str:
+    return json.dumps(options, sort_keys=True) if options else ""

@@ -12,6 +12,7 @@ from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key, seal_key
 from .assistants import Assistants
+from .call_options import checked_options
 from .ceilings import Ceilings
 from .execution import Execution, built_graph
 from .ownership import OwnedThreads
@@ -139,14 +140,14 @@ class Engine:
         """Offer one more assistant, in place of one of the same id."""
         self._assistants.known[assistant.id] = assistant
 
-    async def graph(self, assistant: str, model: str | None = None) -> Any:
-        """Return the graph of an assistant.
+    async def graph(self, assistant: str, model: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+        """Return the graph of an assistant, with these checked options in place of its own.
 
         Raises:
             NotThereError: There is no such assistant.
             BadRequestError: This model is not allowed, or the preset can't be run on this server.
         """
-        return await built_graph(self._assistants, assistant, model)
+        return await built_graph(self._assistants, assistant, model, options)
 
     async def reader(self, record: ThreadRecord) -> Any:
         """Return a graph that reads a thread: its own, or where that can't be built here, one for every preset."""
@@ -206,6 +207,7 @@ class Engine:
         stream_modes: Sequence[str] = ("values",),
         subgraphs: bool = False,
         model: str | None = None,
+        options: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
         interrupt_before: Any = None,
         interrupt_after: Any = None,
@@ -226,6 +228,7 @@ class Engine:
             stream_modes: What is sent: `values`, `updates`, `custom`, `messages`, `messages-tuple`.
             subgraphs: Whether subgraphs send too.
             model: Spec of another model than the server's, where that is allowed.
+            options: Of the preset, those that callers may set: see `call_options`.
             metadata: Kept with the run.
             interrupt_before: Nodes to stop before, or `"*"`.
             interrupt_after: Nodes to stop after, or `"*"`.
@@ -242,7 +245,8 @@ class Engine:
         """
         await self._ceilings.check(caller)
         # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
-        graph = await self.graph(assistant, model)
+        own = checked_options(self.assistant(assistant), self.settings, options) if options else {}
+        graph = await self.graph(assistant, model, own)
         request = checked_request(
             self.settings,
             graph,
@@ -255,6 +259,8 @@ class Engine:
             interrupt_before=interrupt_before,
             interrupt_after=interrupt_after,
         )
+        if own:
+            request["options"] = own
         if input is None and command is None and thread_id is None:
             raise BadRequestError('a new thread needs an input with a "task"')
         # Kept over the awaits below, or two requests could both get the last place.
@@ -317,7 +323,7 @@ class Engine:
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
         if run.output is None and not run.stateless:
-            graph = await self.graph(run.assistant, run.model)
+            graph = await self.graph(run.assistant, run.model, run.options)
             snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
             return dict(snapshot.values)
         return run.output or {}

@@ -43,17 +43,25 @@ TOKENS_KEPT_S = 60.0
 """How long after its end the tokens of a run are kept for who reads slowly; the rest of what it sent is kept longer."""
 
 
-async def built_graph(assistants: Assistants, name: str, model: str | None = None) -> Any:
+async def built_graph(
+    assistants: Assistants, name: str, model: str | None = None, options: Mapping[str, Any] | None = None
+) -> Any:
     """Return the graph of an assistant, built in a worker thread where it is not built yet.
+
+    Args:
+        assistants: All of them.
+        name: Of the assistant.
+        model: Spec of the model; default: the server's.
+        options: Checked, in place of the assistant's own.
 
     Raises:
         NotThereError: There is no such assistant.
         BadRequestError: This model is not allowed, or the preset can't be run on this server.
     """
-    if found := assistants.built(name, model):
+    if found := assistants.built(name, model, options or {}):
         return found
     try:
-        return await asyncio.to_thread(assistants.graph, name, model)
+        return await asyncio.to_thread(assistants.graph, name, model, options or {})
     except (NotThereError, BadRequestError):
         raise
     except Exception as error:
@@ -109,8 +117,8 @@ class Execution:
             async with clock:
                 await self._change(run, status="running")
                 run.send("metadata", {"run_id": run.id, "attempt": run.attempts})
-                graph = await built_graph(self._assistants, run.assistant, run.model)
-                recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model))
+                graph = await built_graph(self._assistants, run.assistant, run.model, run.options)
+                recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model), run.options)
                 metadata = recipe.metadata() if recipe is not None else {}
                 ceiling = await self._ceilings.of_run(run)
                 # The shell or another server may run the thread right now.

@@ -78,7 +78,7 @@ class Run:
     caller: Caller
     created_at: str
     request: Mapping[str, Any] = field(default_factory=dict)
-    """The request as it was submitted: input, command, config, checkpoint, stream_modes, subgraphs, durability."""
+    """The request as it was submitted: input, command, config, checkpoint, stream_modes, subgraphs, options."""
     model: str | None = None
     """Spec of the model that the caller named; default: the server's."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -103,6 +103,12 @@ class Run:
     log: list[ServerEvent | None] = field(default_factory=list)
     """Sent so far; only grows. `None` stands for what was forgotten."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the preset that its caller set."""
+        found: Mapping[str, Any] = self.request.get("options") or {}
+        return found
 
     @property
     def ended(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redraft.faces.server.api.chat_completions import ProgressText
+from redraft.faces.server.progress_text import ProgressText
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 

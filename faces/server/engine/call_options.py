@@ -1,0 +1,91 @@
+"""Call options: what a caller may set of a preset for one run, typed and bounded, made from the registry. Internal.
+
+Only values that are closed go in: numbers, yes or no, a choice, models that the server allows, verifiers that open no
+file. Paths, prompts, judges and whatever else a recipe may hold stay the server's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from ....graphs.presets import COMMON
+from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, verifier
+from .runs import BadRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..settings import Settings
+    from .assistants import Assistant
+
+__all__ = ["call_options", "checked_options"]
+
+MOST = 100
+"""Of a number that its preset bounds by nothing."""
+MOST_VERIFIERS, LONGEST_VERIFIER = 8, 500
+READS_FILES = "json_schema"
+OF_DOCUMENTS = ("passages", "search")
+"""Options that say something only where documents are searched."""
+JUDGES = "Who judges: self is the model that writes; else another model, or a name that the preset knows."
+
+
+def call_options(assistant: Assistant, settings: Settings) -> type[BaseModel]:
+    """Return the model of the options that a caller may give an assistant; each may be left out.
+
+    An assistant that searches the server's documents has none: its index would be built anew for each set of them.
+    """
+    fields: dict[str, Any] = {}
+    preset = assistant.preset
+    if assistant.served.build is None and not assistant.served.documents:
+        both_judge = not preset.no_critics and not preset.no_verifiers
+        for option in (*preset.options, *(COMMON if both_judge else ())):
+            offered = option.flag and option.name not in OF_DOCUMENTS
+            if offered and (option.kind in (int, float, bool) or get_origin(option.kind) is Literal):
+                most = MOST if option.kind is int and option.most is None else option.most
+                bounds = {"ge": option.least, "le": most} if option.kind in (int, float) else {}
+                fields[option.name] = (option.kind, Field(None, description=option.help, **bounds))
+        if not preset.no_critics:
+            named = ("self", *preset.critic_names, *settings.models)
+            most_critics = 1 if preset.one_critic else len(named)
+            # The choices are known when it runs only.
+            kind: Any = list[Literal[named]]  # type: ignore[valid-type]
+            fields["critics"] = (kind, Field(None, description=JUDGES, max_length=most_critics))
+        if not preset.no_verifiers:
+            fields["verifiers"] = (list[str], Field(None, description=VERIFIERS, max_length=MOST_VERIFIERS))
+    return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **fields)
+
+
+def checked_options(assistant: Assistant, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run as they are kept.
+
+    Raises:
+        BadRequestError: One is not a caller's to set, or makes no sense.
+    """
+    try:
+        options = call_options(assistant, settings)(**given).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadRequestError(f"{where}: {first['msg']}"[:500]) from None
+    for spec in options.get("verifiers", ()):
+        _check_verifier(spec)
+    return options
+
+
+def _check_verifier(spec: str) -> None:
+    name = spec.partition(":")[0].strip()
+    if name == READS_FILES or len(spec) > LONGEST_VERIFIER:
+        raise BadRequestError(f"verifiers: {name:.40} is not for callers, or is too long. {VERIFIERS}")
+    try:
+        verifier(spec)
+    except (ValueError, ImportError) as error:
+        raise BadRequestError(f"verifiers: {error}"[:500]) from None
+
+
+NAMES = ", ".join(name for name in (*WITH_ARGUMENT, *WITHOUT_ARGUMENT) if name != READS_FILES)
+VERIFIERS = (
+    f"Programs that check each draft, and decide alone: {NAMES}. Examples: uses_words:river,lamp; length:20-40 words; "
+    "matches:REGEX; reading_level:8."
+)
