@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from ..nodes.rubric.assessments import refinement_metadata
+from ..nodes.travel import travel_metadata
 from ..state.limits import Limits, merged_limits
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class RefiningAgent:
         config = {**self._config, **{name: value for name, value in given.items() if value is not None}}
         if not isinstance(config["enabled"], bool):
             raise ValueError(f"enabled must be True or False, not {config['enabled']!r}")  # noqa: TRY004  as the others
+        rounds, threshold = config["max_iterations"], config["quality_threshold"]
+        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
+            raise ValueError(f"max_iterations must be a whole number, 0 or more, not {rounds!r}")
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+            raise ValueError(f"quality_threshold must be between 0 and 1, not {threshold!r}")
         limits = merged_limits(self._limits, {"max_rounds": config["max_iterations"]})
         self.graph = self._build(enabled=config["enabled"], threshold=config["quality_threshold"], limits=limits)
         self._config = config
@@ -99,5 +105,6 @@ class RefiningAgent:
     def _noted(self, out: Mapping[str, Any]) -> dict[str, Any]:
         if "__interrupt__" in out:
             return dict(out)
-        self._last = refinement_metadata(out)
+        tell = travel_metadata if getattr(self.graph, "name", "") == "travel" else refinement_metadata
+        self._last = tell(out)
         return {**out, "metadata": deepcopy(self._last)}

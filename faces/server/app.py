@@ -60,7 +60,12 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     engine.on_finished.append(app.state.metrics.finished)
 
     # the last added is asked first
-    app.add_middleware(BodyMiddleware, max_bytes=settings.max_body_bytes, max_seconds=settings.max_body_seconds)
+    app.add_middleware(
+        BodyMiddleware,
+        max_bytes=settings.max_body_bytes,
+        max_seconds=settings.max_body_seconds,
+        untyped_paths={"/demo/self-refine"},
+    )
     app.add_middleware(
         CallerMiddleware,
         tokens=settings.tokens,

@@ -38,7 +38,7 @@ def personalization(task: str, draft: str) -> tuple[float, str]:
     wishes = [
         (name, met)
         for name, asked, met in WISHES
-        if any(name == NEEDED_BY_NAME or not is_refused(found) for found in asked.finditer(task))
+        if any(name in NEEDED_BY_NAME or not is_refused(found) for found in asked.finditer(task))
     ]
     missed = [name for name, met in wishes if not met.search(draft)]
     if not wishes:
@@ -167,7 +167,7 @@ REFUSED = re.compile(
     r"(?:(?:,[^.,;:!?\n]{0,40}){0,6}?\s(?:or|nor)\s[^.,;:!?\n]*)?)",
     re.IGNORECASE,
 )
-NEEDED_BY_NAME = "gluten-free food"
+NEEDED_BY_NAME = frozenset({"gluten-free food", "dairy-free food"})
 """Named by what is refused: "no gluten" wishes for it."""
 CONCRETE = re.compile(
     r"\d{1,2}[:.]\d{2}\b|\b\d{1,2}\s?(?:am|pm|h|hours?|minutes?|min|km)\b|[€$£¥]\s?\d"
@@ -186,6 +186,12 @@ WISHES = (
     _wish("halal food", r"halal"),
     _wish("kosher food", r"kosher"),
     _wish("gluten-free food", r"gluten|coeliac|celiac", r"gluten"),
+    _wish("dairy-free food", r"dairy|lactose", r"dairy|lactose|vegan"),
+    _wish(
+        "food for the allergy",
+        r"allerg|(?:no|without)\s(?:pea)?nuts\b|nut-free",
+        r"allerg|(?:pea)?nut[- ]free|(?:no|without|free of)\s(?:any\s)?(?:pea|tree\s)?nuts?\b",
+    ),
     _wish(
         "step-free access", r"wheelchair|step-free|disab|can(?:'t|not) walk", r"wheelchair|step-free|accessib|lifts?\b"
     ),
@@ -198,6 +204,21 @@ WISHES = (
         "little money",
         r"cheap|low[- ]budget|on a (?:tight )?budget|backpack",
         r"cheap|free\b|budget|hostel|low[- ]cost",
+    ),
+    _wish(
+        "luxury",
+        r"luxur|(?:five|5)[- ]star|upscale|high[- ]end",
+        r"luxur|(?:five|5)[- ]star|upscale|high[- ]end|suite|fine dining|private (?:driver|guide|tour)|spa\b",
+    ),
+    _wish(
+        "adventure",
+        r"adventur|adrenaline|thrill",
+        r"adventur|raft|climb|zip-?lin|kayak|paraglid|bungee|canyon|div(?:e|ing)\b|surf|hik|trek|safari",
+    ),
+    _wish(
+        "a romantic trip",
+        r"romantic|honeymoon|(?:wedding )?anniversary",
+        r"romantic|honeymoon|candle|sunset|for two\b|couple",
     ),
     _wish("museums and art", r"museum|art\b|galler|painting", r"museum|art\b|galler|exhibit"),
     _wish("history", r"histor|ancient|medieval|castle", r"histor|ancient|medieval|castle|old town|ruin|roman"),

@@ -70,7 +70,9 @@ def dates_in(text: str) -> list[date]:
 
 
 def days_wanted(text: str) -> int | None:
-    """Return how many days a text asks for: from its first date to its last, else "3 days", "a week", "a weekend".
+    """Return how many days a text asks for: from its first date to its last, else "3 days", "a week", "a fortnight".
+
+    Nights count where no days are named: three nights are four days, as for `days_between`.
 
     `None` where it can't be told: no length at all, several different ones, a range, or a length of something else
     ("100 euros a day", "a day trip", "2 days each").
@@ -78,8 +80,12 @@ def days_wanted(text: str) -> int | None:
     named = dates_in(text)
     if len(named) > 1:
         return (named[-1] - named[0]).days + 1
-    lengths = {_days(match) for match in LENGTH.finditer(text) if not _of_something_else(match)}
-    return lengths.pop() if len(lengths) == 1 and not OPEN_LENGTH.search(text) else None
+    lengths, by_night = set[int](), set[int]()
+    for match in LENGTH.finditer(text):
+        if not _of_something_else(match):
+            (by_night if match["unit"].casefold().startswith("night") else lengths).add(_days(match))
+    found = lengths or by_night
+    return found.pop() if len(found) == 1 and not OPEN_LENGTH.search(text) else None
 
 
 def _days(match: re.Match[str]) -> int:
@@ -89,7 +95,9 @@ def _days(match: re.Match[str]) -> int:
     else:
         tens, _, ones = re.sub(r"[\s-]+", " ", number).partition(" ")
         count = NUMBERS[tens] + (NUMBERS[ones] if ones else 0)
-    return count * (2 if unit == "weekend" else 7 if unit.startswith("week") else 1)
+    if unit.startswith("night"):
+        return count + 1
+    return count * next((days for name, days in UNITS.items() if unit.startswith(name)), 1)
 
 
 def _of_something_else(match: re.Match[str]) -> bool:
@@ -121,17 +129,18 @@ DATES = re.compile(
     rf"|\b(?P<month3>{_MONTH})\.?\s+(?P<day3>\d{{1,2}})(?:\s*(?:-|–|to)\s*(?P<till3>\d{{1,2}}))?,?\s+(?P<year3>\d{{4}})\b",
     re.IGNORECASE,
 )
-_NUMBER = r"(?:twenty|thirty)[\s-](?:one|two|three|four|five|six|seven|eight|nine)\b|" + "|".join(
-    sorted(NUMBERS, key=len, reverse=True)
-)
+_COMPOUND = r"(?:twenty|thirty)[\s-](?:one|two|three|four|five|six|seven|eight|nine)\b"
+_NUMBER = "|".join([_COMPOUND, *sorted(NUMBERS, key=len, reverse=True)])
 LENGTH = re.compile(
     rf"(?<![\w.,–-])(?P<number>[0-9]{{1,3}}|{_NUMBER})[\s-]+(?:full\s+|whole\s+)?"
-    r"(?P<unit>days?|weekend|weeks?)\b",
+    r"(?P<unit>days?|nights?|weekend|weeks?|fortnights?)\b",
     re.IGNORECASE,
 )
+UNITS = {"weekend": 2, "week": 7, "fortnight": 14}
 OPEN_LENGTH = re.compile(
-    r"\b(?:\d+|[a-z]+)\s*(?:-|–|to|or)\s*(?:\d+|two|three|four|five|six|seven|eight|nine|ten)[\s-]+(?:days|weeks)\b"
-    r"|\b\d+[.,]\d+[\s-]+(?:days?|weeks?)\b|\ba long weekend\b",
+    rf"\b(?!{_COMPOUND}[\s-]+(?:day|night|week))(?:\d{{1,3}}|{_NUMBER})(?:\s*[-–]\s*|\s+(?:to|or)\s+)(?:\d{{1,3}}|{_NUMBER})[\s-]+"
+    r"(?:days|nights|weeks|fortnights)\b"
+    r"|\b\d+[.,]\d+[\s-]+(?:days?|nights?|weeks?)\b|\ba long weekend\b",
     re.IGNORECASE,
 )
 """Ranges and fractions."""
@@ -147,13 +156,15 @@ NO_TRIP_BEFORE = re.compile(
     re.IGNORECASE,
 )
 COMPOUND = re.compile(
-    r"[\s-]+(?:trips?|jobs?|off|pass(?:es)?|tickets?|cards?|tours?|later|ago|before|after|earlier|spa|care|bags?|packs?"
-    r"|excursions?|cruises?|hikes?|outings?|rates?|returns?|visas?|notice|each|per|or two|now)\b",
+    r"[\s-]+(?:trains?|bus(?:es)?|flights?|clubs?|out|trips?|jobs?|off|pass(?:es)?|tickets?|cards?|tours?|later|ago|before"
+    r"|after|earlier|spa|care|bags?|packs?|excursions?|cruises?|hikes?|outings?|rates?|returns?|visas?|notice|each|per"
+    r"|or two|now)\b",
     re.IGNORECASE,
 )
 """After "a day": it is a length of this."""
 NO_TRIP = re.compile(
-    r"[\s-]+(?:(?:pass(?:es)?|tickets?|cards?|off|later|ago|before|after|earlier|notice|each|per|a|or more|or so|old)\b"
+    r"[\s-]+(?:(?:trains?|bus(?:es)?|flights?|pass(?:es)?|tickets?|cards?|off|later|ago|before|after|earlier|notice"
+    r"|each|per|a|or more|or so|old)\b"
     r"|(?:in|for|at)\s+(?:each|every)\b|(?:of\s+)?rest\b)",
     re.IGNORECASE,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
@@ -94,17 +95,21 @@ def reading_grade(text: str) -> float:
 def uses_words(*words: str) -> Verifier:
     """Return a verifier that accepts a draft in which every word occurs: as a whole word, in any case.
 
-    Its score is the share of the words that occur; its evidence names those `missing`.
+    Apostrophes, hyphens and accents count as the same however they are encoded. In scripts that put no space between
+    words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) a word may stand inside a longer one.
+
+    The score is the share of the words that occur; the evidence names those `missing`.
 
     Raises:
         ValueError: No word is given, or one is blank. At build.
     """
     if not words or not all(word.strip() for word in words):
         raise ValueError(f"uses_words needs at least one word and no blank ones, not {words!r}")
-    patterns = {word: re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE) for word in words}
+    patterns = {word: _whole_word(_one_form(word.strip())) for word in words}
 
     def check(task: str, draft: str, /) -> Critique:
-        missing = [word for word, pattern in patterns.items() if not pattern.search(draft)]
+        text = _one_form(draft)
+        missing = [word for word, pattern in patterns.items() if not pattern.search(text)]
         if not missing:
             return Critique("", accepted=True, score=1.0)
         score = (len(patterns) - len(missing)) / len(patterns)
@@ -112,6 +117,16 @@ def uses_words(*words: str) -> Verifier:
         return Critique(said, accepted=False, score=score, evidence={"missing": missing})
 
     return named(check, "uses_words", wants=f"It uses each of these words as it stands: {', '.join(patterns)}.")
+
+
+def _one_form(text: str) -> str:
+    return unicodedata.normalize("NFC", text).translate(LIKE_ASCII)
+
+
+def _whole_word(word: str) -> re.Pattern[str]:
+    before = "" if UNSPACED.match(word[0]) else rf"(?<!{SPACED_LETTER})"
+    after = "" if UNSPACED.match(word[-1]) else rf"(?!{SPACED_LETTER})"
+    return re.compile(f"{before}{re.escape(word)}{after}", re.IGNORECASE)
 
 
 def matches(pattern: str, *, says: str | None = None) -> Verifier:
@@ -238,6 +253,10 @@ COUNTS: Mapping[str, Callable[[str], int]] = {
 }
 
 
+LIKE_ASCII = str.maketrans("’‘ʼ＇‐‑", "'" * 4 + "--")
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+UNSPACED = re.compile(f"[{_UNSPACED}\U00020000-\U0003ffff]")
+SPACED_LETTER = rf"[^\W{_UNSPACED}\U00020000-\U0003ffff]"
 LONGEST_WORD = 100
 LONGEST_ABBREVIATION = 40
 """Characters; of a longer one the end is looked at."""

@@ -91,7 +91,7 @@ CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"
 
 
 def is_stop_phrase(reply: str, phrase: str) -> bool:
-    """Return whether the whole reply is the phrase, ignoring case, Markdown and final punctuation.
+    """Return whether the whole reply is the phrase, ignoring case, Markdown, marks that approve, final punctuation.
 
     The published methods look for the phrase anywhere in the reply, which accepts "no issues with style, but the total
     is wrong" and every reply that quotes the phrase. This is a deliberate deviation.
@@ -182,9 +182,13 @@ def same_text(one: str, other: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """Return a text in lower case, without Markdown, quotes, surplus whitespace or final punctuation."""
+    """Return a text in lower case, without Markdown, quotes, surplus space, final punctuation, signs of approval."""
     plain = re.sub(r"[*_`#>~\"“”]+", " ", text.replace("’", "'"))
-    return " ".join(plain.split()).rstrip(" .!:;,…").casefold()
+    return " ".join(plain.split()).lstrip(f" {_LIST_SIGNS}{_APPROVAL}").rstrip(f" .!:;,…{_APPROVAL}").casefold()
+
+
+_LIST_SIGNS = "-–•·+"
+_APPROVAL = "✅✔☑👍👌🎉\ufe0f"
 
 
 # Both patterns match whole texts only: a letter may well say that its writer can't come.

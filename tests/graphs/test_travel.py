@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import PrivateAttr
+from redraft.graphs.refining_agent import RefiningAgent
 from redraft.graphs.travel import TRAVEL_RUBRIC, build_travel_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
@@ -79,6 +81,13 @@ def test_a_plan_that_is_good_at_once_is_not_refined(run: Any) -> None:
         build_travel_graph(worse, judge=ScriptedModel([says(0.7)] * 8)), {"task": TASK, "limits": {"max_rounds": 1}}
     )
     assert (output["answer"], travel_metadata(output)["travel_refined"]) == (GOOD, False)
+
+
+def test_an_agent_object_over_the_planner_tells_whether_the_plan_is_a_revision() -> None:
+    """`get_status()` has `travel_refined` beside what it tells of every rubric."""
+    agent = RefiningAgent(partial(build_travel_graph, ScriptedModel([GOOD]), judge=ScriptedModel([says(0.9)] * 4)))
+    assert agent.invoke(TASK)["metadata"]["travel_refined"] is False
+    assert agent.get_status()["last_run"]["travel_refined"] is False
 
 
 def test_a_model_without_tools_is_told_the_facts(run: Any) -> None:

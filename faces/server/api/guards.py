@@ -151,6 +151,7 @@ def _split(url: str) -> SplitResult:
 
 
 DEEPEST = 64
+UNTYPED = (b"", b"application/x-www-form-urlencoded")
 
 
 class TooLongError(Exception):
@@ -162,10 +163,19 @@ class BodyMiddleware:
 
     What it passes on is written anew, so that nothing behind it meets a number, a text or a depth that a database or
     a reply could not hold.
+
+    Args:
+        app: What reads it.
+        max_bytes: The longest that is read.
+        max_seconds: How long it may take to arrive.
+        untyped_paths: Paths whose bodies are JSON also where a client calls them a form, or nothing, as `curl -d` does.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, max_seconds: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, max_bytes: int, max_seconds: float, untyped_paths: Collection[str] = ()
+    ) -> None:
         self._app = app
+        self._untyped_paths = frozenset(untyped_paths)
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
 
@@ -192,6 +202,8 @@ class BodyMiddleware:
             return
         if body:
             kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if kind in UNTYPED and scope["path"] in self._untyped_paths:
+                kind = b"application/json"
             if kind != b"application/json":
                 await problem(415, "unsupported", "a body must be application/json")(scope, receive, send)
                 return
@@ -203,7 +215,8 @@ class BodyMiddleware:
                 return
         # The body that goes on is whole, and has another length.
         kept = [(name, value) for name, value in scope["headers"]
-                if name.lower() not in (b"content-length", b"transfer-encoding")]  # fmt: skip
+                if name.lower() not in (b"content-length", b"transfer-encoding", b"content-type")]  # fmt: skip
+        kept += [(b"content-type", b"application/json")] if body else []
         scope = {**scope, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
         await self._app(scope, _replayed(body, receive), send)
 

@@ -37,6 +37,16 @@ def test_refining_is_on_by_default(served: Served) -> None:
     assert answer["usage"]["calls"] == len(model.calls) == 10
 
 
+def test_a_body_is_json_whatever_its_content_type_says(served: Served) -> None:
+    """`curl -d '{…}'` calls it a form, and other clients call it nothing."""
+    url, _ = served(ScriptedModel([POOR, POOR]))
+    body = json.dumps({"message": MESSAGE, "enable_refinement": False})
+    for headers in ({"content-type": "application/x-www-form-urlencoded"}, {}):
+        answer = httpx.post(f"{url}/demo/self-refine", content=body, headers=headers, timeout=30)
+        assert answer.json().get("response") == POOR, answer.text
+    assert httpx.post(f"{url}/demo/self-refine", content=b"message=Go", timeout=30).status_code == 400
+
+
 def test_refining_can_be_switched_off(served: Served) -> None:
     """The same trip without refinement costs one call, and is answered with the first draft."""
     model = ScriptedModel([POOR])

@@ -196,7 +196,14 @@ def test_a_plan_is_checked_against_its_days_money_and_calendar(
         ("at least 3 days", None),
         ("a long weekend", None),
         ("Swim twice a week", None),
-        ("3 nights in Rome", None),
+        ("3 nights in Rome", 4),
+        ("100 euros a night for 3 nights in Rome", 4),
+        ("A week, with 2 nights in Florence", 7),
+        ("2 or 3 nights in Rome", None),
+        ("2 night trains to Rome", None),
+        ("Plan a trip to Rome for 7 days", 7),
+        ("for ten days", 10),
+        ("a fortnight in Greece", 14),
     ],
 )
 def test_how_long_a_trip_is_is_read_or_left_open(task: str, days: int | None) -> None:
@@ -266,6 +273,9 @@ def test_a_total_for_each_says_nothing_about_the_budget() -> None:
         ("Not only museums but castles.", "museums and art, history"),
         ("Without a car, vegetarian food.", "vegetarian food"),
         ("No gluten.", "gluten-free food"),
+        ("A nut allergy, and no dairy.", "dairy-free food, food for the allergy"),
+        ("No allergies.", ""),
+        ("A romantic luxury week with some adventure.", "luxury, adventure, a romantic trip"),
         ("No flights.", "travel by train"),
     ],
 )

@@ -20,6 +20,14 @@ def test_uses_words_counts_whole_words_in_any_case() -> None:
         uses_words("river", " ")
 
 
+def test_uses_words_finds_a_word_however_it_is_encoded() -> None:
+    """Curly apostrophes, accents as signs of their own, and scripts without spaces between words."""
+    assert uses_words("don't", "café", "well-known")("", "I don’t know the well‑known cafe\u0301.").accepted
+    assert uses_words("東京", "タワー")("", "私は東京タワーに行きます").accepted
+    assert uses_words("กิน", "tea")("", "ฉันกินteaและข้าว").accepted
+    assert not uses_words("tea", "東京")("", "私は京都でsteakを食べます").accepted
+
+
 def test_a_pattern_is_found_on_any_line() -> None:
     """The critique is the caller's own sentence, or quotes the pattern."""
     assert matches(r"^\d+:\d+$")("", "at\n12:30").accepted

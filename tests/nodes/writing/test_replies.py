@@ -96,6 +96,14 @@ def test_text_is_read_from_what_chains_agents_and_graphs_return() -> None:
         read_text({"other": 1})
 
 
+@pytest.mark.parametrize("reply", ["✅ No issues.", "- No issues", "• **No issues** 👍", "No issues ✔️"])
+def test_a_phrase_with_a_mark_or_list_sign_is_still_the_whole_reply(reply: str) -> None:
+    """Signs that approve say nothing else; a cross, or a second line, does."""
+    assert is_stop_phrase(reply, "no issues")
+    assert not is_stop_phrase(reply.replace("✅", "❌") + "\n- the sum is wrong", "no issues")
+    assert not is_stop_phrase(f"❌ {reply}", "no issues")
+
+
 def test_an_empty_stop_phrase_never_matches() -> None:
     """Silence accepts nothing."""
     assert not is_stop_phrase("", "")
