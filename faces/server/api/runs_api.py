@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -140,6 +141,7 @@ async def every(
     select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
     """List the runs of a thread, the newest first."""
+    select = listed(request, "select") or None
     runs = [run for run in await request.app.state.engine.runs(caller, thread_id) if status in (None, run.status)]
     start = max(offset, 0)
     return json_response([selected(shown(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
@@ -162,7 +164,7 @@ async def join_stream(
     request: Request, caller: KnownCaller, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
 ) -> Response:
     """Send what a run sends: from its beginning, or after the event that `Last-Event-ID` names."""
-    modes = [mode for mode in request.query_params.getlist("stream_mode") if mode]
+    modes = listed(request, "stream_mode")
     only = checked_modes(modes) if modes else None
     run = await _run(request, caller, thread_id, run_id)
     return _streamed(request, run, cancel=cancel_on_disconnect, start=event_after(request), only=only)
@@ -185,6 +187,20 @@ async def delete(request: Request, caller: KnownCaller, thread_id: str, run_id: 
     run = await _run(request, caller, thread_id, run_id)
     await request.app.state.engine.forget(caller, run.id)
     return Response(status_code=204)
+
+
+def listed(request: Request, name: str) -> list[str]:
+    """Return the values of a parameter: repeated, as Python's client sends it, or one list as JSON, as JavaScript's."""
+    values = [value for value in request.query_params.getlist(name) if value]
+    if len(values) == 1 and values[0].startswith("["):
+        try:
+            found = json.loads(values[0])
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise BadRequestError(f"{name} is a name, or a list of names as JSON")
+        return found
+    return values
 
 
 def event_after(request: Request) -> int:

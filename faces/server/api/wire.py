@@ -52,8 +52,8 @@ def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
 Metadata = Annotated[dict[str, Any], AfterValidator(checked_metadata)]
 
 
-HIDDEN = ("redraft_recipe",)
-"""Metadata that may name files of the server."""
+HIDDEN = frozenset({"redraft_recipe", "redraft_path_recipe"})
+"""Metadata that may name files of the server; they are in states, and in what runs stream about their steps."""
 
 
 def plain(value: Any) -> Any:
@@ -66,7 +66,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get("kind") == "failure" and "error" in value:
             value = {**value, "text": str(value["error"])}
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items() if name not in HIDDEN}
     if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_asdict"):
         return [plain(part) for part in value]
     if hasattr(value, "model_dump"):
@@ -120,12 +120,11 @@ def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
     checkpoint = _checkpoint(snapshot.config)
     parent = _checkpoint(snapshot.parent_config)
     tasks = [_task(task) for task in snapshot.tasks]
-    metadata = {name: part for name, part in (snapshot.metadata or {}).items() if name not in HIDDEN}
     return {
         "values": plain(snapshot.values),
         "next": list(snapshot.next),
         "tasks": tasks,
-        "metadata": plain(metadata),
+        "metadata": plain(snapshot.metadata or {}),
         "created_at": snapshot.created_at,
         "checkpoint": checkpoint,
         "parent_checkpoint": parent,

@@ -225,7 +225,7 @@ class Engine:
             command: `resume` answers an interrupt; `update` and `goto` as LangGraph's `Command`.
             config: Only `recursion_limit` and `tags` are taken from it.
             checkpoint: Where to start, when not at the thread's end: `checkpoint_id`.
-            stream_modes: What is sent: `values`, `updates`, `custom`, `messages`, `messages-tuple`.
+            stream_modes: What is sent: names of `MODES`.
             subgraphs: Whether subgraphs send too.
             model: Spec of another model than the server's, where that is allowed.
             options: Of the preset, those that callers may set: see `call_options`.

@@ -16,13 +16,12 @@ from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
 from ....state.threads.record_checks import EditedRecordError, compared
 from .records import now
-from .requests import MODES
 from .runs import BadRequestError, NotThereError
+from .streaming import stream_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import RunControl
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from .records import DbExecutor, Records
     from .runs import Run, RunStatus
 
-__all__ = ["Execution", "Finished", "MessageParts", "built_graph"]
+__all__ = ["Execution", "Finished", "built_graph"]
 
 Finished: TypeAlias = "Callable[[Run, Mapping[str, Any] | None], None]"
 
@@ -225,7 +224,7 @@ async def _drive(
         config["configurable"] |= {"checkpoint_id": checkpoint_id, "checkpoint_ns": ""}
     given, config = await _start(run, graph, config, mark_begun)
     try:
-        await _stream(run, graph, given, config, control)
+        await stream_graph(run, graph, given, config, control)
     # Somebody asked it to stop between two steps; the thread can go on.
     except GraphDrained as drained:
         if drained.reason == TAKEN_OVER:
@@ -286,58 +285,3 @@ async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
             except (ValueError, LookupError) as error:
                 raise BadRequestError(str(error)[:500]) from None
     return Command(resume=reply, update=given.get("update"), goto=given.get("goto") or ())
-
-
-async def _stream(run: Run, graph: Any, given: Any, config: RunnableConfig, control: RunControl) -> None:
-    wanted = run.request["stream_modes"]
-    # The values are the run's output, whether the caller wants to see them or not.
-    modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted)]))
-    parts = MessageParts()
-    stops = {name: value for name in ("interrupt_before", "interrupt_after") if (value := run.request.get(name))}
-    stream = graph.astream(
-        given,
-        config,
-        stream_mode=modes,
-        subgraphs=run.request["subgraphs"],
-        # What a step paid for is in the database before the next one begins.
-        durability="sync",
-        control=control,
-        **stops,
-    )
-    async for item in stream:
-        namespace, mode, data = item if run.request["subgraphs"] else ((), *item)
-        if mode == "values" and not namespace:
-            # what a person is asked comes by itself
-            run.output = {**(run.output or {}), **data} if set(data) == {"__interrupt__"} else dict(data)
-        suffix = "".join(f"|{part}" for part in namespace)
-        if mode != "messages" and mode in wanted:
-            run.send(mode + suffix, data)
-        if mode == "messages" and "messages-tuple" in wanted:
-            run.send("messages" + suffix, list(data))
-        if mode == "messages" and "messages" in wanted:
-            for event, part in parts.read(*data):
-                run.send(event + suffix, part)
-
-
-class MessageParts:
-    """Puts the pieces of messages together."""
-
-    def __init__(self) -> None:
-        self._so_far: dict[str, Any] = {}
-
-    def read(self, message: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Give the events of one piece: `messages/metadata` for a new message, then `messages/partial` with what there
-        is of it, or `messages/complete` with all of it."""
-        from langchain_core.messages import BaseMessageChunk
-
-        name = message.id or ""
-        if name not in self._so_far:
-            yield "messages/metadata", {name: {"metadata": dict(metadata)}}
-        if not isinstance(message, BaseMessageChunk):
-            self._so_far[name] = message
-            yield "messages/complete", [message]
-            return
-        earlier = self._so_far.get(name)
-        self._so_far[name] = message if earlier is None else earlier + message
-        last = getattr(message, "chunk_position", None) == "last"
-        yield "messages/complete" if last else "messages/partial", [self._so_far[name]]

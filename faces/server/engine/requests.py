@@ -23,8 +23,9 @@ __all__ = ["MODES", "can_be_id", "checked_id", "checked_modes", "checked_request
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
-         "messages-tuple": "messages"}  # fmt: skip
-"""The stream modes that are served, and what LangGraph calls each."""
+         "messages-tuple": "messages", "tasks": "tasks", "checkpoints": "checkpoints", "debug": "debug",
+         "tools": "tools", "events": "events"}  # fmt: skip
+"""The stream modes that are served, and what LangGraph calls each; it has `events` by another way in."""
 NUMBERS = {"top_k": checked_top_k, "confidence_threshold": checked_threshold}
 """What a search may be given for a single call."""
 

@@ -20,6 +20,8 @@ __all__ = ["ENDED", "BadRequestError", "Caller", "NotThereError", "QueueFullErro
 
 RunStatus: TypeAlias = Literal["pending", "running", "success", "error", "interrupted", "timeout"]
 ENDED = ("success", "error", "interrupted", "timeout")
+TOKENS = ("messages", "events")
+"""Begin the names of events that hold tokens one by one."""
 BOOT = secrets.token_hex(4)
 """Tells the events of this process from those of one before it."""
 
@@ -128,7 +130,7 @@ class Run:
     def forget_tokens(self) -> None:
         """Keep no tokens: they are most of what was sent, and all of them are in the values too."""
         # In place, since clients go on after an event by its number.
-        self.log = [None if event is None or event.event.startswith("messages") else event for event in self.log]
+        self.log = [None if event is None or event.event.startswith(TOKENS) else event for event in self.log]
 
     def change(self) -> asyncio.Event:
         """Return what is set when something is sent or the status changes next."""

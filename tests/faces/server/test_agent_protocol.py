@@ -309,7 +309,7 @@ def test_a_wrong_request_says_what_is_wrong(server: Any, connect: Any) -> None:
         with pytest.raises(UnprocessableEntityError, match=says):
             client.runs.create(name, "refine", input={**TASK, **wrong})
     with pytest.raises(UnprocessableEntityError, match="stream modes are"):
-        list(client.runs.stream(name, "refine", input=TASK, stream_mode="debug"))
+        list(client.runs.stream(name, "refine", input=TASK, stream_mode="everything"))
     with pytest.raises(ConflictError):
         client.threads.create(thread_id=name)
     assert client.threads.create(thread_id=name, if_exists="do_nothing")["thread_id"] == name
