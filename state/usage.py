@@ -22,10 +22,11 @@ class Usage(TypedDict):
     """The cost of one event, or of a whole run.
 
     `cost_usd` is `None` where the price of a model that was called is not known; it is never guessed as 0.
-    `uncounted_calls` are those of `calls` whose provider reported no tokens: then the tokens are a lower bound. Threads
-    of format 1 may lack it. `seconds` is time spent in calls, so a pause or a crash between two steps adds nothing.
-    `reused_calls` are those of `calls` that were made before a crash and answered from the journal; what they cost then
-    is counted, once.
+    `counted_here` are those of `calls` whose provider reported no tokens: they were counted here by the length of the
+    texts, so tokens and dollars are about right. `uncounted_calls` are those that nobody counted: then the tokens are a
+    lower bound. Threads of format 1 may lack it. `seconds` is time spent in calls, so a pause or a crash between two
+    steps adds nothing. `reused_calls` are those of `calls` that were made before a crash and answered from the journal;
+    what they cost then is counted, once.
     """
 
     input_tokens: Count
@@ -33,6 +34,7 @@ class Usage(TypedDict):
     total_tokens: Count
     calls: Count
     uncounted_calls: NotRequired[Count]
+    counted_here: NotRequired[Count]
     cost_usd: Amount | None
     seconds: Amount
     reused_calls: NotRequired[Count]
@@ -61,6 +63,8 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         total["seconds"] += usage["seconds"]
         if reused := usage.get("reused_calls"):
             total["reused_calls"] = total.get("reused_calls", 0) + reused
+        if counted := usage.get("counted_here"):
+            total["counted_here"] = total.get("counted_here", 0) + counted
         known, cost = total["cost_usd"], usage["cost_usd"]
         total["cost_usd"] = None if known is None or cost is None else known + cost
     return total

@@ -5,7 +5,8 @@ As its own process, for tests that kill the client: `python tests/openai_server.
 line on standard output is the address to give to `chat_model`.
 
 A reply is a text, or a dict: `text`, `input_tokens`, `output_tokens`, `delay_s`, `message` (fields merged into the
-reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, `system_fingerprint`, or for an HTTP error
+reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, `system_fingerprint`, `no_stream_usage` (a stream
+says nothing of its tokens, though it is asked), or for an HTTP error
 `status`, `headers`, `body`, or `drop: true` to close the connection without an answer. A list gives one reply to each
 request in turn; a function is called with the parsed request. The log is JSON Lines, flushed line by line:
 `{"event": "start", "n": 1, "request": …}` when a request came in, `{"event": "end", "n": 1, "status": 200}` when its
@@ -205,7 +206,7 @@ def _chunks(request: dict[str, Any], reply: dict[str, Any], number: int) -> list
     pieces = [word if index == 0 else f" {word}" for index, word in enumerate(words)]
     found = [chunk({"role": "assistant", "content": "", **reply.get("message", {})})]
     found += [chunk({"content": piece}) for piece in pieces if piece] + [chunk({}, "stop")]
-    if (request.get("stream_options") or {}).get("include_usage"):
+    if (request.get("stream_options") or {}).get("include_usage") and not reply.get("no_stream_usage"):
         found.append(head | {"choices": [], "usage": _usage(request, reply)})
     return found
 

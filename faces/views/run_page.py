@@ -103,7 +103,8 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
     if oracle_touched(events):
         told.append("a critic knew the gold answer")
     tokens = amount(usage["total_tokens"], "token")
-    told.append(f"at least {tokens}" if usage.get("uncounted_calls") else tokens)
+    sure = "at least " if usage.get("uncounted_calls") else "about " if usage.get("counted_here") else ""
+    told.append(f"{sure}{tokens}")
     return [*told, money(usage["cost_usd"]), seconds(usage["seconds"])]
 
 

@@ -81,6 +81,8 @@ class CallCeiling(Meter):
         if getattr(error, "completion", None) is not None:
             super().on_llm_error(error, run_id=run_id, **given)  # as one that was answered
         else:
+            with self._lock:
+                self._forget(run_id)
             self._ended({**NO_USAGE, "calls": 1})
 
     def _ended(self, used: Usage | None) -> None:

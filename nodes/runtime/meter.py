@@ -9,14 +9,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, convert_to_messages
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from ...state.usage import NO_USAGE, add_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from langchain_core.messages import BaseMessage
@@ -86,6 +87,7 @@ class Meter(BaseCallbackHandler):
         self._earlier = 0.0
         self._providers: dict[UUID, str | None] = {}
         self._names: dict[UUID, str] = {}
+        self._asked: dict[UUID, Sequence[Any]] = {}
 
     def on_chat_model_start(
         self,
@@ -107,14 +109,17 @@ class Meter(BaseCallbackHandler):
         with self._lock:
             self._providers[run_id] = address or provider
             self._names[run_id] = str((metadata or {}).get("ls_model_name") or "")
+            self._asked[run_id] = messages[0] if messages else []
 
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **_: Any) -> None:
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **_: Any) -> None:
         """Refuse the call of a model that is no chat model, once a budget of the run is spent.
 
         Raises:
             BudgetSpentError: A budget of the run is spent.
         """
         self._check_budget()
+        with self._lock:
+            self._asked[run_id] = prompts
 
     def _check_budget(self) -> None:
         if (
@@ -143,7 +148,7 @@ class Meter(BaseCallbackHandler):
             self._earlier += max(0.0, seconds - self.elapsed)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Count one finished call. A provider that reports no tokens leaves the cost unknown."""
+        """Count one finished call. The tokens that a provider does not report are counted here, by their length."""
         self._add(self._of_call(response, run_id))
 
     def _add(self, used: Usage) -> None:
@@ -153,13 +158,17 @@ class Meter(BaseCallbackHandler):
     def _of_call(self, response: LLMResult, run_id: UUID) -> Usage:
         """Return what one finished call used, without its seconds."""
         with self._lock:
-            provider, asked = self._providers.pop(run_id, None), self._names.pop(run_id, "")
+            provider, asked, given = self._forget(run_id)
             message = self._message(response)
-            usage = message.usage_metadata if message and _believable(message.usage_metadata) else None
+            usage: Any = message.usage_metadata if message and _believable(message.usage_metadata) else None
             name = str(message.response_metadata.get("model_name") or "") if message else ""
             # A reply that does not say who wrote it was written by the model that was asked.
             self.model = name or asked or self.model
-            if message is None or usage is None:
+            reported = message is not None and any(name in (message.usage_metadata or {}) for name in COUNTS)
+            counted_here = usage is None and not reported and given is not None
+            if counted_here:
+                usage = _counted(given or (), response)
+            if usage is None:
                 # Unknown, and so never 0: with a budget of dollars it counts as spent.
                 return {**NO_USAGE, "calls": 1, "uncounted_calls": 1, "cost_usd": None}
             cached = usage.get("input_token_details", {}).get("cache_read", 0)
@@ -173,7 +182,12 @@ class Meter(BaseCallbackHandler):
                     provider=provider,
                 )
             tokens = {name: usage[name] for name in COUNTS}
-            return {**NO_USAGE, **tokens, "calls": 1, "cost_usd": cost}  # type: ignore[typeddict-item]
+            found: Usage = {**NO_USAGE, **tokens, "calls": 1, "cost_usd": cost}  # type: ignore[typeddict-item]
+            return {**found, "counted_here": 1} if counted_here else found
+
+    def _forget(self, run_id: UUID) -> tuple[str | None, str, Sequence[Any] | None]:
+        """Return who serves a call, the name of its model and what it was asked; from here on it is over."""
+        return self._providers.pop(run_id, None), self._names.pop(run_id, ""), self._asked.pop(run_id, None)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
@@ -183,8 +197,7 @@ class Meter(BaseCallbackHandler):
         completion = getattr(error, "completion", None)
         if completion is None:
             with self._lock:
-                self._providers.pop(run_id, None)
-                self._names.pop(run_id, None)
+                self._forget(run_id)
             return
         used = completion.usage
         usage = used and {
@@ -192,7 +205,8 @@ class Meter(BaseCallbackHandler):
             "output_tokens": used.completion_tokens,
             "total_tokens": used.total_tokens,
         }
-        message = AIMessage("", usage_metadata=usage, response_metadata={"model_name": completion.model})
+        said = completion.choices[0].message.content if completion.choices else None
+        message = AIMessage(said or "", usage_metadata=usage, response_metadata={"model_name": completion.model})
         self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
 
     def usage(self, *, seconds: float) -> Usage:
@@ -215,6 +229,19 @@ def _believable(usage: Any) -> bool:
     counts = [usage.get(name) for name in COUNTS] if usage else [None]
     counts.append((usage or {}).get("input_token_details", {}).get("cache_read") or 0)
     return all(type(count) is int and 0 <= count <= MOST_OF_CALL for count in counts)
+
+
+def _counted(asked: Sequence[Any], response: LLMResult) -> dict[str, int]:
+    """Return about how many tokens a call took, at four bytes of UTF-8 each."""
+    answered = [getattr(one, "message", None) or AIMessage(one.text) for one in (response.generations or [[]])[0][:1]]
+    found = {}
+    for name, messages in (("input_tokens", asked), ("output_tokens", answered)):
+        given = convert_to_messages(messages)
+        text = "".join(str(message.text) for message in given)
+        # By bytes, since outside of Latin script a token has fewer characters.
+        share = len(text) / max(len(text.encode("utf-8", "replace")), 1) if text else 1.0
+        found[name] = count_tokens_approximately(given, chars_per_token=4.0 * share)
+    return {**found, "total_tokens": sum(found.values())}
 
 
 MOST_OF_CALL = 10**9

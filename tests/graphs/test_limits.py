@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
@@ -343,3 +344,31 @@ def test_seconds_and_dollars_hold_in_mid_node_too(run: Any) -> None:
     graph = build_refine_graph(ScriptedModel([]), generate=chain_of(model, 5))
     output = run(graph, {"task": "x", "limits": {"max_cost_usd": 1.0}})
     assert (len(model.calls), output["stop_reason"]) == (1, "cost_budget")
+
+
+# streamed
+
+VERDICT = '{"feedback": "Longer.", "score": 0.4, "accepted": false}'
+
+
+@pytest.mark.parametrize(("stock", "silent"), [(False, False), (False, True), (True, False)])
+async def test_streaming_changes_no_outcome(serve: Any, stock: bool, silent: bool) -> None:
+    """A run under a token budget ends the same way whether its messages stream or not, also where a stream reports no
+    tokens: those are counted here, and marked."""
+
+    def reply(request: Any) -> dict[str, Any]:
+        text = VERDICT if "response_format" in request else f"A text about {len(str(request))} boats."
+        return {"text": text, "no_stream_usage": silent}
+
+    server = serve(reply)
+    address, name = server.spec.split("#")
+    model = ChatOpenAI(model=name, base_url=address, api_key="none") if stock else chat_model(server.spec)
+    graph = build_refine_graph(model)
+    ends, counted = [], []
+    for modes in (["values"], ["values", "messages"]):
+        given = {"task": "Write.", "limits": {"max_tokens": 2000, "max_rounds": 1}}
+        output = [part async for mode, part in graph.astream(given, stream_mode=modes) if mode == "values"][-1]
+        ends.append((output["stop_reason"], output["rounds"], output["usage"]["calls"]))
+        counted.append(output["usage"].get("counted_here", 0))
+    assert ends == [("max_rounds", 1, 4)] * 2
+    assert counted == [0, 4 if stock or silent else 0]

@@ -109,12 +109,16 @@ def test_a_reply_that_can_not_be_read_is_asked_for_again(reply: Any) -> None:
     assert graph.invoke(Command(resume="accept"), THREAD)["stop_reason"] == "accepted"
 
 
-def test_a_token_budget_that_can_not_be_kept_stops_the_run() -> None:
-    """A model that reports no tokens can't be held to a token budget: the run stops after one call, and says so."""
-    graph = build_refine_graph(FakeListChatModel(responses=list("abc")), critics=[objects])
-    output = graph.invoke({"task": "Write.", "limits": {"max_tokens": 1000}})
-    assert (output["stop_reason"], output["rounds"]) == ("token_budget", 0)
-    assert (output["usage"]["calls"], output["usage"]["uncounted_calls"]) == (1, 1)
+@pytest.mark.parametrize(("most", "ends"), [(1000, ("max_rounds", 1)), (20, ("token_budget", 0))])
+def test_a_model_that_reports_no_tokens_is_held_to_a_budget_all_the_same(most: int, ends: Any) -> None:
+    """Its tokens are counted here, about one for four bytes, and the usage says of how many calls."""
+    graph = build_refine_graph(FakeListChatModel(responses=["a" * 80, "b" * 80]), critics=[objects])
+    output = graph.invoke({"task": "Write.", "limits": {"max_tokens": most, "max_rounds": 1}})
+    assert (output["stop_reason"], output["rounds"]) == ends
+    usage = output["usage"]
+    assert usage["counted_here"] == usage["calls"] == 1 + ends[1]
+    assert usage["uncounted_calls"] == 0
+    assert 20 <= usage["output_tokens"] / usage["calls"] <= 30
 
 
 def test_the_oracle_mark_and_the_evidence_reach_the_record() -> None:
