@@ -30,6 +30,9 @@ from .problems import BadInputError
 from .signing import is_own, signature
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
 __all__ = ["RunConfig", "kept_spec"]
@@ -135,8 +138,6 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: As `of_thread`.
         """
-        from ..state.storage.memory import IndexedMemorySaver
-
         row = saver.runs.get(thread_id)
         if row is None:
             raise BadInputError(f"there is no thread {thread_id!r}")
@@ -145,8 +146,19 @@ class RunConfig(BaseModel):
                 f"the thread {thread_id!r} was built in Python: the shell can't resume it; "
                 f"use Thread(graph, {thread_id!r}).resume() there"
             )
+        return cls.read(saver, thread_id, row.recipe)
+
+    @classmethod
+    def read(cls, saver: Any, thread_id: str, text: str) -> tuple[RunConfig, bool]:
+        """Return the recipe that a checkpoint or the runs index holds as text, and whether this user wrote it as it is.
+
+        Raises:
+            BadInputError: It can't be used.
+        """
+        from ..state.storage.memory import IndexedMemorySaver
+
         try:
-            content = json.loads(row.recipe)
+            content = json.loads(text)
             # The mark is no field, and no part of what it signs.
             mark = content.pop("mark", None) if isinstance(content, dict) else None
             # As text it would be a file's path, which nobody has agreed to open yet.
@@ -192,16 +204,22 @@ class RunConfig(BaseModel):
         kept = {name: value for name, value in self.options.items() if name not in dropped}
         return self.model_copy(update={"preset": preset, "options": kept})
 
+    @property
+    def models(self) -> list[str]:
+        """The specs of the models that it names: who writes, who criticises, and those of its judge."""
+        from ..nodes.critics.judge_specs import model_spec
+
+        judges = [model_spec(part.get("spec", "")) for part in self.options.get("judge", {}).get("critics", ())]
+        named = ("", "self", *critic_names())
+        return [spec for spec in dict.fromkeys((self.model, *self.critics, *judges)) if spec not in named]
+
     def reaches(self) -> list[str]:
         """Return what it has done beyond a provider's own address, in words: whom it writes to, which files it reads.
 
         The address of REDRAFT_MODEL is the user's own.
         """
         found = []
-        from ..nodes.critics.judge_specs import model_spec
-
-        judges = [model_spec(part.get("spec", "")) for part in self.options.get("judge", {}).get("critics", ())]
-        for spec in dict.fromkeys((self.model, *self.critics, *judges)):
+        for spec in self.models:
             if spec.startswith(("http:", "https:")) and _address(spec) != _address(os.environ.get("REDRAFT_MODEL", "")):
                 found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
             elif spec.startswith(FILE_SPECS):
@@ -222,8 +240,15 @@ class RunConfig(BaseModel):
         preset = find_preset(self.preset)
         return preset.needs_model or bool(self.critics) or any(self.options.get(name) for name in preset.model_for)
 
-    def build(self, checkpointer: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+    def build(
+        self, checkpointer: Any, *, build_model: Callable[..., BaseChatModel] | None = None
+    ) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.
+
+        Args:
+            checkpointer: Where its threads are kept.
+            build_model: From a spec and, where given, `temperature`, `max_output_tokens` and `seed` to a model;
+                default: `redraft.models.chat_model`.
 
         Raises:
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
@@ -231,22 +256,24 @@ class RunConfig(BaseModel):
         from ..models import PriceTable, chat_model
         from ..nodes.verify.verifiers import stored_verifier
 
-        options: dict[str, Any] = {
+        build_model = build_model or chat_model
+        tuning: dict[str, Any] = {
             "temperature": self.temperature,
             "max_output_tokens": self.max_output_tokens,
             "seed": self.seed,
         }
-        model = chat_model(self.model, **options) if self.asks_model else None
+        options = {name: value for name, value in tuning.items() if value is not None}
+        model = build_model(self.model, **options) if self.asks_model else None
         named = ("self", *critic_names())
         given = dict(self.options)
         if judge := given.pop("judge", None):
             from ..nodes.critics.judge_specs import judge_from_specs
 
             assert model is not None  # noqa: S101  # a preset that takes a judge needs one
-            given["judge"] = judge_from_specs(judge, model, chat_model)
+            given["judge"] = judge_from_specs(judge, model, build_model)
         critics = [
             # A critic of the writer's spec is the writer itself, not a second model.
-            "self" if spec == self.model else spec if spec in named else chat_model(spec)
+            "self" if spec == self.model else spec if spec in named else build_model(spec)
             for spec in self.critics
         ]
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(

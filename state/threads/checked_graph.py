@@ -104,9 +104,9 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         answered = isinstance(given, Command) and given.resume is not None
         if not place.get(ALLOW) or (answered and not nested):
             raise ChangedGraphError(
-                f"the thread {place['thread_id']!r} was begun with another graph: {'; '.join(found)}. To go on with "
-                f"this one, run it with {{'configurable': {{'{ALLOW}': True}}}} in its config and None as its input"
-                + (", and answer then: it asks once more" if answered else "")
+                f"the thread {place['thread_id']!r} was begun with another graph: {'; '.join(found)}",
+                f"To go on with this one, run it with {{'configurable': {{'{ALLOW}': True}}}} in its config and None "
+                "as its input" + (", and answer then: it asks once more" if answered else ""),
             )
         if not snapshot.next:  # killed between two steps: what is saved of the last one is applied, and nothing runs
             yield do(self, "invoke", None, compared(config), interrupt_before="*")

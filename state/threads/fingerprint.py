@@ -27,7 +27,16 @@ PROMPT = "prompt of "
 
 
 class ChangedGraphError(ValueError):
-    """The graph is another one than that which the thread was begun with, and nobody agreed to that."""
+    """The graph is another one than that which the thread was begun with, and nobody agreed to that.
+
+    Args:
+        difference: In what it is another one.
+        remedy: How the thread goes on all the same.
+    """
+
+    def __init__(self, difference: str, remedy: str = "") -> None:
+        super().__init__(f"{difference}. {remedy}" if remedy else difference)
+        self.difference = difference
 
 
 def fingerprint_in_force(events: Sequence[Event]) -> Mapping[str, Any]:

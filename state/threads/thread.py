@@ -146,7 +146,7 @@ class Thread:
         stored, snapshot = yield from self._read()
         found = self._changes(stored, snapshot, limits)
         if found and not allow_changes:
-            raise ChangedGraphError(self._changed(found))
+            raise self._changed(found)
         if _killed_in_mid_step(stored, snapshot):
             yield do(self.graph, "invoke", None, compared(self.config), interrupt_before="*", durability="sync")
             stored, snapshot = yield from self._read()
@@ -159,10 +159,10 @@ class Thread:
             yield do(self.graph, "update_state", self.config, step.values, as_node=step.as_node)
         return self.kind.restart(stored, snapshot, limits)
 
-    def _changed(self, found: Sequence[str]) -> str:
-        return (
-            f"the thread {self.thread_id!r} was begun with another graph: {'; '.join(found)}. To go on with this one, "
-            "resume it with allow_changes=True (--allow-changes at the shell)"
+    def _changed(self, found: Sequence[str]) -> ChangedGraphError:
+        return ChangedGraphError(
+            f"the thread {self.thread_id!r} was begun with another graph: {'; '.join(found)}",
+            "To go on with this one, resume it with allow_changes=True (--allow-changes at the shell)",
         )
 
     def _changes(self, stored: CheckpointTuple, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> list[str]:
@@ -503,7 +503,7 @@ class Thread:
                 f"it waits with {waits}"
             )
         if found := self._changes(stored, (yield from snapshot_at(self.graph, self.config, found=stored)), None):
-            raise ChangedGraphError(self._changed(found))
+            raise self._changed(found)
         # Read here only to refuse a bad reply before anything changes; the node reads it again.
         read_answer(reply, draft=meant[-1].value["draft"])
         # Where graphs run side by side, LangGraph wants to know whose question this answers.

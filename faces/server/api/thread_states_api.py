@@ -89,7 +89,7 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, body: Up
         raise TakenError("the thread is busy with a run")
     if isinstance(body.values, list):
         raise BadRequestError("values must be an object")
-    graph = await engine.reader(record)
+    graph = await engine.graphs.reader(record)
     if body.as_node is not None and body.as_node not in graph.nodes:
         raise BadRequestError(f"as_node is one of {', '.join(name for name in graph.nodes if name[:2] != '__')}")
     place = body.checkpoint or Place(checkpoint_id=body.checkpoint_id)
@@ -132,7 +132,7 @@ async def history_by_url(
 
 async def _history(request: Request, caller: Caller, thread_id: str, body: Past) -> Response:
     engine: Engine = request.app.state.engine
-    graph = await engine.reader(await engine.owned.thread(caller, thread_id))
+    graph = await engine.graphs.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, Place(checkpoint_ns=(body.checkpoint or Place()).checkpoint_ns))
     before = Place(checkpoint_id=body.before) if isinstance(body.before, str) else body.before
     limits: dict[str, Any] = {"limit": body.limit}
@@ -151,7 +151,7 @@ def _plain(name: str, value: Any) -> bool:
 
 async def _state(request: Request, caller: Caller, thread_id: str, place: Place, *, subgraphs: bool) -> Response:
     engine: Engine = request.app.state.engine
-    graph = await engine.reader(await engine.owned.thread(caller, thread_id))
+    graph = await engine.graphs.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, place)
     return json_response(thread_state(await astate_of(graph, config, subgraphs=subgraphs)))
 

@@ -162,7 +162,7 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
     broken: dict[str, Any] = {}
     if values:
         try:
-            graph = await engine.reader(record)
+            graph = await engine.graphs.reader(record)
             state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
         except UNREADABLE as error:
             # It is shown as what it is: one that can't be read must not hide the others of a list.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Assistant", "Assistants", "assistants_of"]
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-MOST_GRAPHS = 64
-"""Graphs with options of callers that are kept; without any, each is kept."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,8 @@ class Assistants:
         self._saver = saver
         self._build_model = build_model
         self._models: dict[str, BaseChatModel] = {}
-        self._graphs: dict[tuple[str, str, str], CompiledStateGraph[Any, Any, Any, Any]] = {}
+        self._graphs: dict[tuple[str, str], CompiledStateGraph[Any, Any, Any, Any]] = {}
+        self._by_recipe: OrderedDict[str, CompiledStateGraph[Any, Any, Any, Any]] = OrderedDict()
         # Graphs are built in worker threads; two requests at once must not load a model twice.
         self._lock = threading.Lock()
 
@@ -133,11 +133,20 @@ class Assistants:
         Raises:
             BadRequestError: A caller may not name it.
         """
-        if model is None or model == self._settings.model:
-            return self._settings.model
-        if model not in self._settings.models:
+        spec = model or self._settings.model
+        if not self.allows(spec):
             raise BadRequestError("this model is not among those that the server allows")
-        return model
+        return spec
+
+    def allows(self, spec: str) -> bool:
+        """Return whether a model is the server's own, or one that a caller may name."""
+        return spec == self._settings.model or spec in self._settings.models
+
+    def reached(self) -> set[str]:
+        """Return what the assistants' recipes reach, on each of the server's models, as `RunConfig.reaches` says it."""
+        specs = (self._settings.model, *self._settings.models)
+        recipes = [one.recipe(spec) for one in self.known.values() for spec in specs]
+        return {told for recipe in recipes if recipe is not None for told in recipe.reaches()}
 
     def model(self, spec: str) -> BaseChatModel:
         """Return the model, which is built once. Blocks while it is."""
@@ -148,7 +157,10 @@ class Assistants:
         self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS
     ) -> CompiledStateGraph[Any, Any, Any, Any] | None:
         """Return the graph where it is built already."""
-        return self._graphs.get((name, model or self._settings.model, _key(options)))
+        if not options:
+            return self._graphs.get((name, model or self._settings.model))
+        recipe = self.get(name).recipe(self.spec(model), options)
+        return None if recipe is None else self.built_of(recipe)
 
     def graph(
         self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS
@@ -166,37 +178,54 @@ class Assistants:
             ImportError: An extra that the preset needs is not installed.
         """
         assistant, spec = self.get(name), self.spec(model)
-        key = (name, spec, _key(options))
+        recipe = assistant.recipe(spec, options)
         with self._lock:
-            found = self._graphs.get(key)
-            if found is None:
-                found = self._graphs[key] = self._built(assistant, spec, options)
-                # Whoever runs the oldest keeps it; it is built anew for who asks next.
-                for old in [one for one in self._graphs if one[2]][:-MOST_GRAPHS]:
-                    del self._graphs[old]
+            if (name, spec) in self._graphs and not options:
+                return self._graphs[name, spec]
+            if recipe is not None:
+                found = self._of_recipe(recipe)
+            else:
+                assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
+                found = assistant.served.build(self._model(spec), self._saver)
+            if not options:
+                self._graphs[name, spec] = found
             return found
 
-    def _built(self, assistant: Assistant, spec: str, options: Mapping[str, Any]) -> Any:
-        recipe = assistant.recipe(spec, options)
-        if recipe is None:
-            assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
-            return assistant.served.build(self._model(spec), self._saver)
-        # Built already, and shared: the recipe alone would build others.
-        shared: dict[str, Any] = {"model": self._model(spec)} if assistant.preset.needs_model else {}
-        allowed = (self._settings.model, *self._settings.models)
-        shared["critics"] = tuple(self._model(one) if one in allowed else one for one in recipe.critics)
-        return recipe.model_copy(update=shared).build(self._saver)
+    def built_of(self, recipe: RunConfig) -> CompiledStateGraph[Any, Any, Any, Any] | None:
+        """Return the graph of a recipe where it is built already."""
+        return self._by_recipe.get(_key(recipe))
 
-    def _model(self, spec: str) -> BaseChatModel:
+    def graph_of(self, recipe: RunConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Return the graph of a recipe, an assistant's or not. Blocks while it is built.
+
+        Raises:
+            ImportError: An extra that the preset needs is not installed.
+            ValueError: It can't be built here.
+        """
+        with self._lock:
+            return self._of_recipe(recipe)
+
+    def _of_recipe(self, recipe: RunConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
+        key = _key(recipe)
+        if key not in self._by_recipe:
+            self._by_recipe[key] = recipe.build(self._saver, build_model=self._model)
+            if len(self._by_recipe) > MOST_RECIPES:
+                self._by_recipe.popitem(last=False)
+        return self._by_recipe[key]
+
+    def _model(self, spec: str, **tuning: Any) -> BaseChatModel:
+        from ....models import chat_model
+
+        if tuning:  # of one recipe, with whose graph it is kept
+            return chat_model(spec if self._build_model is None else self._build_model(spec), **tuning)
         if spec not in self._models:
-            if self._build_model is not None:
-                self._models[spec] = self._build_model(spec)
-            else:
-                from ....models import chat_model
-
-                self._models[spec] = chat_model(spec)
+            self._models[spec] = chat_model(spec) if self._build_model is None else self._build_model(spec)
         return self._models[spec]
 
 
-def _key(options: Mapping[str, Any]) -> str:
-    return json.dumps(options, sort_keys=True) if options else ""
+MOST_RECIPES = 64
+"""Graphs of recipes that are kept, besides those of the assistants: whoever runs an older one keeps it."""
+
+
+def _key(recipe: RunConfig) -> str:
+    return json.dumps(recipe.flat(), sort_keys=True)

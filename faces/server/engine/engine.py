@@ -14,14 +14,15 @@ from ...sessions import encryption_key, seal_key
 from .assistants import Assistants
 from .call_options import checked_options
 from .ceilings import Ceilings
-from .execution import Execution, built_graph
+from .execution import Execution
 from .ownership import OwnedThreads
 from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
-from .requests import can_be_id, checked_request
+from .requests import can_be_id, checked_id, checked_request
 from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
 from .sweeping import Sweeper
 from .takeover import Takeover, run_of
+from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -82,10 +83,11 @@ class Engine:
         self._takeover = Takeover(self.records, index, self._db, most_attempts=self.settings.max_attempts)
         self._leases = LeaseHolder(self.saver)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
+        self.graphs = ThreadGraphs(self._assistants, self.saver)
         prices = await asyncio.to_thread(_prices, self.settings)
         self._ceilings = Ceilings(self.settings, self.records.usage, self._db, prices)
         self._execution = Execution(
-            self._assistants,
+            self.graphs,
             self.owned,
             self.records,
             self._db,
@@ -147,18 +149,7 @@ class Engine:
             NotThereError: There is no such assistant.
             BadRequestError: This model is not allowed, or the preset can't be run on this server.
         """
-        return await built_graph(self._assistants, assistant, model, options)
-
-    async def reader(self, record: ThreadRecord) -> Any:
-        """Return a graph that reads a thread: its own, or where that can't be built here, one for every preset."""
-        if record.assistant in self._assistants.known:
-            try:
-                return await self.graph(str(record.assistant))
-            except BadRequestError:
-                pass
-        from ...sessions import any_reader
-
-        return await asyncio.to_thread(any_reader, self.saver, record.thread_id)
+        return (await self.graphs.assistant(assistant, model, options))[0]
 
     async def check_database(self) -> None:
         """Ask the database for the time; raises its own error where it does not answer."""
@@ -245,8 +236,20 @@ class Engine:
         """
         await self._ceilings.check(caller)
         # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
-        own = checked_options(self.assistant(assistant), self.settings, options) if options else {}
-        graph = await self.graph(assistant, model, own)
+        if thread_id is None or input is not None:
+            own = checked_options(self.assistant(assistant), self.settings, options) if options else {}
+            graph = await self.graph(assistant, model, own)
+        else:
+            try:
+                known = await self.owned.thread(caller, thread_id)
+            except NotThereError:
+                if if_not_exists == "create":
+                    raise BadRequestError('a new thread needs an input with a "task"') from None
+                raise
+            if options:
+                raise offering_fork("options are for a new task; the thread goes on as it was begun")
+            own, place = {}, (checkpoint or {}).get("checkpoint_id")
+            graph, _ = await self.graphs.going_on(known, assistant, model, None if place is None else checked_id(place))
         request = checked_request(
             self.settings,
             graph,
@@ -323,7 +326,7 @@ class Engine:
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
         if run.output is None and not run.stateless:
-            graph = await self.graph(run.assistant, run.model, run.options)
+            graph = await self.graphs.reader(await self.owned.thread(run.caller, run.thread_id))
             snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
             return dict(snapshot.values)
         return run.output or {}

@@ -8,7 +8,7 @@ import re
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ....nodes.runtime.call_ceiling import under_ceiling
 from ....state import ChangedGraphError, Thread
@@ -18,21 +18,23 @@ from ....state.threads.record_checks import EditedRecordError, compared
 from .records import now
 from .runs import BadRequestError, NotThereError
 from .streaming import stream_graph
+from .thread_graphs import offering_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import RunControl
 
     from ....state.threads.lease import LeaseHolder
-    from .assistants import Assistants
+    from ...run_config import RunConfig
     from .ceilings import Ceilings
     from .ownership import OwnedThreads
     from .records import DbExecutor, Records
     from .runs import Run, RunStatus
+    from .thread_graphs import ThreadGraphs
 
-__all__ = ["Execution", "Finished", "built_graph"]
+__all__ = ["Execution", "Finished"]
 
 Finished: TypeAlias = "Callable[[Run, Mapping[str, Any] | None], None]"
 
@@ -42,38 +44,11 @@ TOKENS_KEPT_S = 60.0
 """How long after its end the tokens of a run are kept for who reads slowly; the rest of what it sent is kept longer."""
 
 
-async def built_graph(
-    assistants: Assistants, name: str, model: str | None = None, options: Mapping[str, Any] | None = None
-) -> Any:
-    """Return the graph of an assistant, built in a worker thread where it is not built yet.
-
-    Args:
-        assistants: All of them.
-        name: Of the assistant.
-        model: Spec of the model; default: the server's.
-        options: Checked, in place of the assistant's own.
-
-    Raises:
-        NotThereError: There is no such assistant.
-        BadRequestError: This model is not allowed, or the preset can't be run on this server.
-    """
-    if found := assistants.built(name, model, options or {}):
-        return found
-    try:
-        return await asyncio.to_thread(assistants.graph, name, model, options or {})
-    except (NotThereError, BadRequestError):
-        raise
-    except Exception as error:
-        # The reason may name files and models of the server, so it is for the log alone.
-        LOG.exception("the assistant %r can't be built", name)
-        raise BadRequestError("this assistant can't be run on this server; its log says why") from error
-
-
 class Execution:
     """Executes runs.
 
     Args:
-        assistants: Their graphs.
+        graphs: Those that threads are run on.
         owned: The threads they run on.
         records: Where it is noted how they stand.
         db: Calls the records.
@@ -85,7 +60,7 @@ class Execution:
 
     def __init__(
         self,
-        assistants: Assistants,
+        graphs: ThreadGraphs,
         owned: OwnedThreads,
         records: Records,
         db: DbExecutor,
@@ -97,7 +72,7 @@ class Execution:
     ) -> None:
         self.cancelled: set[str] = set()
         """Ids of the runs that somebody cancels right now."""
-        self._assistants = assistants
+        self._graphs = graphs
         self._owned = owned
         self._records = records
         self._db = db
@@ -116,20 +91,25 @@ class Execution:
             async with clock:
                 await self._change(run, status="running")
                 run.send("metadata", {"run_id": run.id, "attempt": run.attempts})
-                graph = await built_graph(self._assistants, run.assistant, run.model, run.options)
-                recipe = self._assistants.get(run.assistant).recipe(self._assistants.spec(run.model), run.options)
-                metadata = recipe.metadata() if recipe is not None else {}
                 ceiling = await self._ceilings.of_run(run)
                 # The shell or another server may run the thread right now.
                 async with self._leases.leased(run.thread_id, wait=True) as control:
-                    mark_begun = partial(self._mark_begun, run)
+                    stored = await self._graphs.saver.aget_tuple({"configurable": {"thread_id": run.thread_id}})
+                    # Its input is in the thread: given once more, the task would begin anew and be paid twice.
+                    begun = run.begun or (stored is not None and stored.metadata.get("run_id") == run.id)
+                    graph, recipe = await self._graph(run, begun=begun)
+                    config = _config(run, recipe)
                     with under_ceiling(ceiling):
-                        status = await _drive(run, graph, control, metadata=metadata, mark_begun=mark_begun)
+                        if begun:
+                            await self._mark_begun(run)
+                        given, config = await _start(run, graph, config, begun=begun, new=stored is None)
+                        status = await _drive(run, graph, given, config, control)
         except asyncio.CancelledError:
             # Not raised again: how it ended is still to be written down, and the queue's tasks raise nothing.
             status = "interrupted" if run.id in self.cancelled else None
-        except (BadRequestError, ChangedGraphError, EditedRecordError) as error:
-            run.error = {"error": "BadRequestError", "message": str(error)[:500]}
+        except (BadRequestError, ChangedGraphError, EditedRecordError, NotThereError) as error:
+            told = offering_fork(error.difference) if isinstance(error, ChangedGraphError) else error
+            run.error = {"error": "BadRequestError", "message": str(told)[:1000]}
         except LostLeaseError:
             # Another server went on with it, or the shell, while this one stood still: the thread is theirs.
             status, lost = "interrupted", True
@@ -186,6 +166,20 @@ class Execution:
             except Exception:
                 LOG.exception("counting run %s failed", run.id)
 
+    async def _graph(self, run: Run, *, begun: bool) -> tuple[Any, RunConfig | None]:
+        """Return the graph that a run is on, and its recipe: for a new task the assistant's, else the thread's."""
+        fresh = run.request.get("input") is not None
+        if fresh and not begun:
+            return await self._graphs.assistant(run.assistant, run.model, run.options)
+        record = await self._owned.thread(run.caller, run.thread_id)
+        try:
+            return await self._graphs.going_on(record, run.assistant, run.model, run.request.get("checkpoint_id"))
+        except BadRequestError:
+            if not fresh:
+                raise
+            # A server that had other models began it; the record says in what the graph of this one differs.
+            return await self._graphs.assistant(run.assistant, run.model, run.options)
+
     async def _mark_begun(self, run: Run) -> None:
         run.begun = True
         await self._change(run, begun=1)
@@ -195,34 +189,57 @@ class Execution:
         return await self._db.write(change)
 
 
-async def _drive(
-    run: Run, graph: Any, control: RunControl, *, metadata: Mapping[str, str], mark_begun: Callable[[], Awaitable[None]]
-) -> RunStatus:
+def _config(run: Run, recipe: RunConfig | None) -> RunnableConfig:
+    # A caller can't put a recipe or another mark of ours into the checkpoints.
+    own = {name: value for name, value in run.metadata.items() if not name.startswith("redraft_")}
+    rebuilds = recipe.metadata() if recipe is not None else {}
+    config: Any = {
+        "configurable": {"thread_id": run.thread_id},
+        "metadata": {**own, "run_id": run.id, "graph_id": run.assistant, **rebuilds},
+        **run.request.get("config", {}),
+    }
+    if checkpoint_id := run.request.get("checkpoint_id"):
+        config["configurable"] |= {"checkpoint_id": checkpoint_id, "checkpoint_ns": ""}
+    return cast("RunnableConfig", config)
+
+
+async def _start(run: Run, graph: Any, config: RunnableConfig, *, begun: bool, new: bool) -> tuple[Any, RunnableConfig]:
+    """Return what the graph is streamed with, and where.
+
+    Raises:
+        BadRequestError: What was asked for makes no sense where the thread stands now.
+        ChangedGraphError: The thread was begun with another graph.
+    """
+    request, thread = run.request, Thread(graph, run.thread_id)
+    if begun:
+        # Not at the checkpoint that was asked for, behind which the first attempt has worked already.
+        at_end: RunnableConfig = {**config, "configurable": {"thread_id": run.thread_id}}
+        # Nobody can be asked: where the server has another graph now, the record says in what it differs.
+        return await thread.aready(allow_changes=True), compared(at_end)
+    if (command := request.get("command")) is not None:
+        return await _command(thread, command), config
+    if request.get("input") is not None:
+        return request["input"], config
+    if new:
+        raise BadRequestError('a new thread needs an input with a "task"')
+    return (None, config) if request.get("checkpoint_id") else (await thread.aready(), compared(config))
+
+
+async def _drive(run: Run, graph: Any, given: Any, config: RunnableConfig, control: RunControl) -> RunStatus:
     """Run the graph, send what it streams, put its last values into `run.output`, and return how it ended.
 
     Args:
         run: What to run.
         graph: With the saver that holds the thread.
+        given: What it is streamed with.
+        config: Where, and what is kept in each checkpoint.
         control: Asks it to stop between two steps.
-        metadata: What rebuilds the graph, kept in each checkpoint.
-        mark_begun: Called before a run that a process before this one had begun goes on.
 
     Raises:
-        BadRequestError: What was asked for makes no sense where the thread stands now.
         LostLeaseError: Another process has taken the thread over.
     """
     from langgraph.errors import GraphDrained
 
-    # A caller can't put a recipe or another mark of ours into the checkpoints.
-    own = {name: value for name, value in run.metadata.items() if not name.startswith("redraft_")}
-    config: Any = {
-        "configurable": {"thread_id": run.thread_id},
-        "metadata": {**own, "run_id": run.id, "graph_id": run.assistant, **metadata},
-        **run.request.get("config", {}),
-    }
-    if checkpoint_id := run.request.get("checkpoint_id"):
-        config["configurable"] |= {"checkpoint_id": checkpoint_id, "checkpoint_ns": ""}
-    given, config = await _start(run, graph, config, mark_begun)
     try:
         await stream_graph(run, graph, given, config, control)
     # Somebody asked it to stop between two steps; the thread can go on.
@@ -238,31 +255,6 @@ async def _drive(
     if may_stop and (await graph.aget_state({"configurable": {"thread_id": run.thread_id}})).next:
         return "interrupted"
     return "success"
-
-
-async def _start(
-    run: Run, graph: Any, config: RunnableConfig, mark_begun: Callable[[], Awaitable[None]]
-) -> tuple[Any, RunnableConfig]:
-    """Return what the graph is streamed with, and where."""
-    request, thread = run.request, Thread(graph, run.thread_id)
-    stored = await graph.checkpointer.aget_tuple(thread.config)
-    # Its input is in the thread: given once more, the task would begin anew and be paid twice.
-    if run.begun or (stored is not None and stored.metadata.get("run_id") == run.id):
-        await mark_begun()
-        # Not at the checkpoint that was asked for, behind which the first attempt has worked already.
-        at_end: RunnableConfig = {**config, "configurable": {"thread_id": run.thread_id}}
-        # Nobody can be asked: where the server has another graph now, the record says in what it differs.
-        return await thread.aready(allow_changes=True), compared(at_end)
-    if (command := request.get("command")) is not None:
-        return await _command(thread, command), config
-    if request.get("input") is not None:
-        return request["input"], config
-    if stored is None:
-        raise BadRequestError('a new thread needs an input with a "task"')
-    try:
-        return (None, config) if request.get("checkpoint_id") else (await thread.aready(), compared(config))
-    except ChangedGraphError as changed:
-        raise BadRequestError(str(changed)[:500]) from None
 
 
 async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
@@ -282,6 +274,8 @@ async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
             try:
                 for one in reply.values() if by_id else [reply]:
                     await thread.aready_answer(one)
+            except ChangedGraphError:
+                raise
             except (ValueError, LookupError) as error:
                 raise BadRequestError(str(error)[:500]) from None
     return Command(resume=reply, update=given.get("update"), goto=given.get("goto") or ())

@@ -166,7 +166,7 @@ async def compare(
 
 async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread, ThreadRecord]:
     record = await engine.owned.thread(caller, thread_id)
-    return Thread(await engine.reader(record), thread_id), record
+    return Thread(await engine.graphs.reader(record), thread_id), record
 
 
 async def _owns(engine: Engine, caller: Caller, thread_id: str) -> bool:

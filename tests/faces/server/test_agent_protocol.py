@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from langgraph.pregel.remote import RemoteGraph
 from langgraph.types import Command
@@ -213,8 +214,9 @@ def test_a_run_stops_where_it_is_told(server: Any, connect: Any, stop: Any) -> N
     assert [run["status"] for run in client.runs.list(name)] == ["interrupted"]
     assert (client.threads.get(name)["status"], client.threads.get_state(name)["next"]) == ("interrupted", ["check"])
     # Gone on with by another assistant it would be another run: that is said, and nothing changes.
-    refused = client.runs.wait(name, "refine-with-a-person", input=None, raise_error=False)["__error__"]
-    assert (refused["error"], "critic human is new" in refused["message"]) == ("BadRequestError", True)
+    with pytest.raises(httpx.HTTPStatusError) as refused:
+        client.runs.wait(name, "refine-with-a-person", input=None)
+    assert "critics, human differs; fork it to go on under another" in refused.value.response.text
     assert client.runs.wait(name, "refine", input=None)["answer"] == "second draft"
     assert client.threads.get(name)["status"] == "idle"
 

@@ -1,0 +1,90 @@
+"""A thread is judged by what it was begun with, whichever face goes on with it."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from langgraph_sdk import get_sync_client
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import open_checkpointer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.parametrize("checkpointer_url", ["sqlite", "postgres"], indirect=True)
+ZEBRA = ("Write about a zebra.", "--draft", "No.", "--verify", "uses_words:zebra", "--max-rounds", "1")
+
+
+@pytest.fixture
+def opened(start_server: Callable[..., Any], shell: Any, scripted: Callable[..., str], checkpointer_url: str) -> Any:
+    """A server and the shell on one database and one model, which writes of no zebra and, asked over HTTP, finds no
+    issues."""
+    spec = scripted("one", "two", "three")
+    over_http = (f"over HTTP {number}" for number in count())
+
+    def reply(messages: list[Any]) -> str:
+        return "no issues" if any("no issues" in str(message.content) for message in messages) else next(over_http)
+
+    def on_shell(*words: str) -> Any:
+        model = ("--model", spec) if words[0] == "run" else ()
+        return shell(*words, *model, "--db", checkpointer_url, "--json")
+
+    def serve(**settings: Any) -> Any:
+        given = {"model": spec, **settings}
+        model = ScriptedModel([reply] * 50)
+        return get_sync_client(url=start_server(build_model=lambda spec: model, db=checkpointer_url, **given).url)
+
+    return on_shell, serve
+
+
+def test_a_thread_of_the_shell_is_judged_by_its_own_verifiers_over_http(opened: Any) -> None:
+    """A run that the shell began with a verifier ends over HTTP as at the shell, forked or given more room: the
+    server's own assistant, which would accept it, has no say."""
+    shell, serve = opened
+    assert shell("run", *ZEBRA, "--thread", "z").json["stop_reason"] == "max_rounds"
+    forked = shell("fork", "z", "--at", "0", "--feedback", "Again.", "--as", "over-http").json["thread_id"]
+    at_shell = shell("fork", "z", "--at", "0", "--feedback", "Again.", "--run").json
+    with serve() as client:
+        over_http = client.runs.wait(forked, "refine")
+        told = ("stop_reason", "score", "accepted_by", "rounds")
+        assert [over_http[name] for name in told] == [at_shell[name] for name in told] == ["max_rounds", 0.0, None, 1]
+    assert shell("resume", forked, "--max-rounds", "2").json["score"] == 0.0  # the recipe is still its own
+
+
+def test_an_answer_given_over_http_reaches_a_thread_of_the_shell(opened: Any) -> None:
+    """A person who is asked by a run of the shell sees the question over HTTP, and the answer is in the record."""
+    shell, serve = opened
+    shell("run", "Write.", "--human", "--thread", "h")
+    with serve() as client:
+        (question,) = client.threads.get_state("h")["interrupts"]
+        assert question["value"]["ask"] == "review"
+        again = client.runs.wait("h", "refine", command={"resume": {"action": "feedback", "text": "More stripes."}})
+        assert again["__interrupt__"][0]["value"]["round"] == 1
+        ended = client.runs.wait("h", "refine", command={"resume": {"action": "accept"}})
+    assert (ended["stop_reason"], ended["accepted_by"]) == ("accepted", "human")
+    assert "More stripes." in [event["text"] for event in ended["events"]]
+
+
+def test_a_thread_that_the_server_can_not_follow_says_so(opened: Any, scripted: Any, checkpointer_url: str) -> None:
+    """A model that the server does not allow, a graph built in Python and another assistant are refused with a sentence
+    that names the way out, before anything is run."""
+    shell, serve = opened
+    shell("run", *ZEBRA, "--thread", "z")
+    with open_checkpointer(checkpointer_url) as saver:
+        graph = build_refine_graph(ScriptedModel(["mine"]), keep="last", checkpointer=saver)
+        graph.invoke({"task": "Write."}, {"configurable": {"thread_id": "python"}}, interrupt_before=["feedback"])
+    with serve() as client, pytest.raises(httpx.HTTPStatusError) as refused:
+        client.runs.wait("z", "refine-with-a-person")
+    assert re.search("critics, human differs; fork it .*/fork", refused.value.response.text)
+    with serve(model=scripted("another")) as client:
+        with pytest.raises(httpx.HTTPStatusError) as refused:
+            client.runs.wait("z", "refine")
+        assert re.search("replies-1.* does not allow; fork it .*/fork", refused.value.response.text)
+        assert client.threads.get("z")["values"]["stop_reason"] == "max_rounds"
+        told = client.runs.wait("python", "refine", raise_error=False)["__error__"]["message"]
+        assert re.search("begun with another graph: .*keep.* fork it .*/fork", told)
