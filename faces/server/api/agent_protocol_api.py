@@ -5,13 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from . import assistants_api, runs_api, thread_states_api, threads_api
+from . import assistants_api, protocol_api, runs_api, thread_states_api, threads_api
 from .problems import problem
 
 __all__ = ["NOT_SERVED", "router"]
 
 PRESETS = "assistants are the presets, which are not made or changed over HTTP"
-STREAM = "a stream of a whole thread is not served; stream its runs, or join one that is under way"
 CRONS = "runs at set times are not served; let the system's scheduler ask for them"
 STORE = "there is no store; what a run knows is in its thread"
 
@@ -20,9 +19,6 @@ NOT_SERVED = {
     ("PATCH", "/assistants/{assistant_id}"): PRESETS,
     ("DELETE", "/assistants/{assistant_id}"): PRESETS,
     ("POST", "/assistants/{assistant_id}/latest"): PRESETS,
-    ("GET", "/threads/{thread_id}/stream"): STREAM,
-    ("POST", "/threads/{thread_id}/stream/events"): STREAM,
-    ("POST", "/threads/{thread_id}/commands"): STREAM,
     ("POST", "/threads/{thread_id}/runs/crons"): CRONS,
     ("POST", "/runs/crons"): CRONS,
     ("PATCH", "/runs/crons/{cron_id}"): CRONS,
@@ -38,7 +34,7 @@ NOT_SERVED = {
 """By method and path, the reason; an answer with one helps more than a bare 404."""
 
 router = APIRouter()
-for part in (assistants_api, threads_api, thread_states_api, runs_api):
+for part in (assistants_api, threads_api, thread_states_api, runs_api, protocol_api):
     router.include_router(part.router)
 
 

@@ -136,8 +136,8 @@ async def _pieces(run: Run, reply: ChatReply, *, counted: bool) -> AsyncIterator
 async def _progress(run: Run) -> AsyncIterator[str]:
     """Give what there is to read about a run, until it has ended."""
     progress = ProgressText()
-    async for _, (event, data) in run.follow():
-        if event == "custom" and (text := progress.lines(data)):
+    async for _, event in run.follow():
+        if event.event == "custom" and (text := progress.lines(event.data)):
             yield text
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.runs import Run
 
-__all__ = ["event_after", "router"]
+__all__ = ["RunRequest", "event_after", "listed", "router", "submitted"]
 
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
 
@@ -63,39 +63,39 @@ class CancelMany(RequestBody):
 @router.post("/threads/{thread_id}/runs")
 async def create(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Start a run in the background."""
-    run = await _submitted(request, caller, thread_id, body)
+    run = await submitted(request, caller, thread_id, body)
     return json_response(shown(run), _where(run))
 
 
 @router.post("/threads/{thread_id}/runs/wait")
 async def wait(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Run, and return the output."""
-    return _joined(request, await _submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
+    return _joined(request, await submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/threads/{thread_id}/runs/stream", response_class=StreamingResponse, responses=EVENTS)
 async def stream(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Run, and send what happens."""
-    return _streamed(request, await _submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
+    return _streamed(request, await submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs")
 async def create_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
     """Start a run in the background whose thread is deleted when it has ended."""
-    run = await _submitted(request, caller, None, body)
+    run = await submitted(request, caller, None, body)
     return json_response(shown(run), _where(run))
 
 
 @router.post("/runs/wait")
 async def wait_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
     """Run without a thread, and return the output."""
-    return _joined(request, await _submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
+    return _joined(request, await submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs/stream", response_class=StreamingResponse, responses=EVENTS)
 async def stream_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
     """Run without a thread, and send what happens."""
-    return _streamed(request, await _submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
+    return _streamed(request, await submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs/batch")
@@ -107,7 +107,7 @@ async def create_batch(
     runs: list[Run] = []
     try:
         for one in body:
-            runs.append(await _submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
+            runs.append(await submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
     except Exception:
         for run in reversed(runs):  # those that wait before the one that runs, or its end would begin them
             await engine.forget(caller, run.id)
@@ -231,7 +231,8 @@ def _check_action(action: str) -> None:
         raise BadRequestError("action is interrupt: what a run has written stays")
 
 
-async def _submitted(request: Request, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
+async def submitted(request: Request, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
+    """Queue a run that is asked for, and return it."""
     if body.webhook is not None or body.after_seconds is not None:
         raise BadRequestError("webhook and after_seconds are not served")
     if body.context:

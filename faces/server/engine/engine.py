@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
@@ -65,6 +67,8 @@ class Engine:
         self._queue = RunQueue(self._work, at_once=settings.max_concurrent_runs, waiting=settings.queue_length)
         self._db = DbExecutor()
         self._tending: list[asyncio.Task[None]] = []
+        # Each is there as long as somebody waits for it.
+        self._moved: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     # life
 
@@ -314,6 +318,29 @@ class Engine:
         records = await self._db.read(self.records.runs, thread_id)
         return [self._runs.get(record.run_id) or run_of(record) for record in records]
 
+    async def thread_runs(self, caller: Caller, thread_id: str, *, after: int | None = None) -> AsyncIterator[Run]:
+        """Give each run of the caller's on a thread when it begins, without end; of those before, where `after` names
+        no event, what is under way and the last that ended."""
+        given: set[str] = set()
+        while True:
+            moved = self._moved.setdefault(thread_id, asyncio.Event())
+            known = [run for run in self._runs.values() if run.thread_id == thread_id and run.caller == caller]
+            begun = [run for run in known if run.started_at is not None or run.ended]
+            ended = [run for run in begun if run.ended]
+            if not given and after is None:
+                given |= {run.id for run in ended[:-1]}
+            for run in begun:
+                if run.id not in given:
+                    given.add(run.id)
+                    yield run
+            given.add("")  # from now on every run is new
+            await moved.wait()
+
+    def _wake(self, thread_id: str) -> None:
+        """Tell who waits for the runs of a thread that one has begun, or was cancelled before."""
+        if (moved := self._moved.pop(thread_id, None)) is not None:
+            moved.set()
+
     async def join(self, run: Run) -> Mapping[str, Any]:
         """Return the output of a run when it has ended: `__error__` where it failed, the thread's values where this
         process no longer knows more."""
@@ -406,6 +433,8 @@ class Engine:
         await self._end_all(record.thread_id)
 
     async def _work(self, run: Run) -> None:
+        run.started_at = time.time()
+        self._wake(run.thread_id)
         await self._execution.work(run)
 
     async def _end(self, run: Run) -> None:
@@ -421,6 +450,7 @@ class Engine:
             raise TakenError("another server of this database runs it")
         if not run.ended:  # it was cancelled before its first step
             await self._execution.ended(run, "interrupted")
+            self._wake(run.thread_id)
 
     async def _end_all(self, thread_id: str) -> None:
         for run in [run for run in self._runs.values() if run.thread_id == thread_id and not run.ended]:

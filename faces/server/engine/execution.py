@@ -85,7 +85,7 @@ class Execution:
         """Run it to its end, and write down how it ended."""
         status: RunStatus | None = "error"
         lost = False
-        run.started_at, run.status = time.time(), "running"
+        run.status = "running"
         clock, ceiling = asyncio.timeout(self._max_seconds), None
         try:
             async with clock:

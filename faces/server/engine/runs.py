@@ -15,8 +15,20 @@ if TYPE_CHECKING:
 
     from ....state.usage import Usage
 
-__all__ = ["ENDED", "BadRequestError", "Caller", "NotThereError", "QueueFullError", "QuotaSpentError", "Run",
-           "RunStatus", "ServerEvent", "TakenError"]  # fmt: skip
+__all__ = [
+    "ENDED",
+    "TICK",
+    "BadRequestError",
+    "Caller",
+    "NotThereError",
+    "QueueFullError",
+    "QuotaSpentError",
+    "Run",
+    "RunStatus",
+    "ServerEvent",
+    "TakenError",
+    "tick",
+]  # fmt: skip
 
 RunStatus: TypeAlias = Literal["pending", "running", "success", "error", "interrupted", "timeout"]
 ENDED = ("success", "error", "interrupted", "timeout")
@@ -67,6 +79,21 @@ class ServerEvent(NamedTuple):
 
     event: str
     data: Any
+    at: int = 0
+    """Orders the events of a thread, whichever run and process sent them; see `tick`."""
+
+
+TICK = 1000
+_ticks = [0]
+
+
+def tick() -> int:
+    """Return a number that grows with each call and each restart: microseconds since the epoch, or some more.
+
+    Up to `TICK - 1` events that are made of one follow it before the next.
+    """
+    _ticks[0] = max(_ticks[0] + TICK, time.time_ns() // 1000)
+    return _ticks[0]
 
 
 # Compared by identity: the queue has runs as keys, and `Engine.knows` asks for this very one.
@@ -118,7 +145,7 @@ class Run:
 
     def send(self, event: str, data: Any) -> None:
         """Append an event, and wake who waits for it."""
-        self.log.append(ServerEvent(event, data))
+        self.log.append(ServerEvent(event, data, tick()))
         self.wake()
 
     def wake(self) -> None:

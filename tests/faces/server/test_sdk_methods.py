@@ -167,7 +167,6 @@ ABSENT = {
     "assistants.update": lambda client: client.assistants.update("refine", name="x"),
     "assistants.delete": lambda client: client.assistants.delete("refine"),
     "assistants.set_latest": lambda client: client.assistants.set_latest("refine", 1),
-    "threads.join_stream": lambda client: list(client.threads.join_stream("a")),
     "crons.create": lambda client: client.crons.create("refine", schedule="* * * * *", input=TASK),
     "crons.create_for_thread": lambda client: client.crons.create_for_thread("a", "refine", schedule="* * * * *"),
     "crons.update": lambda client: client.crons.update("a", schedule="* * * * *"),

@@ -1,0 +1,157 @@
+"""LangChain's event protocol: what a run sends as the events of its thread that `useStream` reads. Internal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..engine.runs import TICK
+from .message_events import MessageEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..engine.runs import Run, ServerEvent
+
+__all__ = ["CHANNELS", "MODES", "ProtocolEvents", "matches"]
+
+CHANNELS = ("values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom")
+MODES = ("values", "updates", "messages-tuple", "tools", "custom", "tasks", "checkpoints")
+"""The stream modes of a run that a command begins."""
+ENDS = {"success": "completed", "interrupted": "interrupted"}
+"""How a run ends; in any other way it has failed."""
+
+
+class _Told(NamedTuple):
+    method: str
+    namespace: Sequence[str]
+    data: Any
+    node: str | None = None
+
+
+class ProtocolEvents:
+    """Reads the events of one run, from its first on. The same events always have the same ids and numbers, so that
+    a client that comes again knows those that it has seen."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._messages = MessageEvents()
+        self._asked: set[str] = set()
+        """Ids of the questions to a person that were told."""
+        self._open: dict[tuple[str, ...], None] = {}
+        """The subgraphs under way."""
+        self._last = int(run.submitted_at * 1e6)
+
+    def read(self, number: int, event: ServerEvent) -> list[dict[str, Any]]:
+        """Return the protocol's events of one event."""
+        self._last = event.at
+        mode, *namespace = event.event.split("|")
+        told = list(self._told(mode, namespace, event.data))
+        return [self._event(f"{number}.{part}", part, one) for part, one in enumerate(told)]
+
+    def end(self) -> list[dict[str, Any]]:
+        """Return what follows the last event of a run that has ended."""
+        run = self._run
+        how = ENDS.get(run.status, "failed")
+        told = [_Told("messages", (), data) for data in self._messages.end()]
+        told += [_Told("lifecycle", one, {"event": how, "graph_name": _graph(one)}) for one in self._open]
+        error = {"error": run.error["message"]} if run.error is not None else {}
+        told.append(_Told("lifecycle", (), {"event": how, "graph_name": run.assistant, **error}))
+        # Behind all that the last event may have become, and before the next.
+        first = TICK - 1 - len(told)
+        return [self._event(f"end.{part}", first + part, one) for part, one in enumerate(told)]
+
+    def _told(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Told]:
+        if mode == "metadata":
+            yield _Told("lifecycle", (), {"event": "running", "graph_name": self._run.assistant})
+            return
+        if mode not in CHANNELS:
+            return
+        yield from self._began(namespace)
+        if mode == "messages":
+            message, metadata = data
+            for one in self._messages.read(message, metadata):
+                yield _Told("messages", namespace, one, metadata.get("langgraph_node"))
+        elif mode in ("values", "updates"):
+            yield from self._state(mode, namespace, data)
+        elif mode == "checkpoints":
+            yield _Told("checkpoints", namespace, _checkpoint(data))
+        elif mode == "custom":
+            yield _Told("custom", namespace, {"payload": data})
+        else:
+            yield _Told(mode, namespace, data, data.get("name") if mode == "tasks" else None)
+        if mode == "tasks" and "result" in data:
+            yield from self._ended_task(namespace, data)
+
+    def _state(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Told]:
+        if not isinstance(data, dict):
+            yield _Told(mode, namespace, data)
+            return
+        for one in data.get("__interrupt__", ()):
+            if one.id not in self._asked:
+                self._asked.add(one.id)
+                # JavaScript's client reads the payload, Python's the value.
+                asked = {"interrupt_id": one.id, "payload": one.value, "value": one.value}
+                yield _Told("input.requested", namespace, asked)
+        rest = {name: value for name, value in data.items() if name != "__interrupt__"}
+        if rest or not data:
+            yield _Told(mode, namespace, rest, next(iter(rest)) if mode == "updates" and len(rest) == 1 else None)
+
+    def _began(self, namespace: Sequence[str]) -> Iterator[_Told]:
+        for depth in range(1, len(namespace) + 1):
+            one = tuple(namespace[:depth])
+            if one not in self._open:
+                self._open[one] = None
+                yield _Told("lifecycle", one, {"event": "started", "graph_name": _graph(one)})
+
+    def _ended_task(self, namespace: Sequence[str], data: Mapping[str, Any]) -> Iterator[_Told]:
+        one = (*namespace, f"{data['name']}:{data['id']}")
+        if one in self._open:
+            del self._open[one]
+            how = "failed" if data.get("error") else "interrupted" if data.get("interrupts") else "completed"
+            yield _Told("lifecycle", one, {"event": how, "graph_name": _graph(one)})
+
+    def _event(self, name: str, part: int, told: _Told) -> dict[str, Any]:
+        params = {"namespace": list(told.namespace), "timestamp": self._last // 1000, "data": told.data}
+        return {
+            "type": "event",
+            "event_id": f"{self._run.id}:{name}",
+            "seq": self._last + min(part, TICK - 1),
+            "method": told.method,
+            "params": params if told.node is None else {**params, "node": told.node},
+        }
+
+
+def matches(
+    event: Mapping[str, Any], channels: Sequence[str], namespaces: Sequence[Sequence[str]] | None, depth: int | None
+) -> bool:
+    """Return whether a client that asked for these wants an event."""
+    method = event["method"]
+    if ("input" if method == "input.requested" else method) not in channels:
+        return False
+    inside = event["params"]["namespace"]
+    return not namespaces or any(
+        _begins(inside, prefix) and (depth is None or len(inside) - len(prefix) <= depth) for prefix in namespaces
+    )
+
+
+def _begins(namespace: Sequence[str], prefix: Sequence[str]) -> bool:
+    """Return whether a namespace begins so; a part without the id of a task stands for every task of this name."""
+    return len(prefix) <= len(namespace) and all(
+        wanted in (part, part.partition(":")[0]) for wanted, part in zip(prefix, namespace, strict=False)
+    )
+
+
+def _graph(namespace: Sequence[str]) -> str:
+    return namespace[-1].partition(":")[0]
+
+
+def _checkpoint(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells where a thread can be forked."""
+    parent = (data.get("parent_checkpoint") or {}).get("checkpoint_id")
+    metadata = data["metadata"]
+    return {
+        "id": data["checkpoint"]["checkpoint_id"],
+        **({"parent_id": parent} if parent else {}),
+        "step": metadata.get("step"),
+        "source": metadata.get("source"),
+    }
