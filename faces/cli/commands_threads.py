@@ -139,13 +139,12 @@ def diff(
             raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
         with bad_input():
             facts = diff_facts(one, two, before=before, after=after)
-    changes = facts["changes"]
     data = {
         "threads": [thread_id, other or thread_id],
         "rounds": [facts["before"]["round"], facts["after"]["round"]],
         "before": facts["before_text"],
         "after": facts["after_text"],
-        "changes": None if changes is None else [{"kind": kind, "text": text} for kind, text in changes],
+        "changes": [{"kind": kind, "text": text} for kind, text in facts["changes"]],
         "because": [{"round": reason["round"], "critiques": reason["events"]} for reason in facts["reasons"]],
     }
     Screen(as_json=as_json).result(data, lambda screen: show_diff(screen, facts))

@@ -258,10 +258,6 @@ def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
     if facts["same"]:
         screen.line(("the two drafts are the same", "dim"))
         return
-    if facts["changes"] is None:
-        screen.line(("too long to be compared word by word; the later draft is", "yellow"))
-        screen.block(facts["after_text"])
-        return
     found = Diff(facts["before_text"], facts["after_text"], tuple(Change(*change) for change in facts["changes"]))
     if not screen.out.is_terminal or screen.out.no_color or not shutil.get_terminal_size().columns:
         screen.block(str(found))

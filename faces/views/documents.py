@@ -9,15 +9,15 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from .console import safe
-from .wording import amount, money, percent, score_of, seconds
+from .markdown import markdown
+from .wording import amount, money, percent, score_of, seconds, stop_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from jinja2 import Environment
 
 __all__ = [
-    "LONGEST_COMPARED",
     "LONGEST_SHOWN",
     "Display",
     "colours",
@@ -34,8 +34,8 @@ __all__ = [
 LONGEST_SHOWN = 20_000
 """Characters of a text that a page holds."""
 
-LONGEST_COMPARED = 10_000
-"""Characters up to which two texts are compared word by word; the time grows with the square of it."""
+AROUND = 300
+"""Characters that are shown before and after a change of texts which are too long for a page."""
 
 
 def html_environment(*, extra: str = "notebook") -> Environment:
@@ -68,7 +68,11 @@ def html_environment(*, extra: str = "notebook") -> Environment:
         "score": score_of,
         "seconds": seconds,
         "cut": cut,
+        "around": around,
+        "markdown": markdown,
+        "stop_words": stop_words,
     }
+    environment.globals["longest"] = LONGEST_SHOWN
     return environment
 
 
@@ -114,11 +118,33 @@ def data_uri(svg: bytes) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
-def cut(text: str) -> str:
-    """Return the text, or its start where it is too long for a page, with a word about the rest."""
-    if len(text) <= LONGEST_SHOWN:
+def cut(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """Return the text, or its start where it is longer than that, with a word about the rest."""
+    if len(text) <= longest:
         return text
-    return f"{text[:LONGEST_SHOWN]}…\n[cut after {LONGEST_SHOWN:,} of {len(text):,} characters]"
+    return f"{text[:longest]}…\n[cut after {longest:,} of {len(text):,} characters]"
+
+
+def around(changes: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return what differs between two texts; of long ones, what is the same only near what is not.
+
+    Args:
+        changes: Pairs of `same`, `removed` or `added` and a text. How much was left out stands as `skipped`.
+    """
+    if sum(len(text) for _, text in changes) <= LONGEST_SHOWN:
+        return changes
+    found: list[tuple[str, str]] = []
+    for at, (kind, text) in enumerate(changes):
+        if kind != "same":
+            found.append((kind, cut(text)))
+            continue
+        start = text[:AROUND] if at else ""
+        end = text[-AROUND:] if at < len(changes) - 1 else ""
+        left = len(text) - len(start) - len(end)
+        found += [("same", text)] if left <= AROUND else [
+            ("same", start), ("skipped", f"{left:,} characters are the same"), ("same", end)
+        ]  # fmt: skip
+    return found
 
 
 class Display:

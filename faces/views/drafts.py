@@ -9,7 +9,6 @@ from ...state.threads.diffs import Change, Diff, diff_words
 from ...state.threads.snapshots import state_of
 from ...state.threads.thread import Thread, UnknownThreadError
 from .console import safe
-from .documents import LONGEST_COMPARED
 from .timeline import event_row
 from .wording import score_of
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...state.summary import Attempt
 
-__all__ = ["compare", "compared_drafts", "diff_facts", "diff_text", "drafts_of", "read_values", "reasons_between"]
+__all__ = ["compared_drafts", "diff_facts", "diff_text", "drafts_of", "read_state", "read_values", "reasons_between"]
 
 
 def read_values(thread: Thread) -> dict[str, Any]:
@@ -27,10 +26,21 @@ def read_values(thread: Thread) -> dict[str, Any]:
     Raises:
         UnknownThreadError: There is no such thread.
     """
+    return read_state(thread)[0]
+
+
+def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
+    """Return the values of a thread's state, and the node that raised an error there, with what it raised.
+
+    Raises:
+        UnknownThreadError: There is no such thread.
+    """
     if thread.saver.get_tuple(thread.config) is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
-    values = state_of(thread.graph, thread.config).values
-    return {**values, "events": thread.kind.read(values)} if isinstance(values, dict) else {}
+    found = state_of(thread.graph, thread.config)
+    raised = next(((task.name, str(task.error).strip('"')) for task in found.tasks if task.error), None)
+    values = found.values
+    return {**values, "events": thread.kind.read(values)} if isinstance(values, dict) else {}, raised
 
 
 def drafts_of(thread: Thread) -> tuple[list[Attempt], Attempt]:
@@ -86,11 +96,6 @@ def reasons_between(one: Attempt, two: Attempt, drafts: Sequence[Attempt], *, sa
     return [draft for draft in reversed(found) if draft.critiques]
 
 
-def compare(one: str, two: str) -> Diff | None:
-    """Return what differs, or `None` where the texts are too long to be compared word by word."""
-    return diff_words(one, two) if max(len(one), len(two)) <= LONGEST_COMPARED else None
-
-
 def diff_facts(
     thread: Thread, other: Thread | None = None, *, before: int | None = None, after: int | None = None
 ) -> dict[str, Any]:
@@ -102,13 +107,12 @@ def diff_facts(
     """
     one, two, drafts = compared_drafts(thread, other, before=before, after=after)
     same_thread = other is None or other.thread_id == thread.thread_id
-    found = compare(one.text, two.text)
     return {
         "before": _named(one, thread, same_thread=same_thread),
         "after": _named(two, other or thread, same_thread=same_thread),
         "before_text": one.text,
         "after_text": two.text,
-        "changes": [(change.kind, change.text) for change in found.changes] if found else None,
+        "changes": [(change.kind, change.text) for change in diff_words(one.text, two.text).changes],
         "same": one.text == two.text,
         "reasons": [
             {
@@ -132,8 +136,6 @@ def diff_text(facts: Mapping[str, Any]) -> str:
     lines.append("")
     if facts["same"]:
         lines.append("the two drafts are the same")
-    elif facts["changes"] is None:
-        lines += [f"longer than {LONGEST_COMPARED:,} characters, so not compared word by word", facts["after_text"]]
     else:
         lines.append(str(Diff("", "", tuple(Change(kind, text) for kind, text in facts["changes"]))))
     return safe("\n".join(lines))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ...state.threads.history import newest_branch
 from .console import safe, shortened
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def path_taken(snapshots: Iterable[StateSnapshot], edges: Collection[tuple[str, 
         edges: Those that the drawing has.
     """
     taken, before, pending = Taken(), (), ()  # type: tuple[Taken, tuple[str, ...], tuple[str, ...]]
-    for snapshot in reversed(list(snapshots)):
+    for snapshot in newest_branch(snapshots):
         source = (snapshot.metadata or {}).get("source")
         if source == "input":  # another task begins
             taken, before = Taken(), ()

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..._files import write_file
-from ...state.summary import attempts, best_draft, oracle_touched, rounds, run_options, usage_total
+from ...state.masking import masked
+from ...state.summary import best_draft, oracle_touched, rounds, run_options, usage_total
 from .documents import html_environment, macros, part, policy, style
-from .drafts import compare, read_values
-from .notebook import scores, show, timeline, tree
-from .timeline import event_row
+from .drafts import read_state
+from .notebook import show, timeline, tree
+from .rounds import curve_of, round_cards
 from .wording import amount, money, score_of, seconds
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_facts", "run_page", "write_run_page"]
 
-HOW_DRAFTS_ARE_READ = (
-    "Each with what was said about it; words that a revision took out are struck through, those that it brought are "
-    "underlined."
+HOW_ROUNDS_ARE_READ = (
+    "Each with what was said about it, the best one open. Words that a revision took out are struck through, those "
+    "that it brought are underlined, and beside them stands what was said about the draft before."
 )
 
 
@@ -56,9 +57,9 @@ def run_page(thread: Thread) -> str:
     """
     environment = html_environment()
     steps = timeline(thread)
-    values = read_values(thread)
+    values, raised = read_state(thread)
     events: list[Event] = values.get("events") or []
-    drafts = _drafts(events)
+    cards = round_cards(events)
     views = macros()
     sections: list[dict[str, Any]] = []
 
@@ -69,11 +70,10 @@ def run_page(thread: Thread) -> str:
         add("task", "Task", views.task({"task": str(values["task"])}))
     if values.get("answer"):
         add("answer", "Answer", views.answer({"answer": str(values["answer"])}))
-    if drafts:
-        shown = views.drafts({"drafts": drafts, "ended": bool(values.get("stop_reason"))})
-        add("drafts", "Drafts", shown, HOW_DRAFTS_ARE_READ)
-    if events:
-        add("scores", "Score and tokens", scores(thread).body)
+    if cards:
+        curve = curve_of(cards)
+        shown = views.rounds(cards, bool(values.get("stop_reason")))
+        add("rounds", "Rounds", (views.curve(curve) if curve else "") + shown, HOW_ROUNDS_ARE_READ)
     add("timeline", "Step by step", steps.body)
     add("graph", "The path through the graph", show(thread).body)
     add("branches", "Branches", tree(thread).body)
@@ -86,8 +86,8 @@ def run_page(thread: Thread) -> str:
         policy=policy(style=styles),
         style=Markup(styles),  # noqa: S704  # our own file
         stop_reason=values.get("stop_reason"),
-        stop_style={"accepted": "good", "failed": "bad"}.get(str(values.get("stop_reason")), "open"),
         facts=run_facts(values, events),
+        problem=f"An error ended the run in {raised[0]}: {masked(raised[1])}" if raised else "",
         sections=sections,
     )
 
@@ -110,28 +110,3 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
 
 def _best(events: Sequence[Event]) -> Attempt | None:
     return best_draft(events, keep=run_options(events).get("keep", "best"))
-
-
-def _drafts(events: Sequence[Event]) -> list[dict[str, Any]]:
-    found = attempts(events)
-    best = _best(events)
-    texts = {draft.round: draft.text for draft in found}
-    rows = []
-    for draft in found:
-        base = draft.base if draft.base in texts else None
-        before = texts[base] if base is not None else draft.text
-        changes = compare(before, draft.text) if base is not None else None
-        rows.append(
-            {
-                "round": draft.round,
-                "by": draft.by,
-                "base": base,
-                "text": draft.text,
-                "score": draft.score,
-                "best": best is not None and draft.round == best.round,
-                "same": before == draft.text,
-                "changes": [(change.kind, change.text) for change in changes.changes] if changes else None,
-                "said": [event_row(critique) for critique in draft.critiques],
-            }
-        )
-    return rows

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .console import printed, safe, shortened, terminal_width
-from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, money, said_nothing, score_of, seconds
+from .wording import REJECTED_WORDS, amount, mark, money, said_nothing, score_of, seconds, stop_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ def timeline_facts(thread_id: str, steps: Sequence[HistoryStep]) -> dict[str, An
         "ours": ours,
         "rows": rows,
         "stop_reason": last.stop_reason if last else None,
-        "stopped": STOP_WORDS.get(last.stop_reason, str(last.stop_reason)) if last and last.stop_reason else None,
+        "stopped": stop_words(last.stop_reason) if last and last.stop_reason else None,
         "waiting": list(last.next) if last else [],
         **totals(rows),
     }
@@ -93,7 +93,7 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
     if kind == "verdict":
         reason = event.get("stop_reason")
         style = "" if reason is None else {"accepted": "good", "failed": "bad"}.get(str(reason), "open")
-        return ("goes on" if reason is None else f"stops: {reason}"), style
+        return ("goes on" if reason is None else f"stops: {stop_words(reason)}"), style
     if rejected := event.get("rejected"):
         return f"✗ not a draft: {REJECTED_WORDS.get(str(rejected), str(rejected))}", "bad"
     if kind == "failure":
@@ -107,7 +107,7 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
 def left_out(event: Mapping[str, Any]) -> str:
     """Return which path of a search never began, and why."""
     reason = str(event.get("text"))
-    why = "another path was accepted" if reason == "accepted" else STOP_WORDS.get(reason, reason)
+    why = "another path was accepted" if reason == "accepted" else stop_words(reason)
     return f"path {event.get('branch')} left out: {why}"
 
 

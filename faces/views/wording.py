@@ -23,6 +23,7 @@ __all__ = [
     "score_of",
     "seconds",
     "size",
+    "stop_words",
     "usage_words",
 ]
 
@@ -40,6 +41,12 @@ STOP_WORDS: Mapping[str | None, str] = {
     "failed": "an error ended the run",
     None: "unfinished",
 }
+
+
+def stop_words(reason: str | None) -> str:
+    """Return why a run stopped, in words; of a reason that is no word of ours, itself."""
+    return STOP_WORDS.get(reason, str(reason))
+
 
 REJECTED_WORDS: Mapping[str, str] = {
     "empty": "it is empty",

@@ -6,7 +6,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Change", "Diff", "diff_words"]
 
@@ -36,25 +39,51 @@ class Diff:
 def diff_words(before: str, after: str) -> Diff:
     """Return what differs between two texts, word by word; joining what is not removed gives `after`.
 
-    Where too many words are the same, the texts are compared line by line, and where too many lines are, as wholes.
+    Where too many words are the same, sentences are compared, or lines, and words within those that changed.
     """
     for pattern in PIECES:
         old, new = pattern.findall(before), pattern.findall(after)
-        counts = Counter(new)
-        if sum(count * counts[piece] for piece, count in Counter(old).items()) <= MOST_PAIRS:
+        if _pairs(old, new) <= MOST_PAIRS:
             break
+    left = MOST_PAIRS
     changes: list[Change] = []
-    for kind, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
-            changes.append(Change("same", "".join(old[i1:i2])))
-            continue
-        if i2 > i1:
-            changes.append(Change("removed", "".join(old[i1:i2])))
-        if j2 > j1:
-            changes.append(Change("added", "".join(new[j1:j2])))
+    for removed, added, same in _hunks(old, new):
+        gone, come = WORD.findall(removed), WORD.findall(added)
+        pairs = _pairs(gone, come)
+        if pattern is not WORD and 0 < pairs <= left:
+            left -= pairs
+            for less, more, kept in _hunks(gone, come):
+                changes += _changes(less, more, kept)
+        else:
+            changes += _changes(removed, added, "")
+        changes += _changes("", "", same)
     return Diff(before, after, tuple(changes))
 
 
-PIECES = (re.compile(r"\w+ *|[^\w\s] *|\s+"), re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"(?s).+"))
+def _pairs(old: list[str], new: list[str]) -> int:
+    counts = Counter(new)
+    return sum(count * counts[piece] for piece, count in Counter(old).items())
+
+
+def _hunks(old: list[str], new: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Give what was removed and what was added in its place, and the text that both have after it."""
+    i = j = 0
+    for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
+        yield "".join(old[i : block.a]), "".join(new[j : block.b]), "".join(old[block.a : block.a + block.size])
+        i, j = block.a + block.size, block.b + block.size
+
+
+def _changes(removed: str, added: str, same: str) -> list[Change]:
+    kinds: tuple[Literal["removed", "added", "same"], ...] = ("removed", "added", "same")
+    return [Change(kind, text) for kind, text in zip(kinds, (removed, added, same), strict=True) if text]
+
+
+WORD = re.compile(r"\w+ *|[^\w\s] *|\s+")
+PIECES = (
+    WORD,
+    re.compile(r"[^.!?؟。！？\n]*[.!?؟。！？\n]+\s*|[^.!?؟。！？\n]+"),
+    re.compile(r"[^\n]*\n|[^\n]+"),
+    re.compile(r"(?s).+"),
+)
 MOST_PAIRS = 200_000
 """Pairs of equal pieces, with which the time of a comparison grows; some 25,000 characters of prose have as many."""

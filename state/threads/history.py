@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..storage.index import RunIndex, RunRow
     from .kind import GraphKind
 
-__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "read_history", "rows_of"]
+__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "newest_branch", "read_history", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,29 @@ class ThreadTree:
     children: tuple[ThreadTree, ...] = field(default=())
 
 
+def newest_branch(snapshots: Iterable[StateSnapshot]) -> list[StateSnapshot]:
+    """Return the snapshots that led to the newest, oldest first.
+
+    A thread that was run on from an earlier checkpoint, or had its state changed there, holds several branches; those
+    it left are no part of its record.
+
+    Args:
+        snapshots: Newest first, as `graph.get_state_history(config)` gives them.
+    """
+    found: list[StateSnapshot] = []
+    for snapshot in snapshots:
+        above = found[-1].parent_config if found else None
+        if not found or (above and above["configurable"]["checkpoint_id"] == _id(snapshot)):
+            found.append(snapshot)
+    return found[::-1]
+
+
+def _id(snapshot: StateSnapshot) -> str:
+    return str(snapshot.config["configurable"]["checkpoint_id"])
+
+
 def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[HistoryStep]:
-    """Return the steps of a thread, oldest first.
+    """Return the steps that led to where a thread stands, oldest first.
 
     Args:
         snapshots: Newest first, as `graph.get_state_history(config)` gives them.
@@ -54,7 +75,7 @@ def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[Hi
     """
     steps: list[HistoryStep] = []
     ran, known = "", 0
-    for snapshot in reversed(list(snapshots)):
+    for snapshot in newest_branch(snapshots):
         values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
         events = kind.read(values)
         metadata = snapshot.metadata or {}
@@ -64,7 +85,7 @@ def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[Hi
             node = "fork"
         steps.append(
             HistoryStep(
-                checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
+                checkpoint_id=_id(snapshot),
                 step=metadata.get("step", 0),
                 node=node,
                 next=snapshot.next,

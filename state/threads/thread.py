@@ -178,7 +178,7 @@ class Thread:
     # read
 
     def history(self) -> list[HistoryStep]:
-        """Return every step of the thread, oldest first.
+        """Return every step that led to where the thread stands, oldest first; branches that it left are left out.
 
         Raises:
             UnknownThreadError: There is no such thread.

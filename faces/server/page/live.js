@@ -1,27 +1,28 @@
-// A run as it happens: a card a round, filled as drafts, critiques and verdicts come; what a model writes as it writes.
+// A run as it happens: each round drawn anew when something is said in it, as it stays; what a model writes as it writes.
 
 import { call } from "./calls.js";
-import { element, elements } from "./fragments.js";
+import { element, elements, show } from "./fragments.js";
 import { follow } from "./stream.js";
 
 /** Watch the run of a section until it ends; `ended` is called then, `renew` where only the steps kept can be shown. */
-export function watch(section, { thread, ended, renew, signal }) {
+export function watch(section, { rounds: place, thread, ended, renew, signal }) {
   const run = encodeURIComponent(section.dataset.run);
   const doing = section.querySelector(".doing");
-  const rounds = section.querySelector(".rounds");
+  const rounds = place.querySelector(".rounds");
   const told = section.querySelector(".problem");
   const stop = section.querySelector("button[data-stop]");
-  let boot = null;
   let typing = null;
   let words = doing.textContent;
 
+  const found = (name) => [...rounds.children].find((one) => one.dataset.name === name);
   const card = (round, branch) => {
     const name = branch ? `Round ${round}, path ${branch}` : `Round ${round}`;
-    const last = rounds.lastElementChild;
-    if (last !== null && last.dataset.name === name) return last;
-    const made = element("article", "", { class: "round" });
-    made.dataset.name = name;
-    made.append(element("h3", name));
+    const known = found(name);
+    if (known !== undefined) return known;
+    const made = element("details", "", { class: "round", open: "", "data-name": name });
+    const summary = element("summary");
+    summary.append(element("h3", name));
+    made.append(summary);
     rounds.append(made);
     return made;
   };
@@ -45,9 +46,14 @@ export function watch(section, { thread, ended, renew, signal }) {
         if (atEnd) typing.scrollTop = typing.scrollHeight;
       }
     },
-    row({ html, round, branch }) {
+    row({ html, curve, name }) {
       quiet();
-      card(round, branch).append(elements(html));
+      const fresh = elements(html).firstElementChild;
+      const known = found(name);
+      fresh.open = known === undefined || known.open;
+      if (known === undefined) rounds.append(fresh);
+      else known.replaceWith(fresh);
+      if (curve) show(place.querySelector(".curve"), curve);
     },
     problem({ message }) {
       told.textContent = message;
@@ -57,15 +63,7 @@ export function watch(section, { thread, ended, renew, signal }) {
       signal.addEventListener("abort", () => clearInterval(timer), { once: true });
     },
   };
-  const take = (name, data, id) => {
-    const origin = id === null ? boot : id.split("-")[0];
-    if (boot !== null && origin !== boot) { // the server was started anew, and tells from where it went on
-      quiet();
-      rounds.replaceChildren();
-    }
-    boot = origin;
-    takes[name]?.(data);
-  };
+  const take = (name, data) => takes[name]?.(data);
   const lost = (waiting) => {
     section.classList.toggle("lost", waiting);
     doing.textContent = waiting ? "the connection was lost; trying again …" : words;

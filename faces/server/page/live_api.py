@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from ....state.threads.thread import Thread, UnknownThreadError
+from ...views.drafts import read_values
 from ..api.disconnect import PING, UNBUFFERED, kept_open
 from ..api.guards import KnownCaller
 from ..api.runs_api import event_after
 from ..api.wire import dumps, event_bytes, plain
-from ..engine.runs import ServerEvent
-from .drawing import WRITERS, happening
+from ..engine.runs import NotThereError, ServerEvent
+from .drawing import WRITERS, doing_now
+from .live_rounds import LiveRounds, is_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,21 +38,28 @@ async def live(request: Request, caller: KnownCaller, run_id: str) -> Response:
     engine: Engine = request.app.state.engine
     run = await engine.run(caller, run_id)
     start = event_after(request)
-    events = _events(run, start) if engine.knows(run) else _end_elsewhere(engine, run)
+    events = _events(engine, run, start) if engine.knows(run) else _end_elsewhere(engine, run)
     return StreamingResponse(kept_open(events, PING), media_type="text/event-stream", headers=UNBUFFERED)
 
 
-async def _events(run: Run, number: int) -> AsyncIterator[bytes]:
+async def _events(engine: Engine, run: Run, start: int) -> AsyncIterator[bytes]:
     if "custom" not in run.request.get("stream_modes", ()):
         yield _sent("silent", {})
+    number, rounds = 0, None
     while True:
         changed = run.change()
         words = ""
         while number < len(run.log):
             event = run.log[number]
-            if token := _token(event):
+            said = event.data if event is not None and event.event == "custom" and is_event(event.data) else None
+            if said is not None:
+                rounds = rounds or LiveRounds(await _record(engine, run))
+                rounds.take(said)
+            if number < start:  # sent before, to who takes the stream up here
+                pass
+            elif token := _token(event):
                 words += token
-            elif event is not None and (shown := _shown(event)):
+            elif event is not None and (shown := _shown(event, rounds)):
                 if words:
                     # By the number of the last event in it: who goes on after it misses no word, and gets none twice.
                     yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
@@ -83,9 +93,22 @@ def _token(event: ServerEvent | None) -> str:
     return str(message.text)
 
 
-def _shown(event: ServerEvent) -> tuple[str, dict[str, Any]] | None:
+async def _record(engine: Engine, run: Run) -> list[Any]:
+    """Return the record of the run's thread as it is kept now; empty where there is none that can be read."""
+    try:
+        thread = Thread(await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id)), run.thread_id)
+        return (await asyncio.to_thread(read_values, thread)).get("events") or []
+    except (NotThereError, UnknownThreadError, ValueError):
+        return []
+
+
+def _shown(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str, Any]] | None:
     if event.event == "custom" and isinstance(event.data, dict):
-        return happening(event.data)
+        if rounds is not None and is_event(event.data):
+            drawn = rounds.drawn(event.data)
+            return None if drawn is None else ("row", drawn)
+        now = doing_now(event.data)
+        return None if now is None else ("doing", now)
     if event.event == "error" and isinstance(event.data, dict):
         return "problem", {"message": str(plain(event.data).get("message", ""))}
     return None

@@ -9,7 +9,8 @@ from ....state.summary import attempts, best_draft, run_options
 from ....state.threads.history import grow_tree
 from ....state.threads.thread import UnknownThreadError
 from ...views.console import one_line, shortened
-from ...views.drafts import read_values
+from ...views.drafts import read_state, read_values
+from ...views.rounds import curve_of, round_cards
 from ...views.run_page import run_facts
 from ...views.timeline import event_row, timeline_facts, tree_facts
 from ..api.wire import plain
@@ -36,19 +37,27 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
         rows: Those of its family that its caller may see.
     """
     try:
-        values = read_values(thread)
+        values, raised = read_state(thread)
     except UnknownThreadError:
-        return {**_read(thread.thread_id, {}), "timeline": None, "tree": None, "can_fork": False, "begun": False}
+        none = dict.fromkeys(("timeline", "tree", "curve", "forkable", "begun"))
+        return {**_read(thread.thread_id, {}), **none, "raised": "", "rounds": []}
     found = _read(thread.thread_id, values)
     steps = [dataclasses.replace(step, events=tuple(plain(step.events))) for step in thread.history()]
-    can_fork = bool(found["drafts"]) and thread.kind.forkable
-    timeline: dict[str, Any] = timeline_facts(thread.thread_id, steps)
-    if can_fork:
-        timeline["forked_at"] = [draft["round"] for draft in found["drafts"]]
+    cards = round_cards(plain(values.get("events") or []))
     tree = tree_facts(grow_tree(thread.thread_id, rows), thread.thread_id)
     if len(tree["rows"]) > 1:
         tree["linked"] = True
-    return {**found, "timeline": timeline, "tree": tree, "can_fork": can_fork, "begun": True}
+    return {
+        **found,
+        "rounds": cards,
+        "curve": curve_of(cards),
+        "timeline": timeline_facts(thread.thread_id, steps),
+        "tree": tree,
+        "forkable": thread.kind.forkable,
+        "begun": True,
+        # What it says may hold prompts, paths and keys.
+        "raised": f"{raised[1].partition('(')[0]:.80} in {raised[0]}" if raised else "",
+    }
 
 
 def read_side(thread: Thread, number: int | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
   const live = place.querySelector("section.live");
   if (live !== null) {
     watch(live, {
+      rounds: place.querySelector("#rounds"),
       thread: id,
       signal,
       ended: () => { say("The run has ended."); again(); },
@@ -23,6 +24,11 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
   const compared = place.querySelector("form[data-form=diff]");
   if (compared !== null) compare(compared, path, signal, failed);
 
+  // Where there is no form, the section says why.
+  let forked = () => document.getElementById("fork-title")?.focus();
+  place.querySelector("#rounds")?.addEventListener("click", ({ target }) => {
+    if (target.dataset.fork !== undefined) forked(target.dataset.fork);
+  });
   const fork = place.querySelector("form[data-form=fork]");
   if (fork !== null) {
     const most = Number(fork.elements.more.dataset.most);
@@ -35,14 +41,12 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
     };
     fork.elements.at.addEventListener("change", fill);
     fill();
-    for (const button of place.querySelectorAll("button[data-fork]")) {
-      button.addEventListener("click", () => {
-        fork.elements.at.value = button.dataset.fork;
-        fill();
-        fork.closest("details").open = true;
-        fork.elements.at.focus();
-      });
-    }
+    forked = (round) => {
+      fork.elements.at.value = round;
+      fill();
+      fork.closest("details").open = true;
+      fork.elements.at.focus();
+    };
     onSend(fork, async ({ at, change, feedback, draft, more }) => {
       const text = change === "draft" ? { draft } : { feedback };
       const limits = more === "" ? {} : { limits: { max_rounds: Number(at) + Number(more) } };
@@ -91,9 +95,12 @@ function compare(form, path, signal, failed) {
 }
 
 function renewSteps(place, html) {
-  const fresh = elements(html).querySelector("#steps");
-  const shown = place.querySelector("#steps");
-  if (fresh === null) return;
-  if (shown === null) place.append(fresh);
-  else shown.replaceWith(fresh);
+  const all = elements(html);
+  for (const id of ["#rounds", "#steps"]) {
+    const fresh = all.querySelector(id);
+    const shown = place.querySelector(id);
+    if (fresh === null) continue;
+    if (shown === null) place.append(fresh);
+    else shown.replaceChildren(...fresh.children);
+  }
 }

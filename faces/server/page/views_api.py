@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ....state.storage.index import RunIndex
     from ..engine.engine import Engine
     from ..engine.records import ThreadRecord
+    from ..engine.runs import Run
 
 __all__ = ["router"]
 
@@ -100,7 +101,7 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
         "status": record.status,
         "run": under_way[0].id if under_way else None,
         "question": None if question is None else _question(question, engine),
-        "can_fork": facts["can_fork"] and served,
+        "no_fork": _no_fork(facts, record, under_way=bool(under_way), served=served),
         "can_go_on": bool(
             facts["begun"]
             and served
@@ -108,7 +109,7 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
             and not question
             and facts["stop_reason"] in (None, "failed", *REFUSED_OUTSIDE)
         ),
-        "problem": f"The last run ended early: {last.error['message']}" if last and last.ended and last.error else "",
+        "problem": _problem(last, facts["raised"]),
         "most_rounds": engine.settings.max_rounds,
         "most_characters": engine.settings.max_task_characters,
     }
@@ -217,6 +218,27 @@ def _row(record: ThreadRecord, index: RunIndex) -> dict[str, Any]:
         "score": kept.score if kept else None,
         "parent": bool(kept and kept.parent_thread_id),
     }
+
+
+def _problem(last: Run | None, raised: str) -> str:
+    """Return how the last run failed; what is recorded of an error is told where there is no run of this server's."""
+    if last and last.ended and last.error:
+        return f"The last run ended early: {last.error['message']}" + (f" ({raised})" if raised else "")
+    return f"An error ended the last run: {raised}" if raised and not (last and not last.ended) else ""
+
+
+def _no_fork(facts: dict[str, Any], record: ThreadRecord, *, under_way: bool, served: bool) -> str:
+    """Return why a thread can't be forked here; empty where it can."""
+    if not facts["forkable"]:
+        return "A search is not forked as a whole: open one of its paths, and fork that."
+    if under_way:
+        return "A run is under way; the thread can be forked when it has ended."
+    if not _can_be_served(record.thread_id):
+        return "The id of this thread can't stand in a request; fork it with the command: redraft fork."
+    if not served:
+        name = record.assistant or "a graph built in Python"
+        return f"The thread was made by {name}, which this server does not offer; fork it where it was made."
+    return ""
 
 
 def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ....evals.analysis.round_rates import drafts_right
 from ....evals.analysis.sentences import finding_in_words, points
 from ....state.threads.diffs import diff_words
 from ..console import safe
-from ..documents import LONGEST_COMPARED, LONGEST_SHOWN, colours, data_uri, html_environment, part, policy
+from ..documents import LONGEST_SHOWN, colours, data_uri, html_environment, part, policy
 from ..wording import REJECTED_WORDS, STOP_WORDS
 from .forest import forest
 from .plots import draw_plots, write_plots
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ....evals.run.result_record import Iteration, ResultRecord
 
 __all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "problems_data", "write_report"]
+
+LONGEST_COMPARED = 10_000
+"""Characters up to which two texts are compared word by word; a report holds every draft of every problem."""
 
 PAGE = "report.html"
 PLOTS = "plots"

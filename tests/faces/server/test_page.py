@@ -116,7 +116,8 @@ def test_a_run_is_started_and_watched(start_server: Callable[..., Any], stepwise
     shows(chromium, "second draft", within=".rounds")
     assert "the connection was lost; trying again …" in chromium.run("told")
     shown = chromium.run("document.querySelector('.rounds').innerText")
-    assert [shown.count(text) for text in ("first draft", "Name the month.", "second draft")] == [1, 1, 1]
+    # what was said of the first draft stands below it, and beside what it changed
+    assert [shown.count(text) for text in ("first draft", "Name the month.", "second draft")] == [1, 2, 1]
     assert chromium.run("[...document.querySelectorAll('.round h3')].map((one) => one.innerText)") == [
         "Round 0",
         "Round 1",
@@ -243,7 +244,7 @@ def test_the_keyboard_is_enough(server: Any, talking: Any, chromium: Any) -> Non
         "[...document.querySelectorAll('#place :is(input, select, textarea)')].filter((one) => !one.labels.length)"
     )
     assert chromium.run(f"{unlabelled}.length") == 0
-    tab_to(chromium, "tagName === 'SUMMARY'")
+    tab_to(chromium, "matches('#fork-title ~ details > summary')")
     chromium.press("Enter")
     assert chromium.run("document.activeElement.parentElement.open")
     tab_to(chromium, "type === 'radio'")

@@ -17,7 +17,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send
 from redraft.faces.views import notebook
-from redraft.faces.views.documents import LONGEST_COMPARED, LONGEST_SHOWN, macros
+from redraft.faces.views.documents import LONGEST_SHOWN, macros
 from redraft.faces.views.notebook import alive, diff, live, scores, show, timeline, tree
 from redraft.faces.views.run_page import run_page
 from redraft.graphs.branching import build_branching_graph
@@ -338,16 +338,40 @@ def test_what_a_model_wrote_is_text_in_every_view() -> None:
 
 
 def test_texts_of_any_length_are_held() -> None:
-    """A megabyte is cut and said so, and what is too long is not compared word by word."""
+    """A megabyte is cut and said so; what long texts have in common is left out, but near what they have not."""
     endless = "x" * 1_000_000
+    prose = "".join(f"This is the sentence of number {number}. " for number in range(3000))
     with open_checkpointer("memory") as saver:
-        thread = run(refining(saver, "word " * (LONGEST_COMPARED // 4), f"{endless} river lamp bell"), "long")
+        thread = run(refining(saver, prose, f"{endless} river lamp bell"), "long")
         views = every_view(thread)
-    assert views[2].facts["changes"] is None
-    assert "Too long to be compared word by word" in views[2].html
+        longer = run(refining(saver, prose, prose.replace("of number 1500", "about river lamp bell")), "longer")
+        changed = diff(longer)
+    assert [one for one in changed.facts["changes"] if one[0] != "same"] == [
+        ("removed", "of number 1500"),
+        ("added", "about river lamp bell"),
+    ]
+    assert "characters are the same" in changed.html
+    assert len(changed.html) < 40_000
     for view in views:
         assert len(view.html) < 10 * LONGEST_SHOWN + 150_000
     assert f"cut after {LONGEST_SHOWN:,} of 1,000,016 characters" in views[1].html
+
+
+def test_a_thread_shows_the_branch_that_it_is_on() -> None:
+    """After LangGraph's own fork within a thread, timeline and path are those that led to its end, and the tokens those
+    that it says it spent."""
+    with open_checkpointer("memory") as saver:
+        graph = refining(saver, FIRST, SECOND, THIRD)
+        config: Any = {"configurable": {"thread_id": "forked"}}
+        graph.invoke({"task": TASK, "limits": {"max_rounds": 1}}, config)
+        place = next(one for one in graph.get_state_history(config) if one.next == ("refine",))
+        output = graph.invoke(None, graph.update_state(place.config, {"limits": {"max_rounds": 2}}))
+        thread = Thread(graph, "forked")
+        found, path = timeline(thread).facts, show(thread).facts["order"]
+    assert found["total_tokens"] == output["usage"]["total_tokens"]
+    assert [row["round"] for row in found["rows"] if row["what"] == "revision"] == [1, 2]
+    assert path.count("generate") == 1
+    assert path.count("refine") == output["rounds"]
 
 
 def test_views_outlive_their_database(mill: Thread, winter: Thread, tmp_path: Path) -> None:
