@@ -13,6 +13,7 @@ from ._lazy import lazy_names
 if TYPE_CHECKING:
     from ._version import __version__
     from .graphs import (
+        RefineMiddleware,
         build_adaptive_graph,
         build_agent_graph,
         build_branching_graph,
@@ -35,6 +36,7 @@ else:
         {
             "redraft._version": ["__version__"],
             "redraft.graphs": [
+                "RefineMiddleware",
                 "build_adaptive_graph",
                 "build_agent_graph",
                 "build_branching_graph",
@@ -58,6 +60,7 @@ __all__ = [
     "Critique",
     "Event",
     "Limits",
+    "RefineMiddleware",
     "Sandbox",
     "Thread",
     "__version__",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .code_problems import build_code_graph
     from .loop import build_refine_graph
     from .math_problems import build_few_shot_graph, build_majority_graph, build_math_graph, build_zero_shot_graph
+    from .middleware import RefineMiddleware
     from .pipeline import build_pipeline_graph
     from .preset import Option, Preset, Served
     from .reasoning import (
@@ -47,6 +48,7 @@ else:
                 "build_math_graph",
                 "build_zero_shot_graph",
             ],
+            "redraft.graphs.middleware": ["RefineMiddleware"],
             "redraft.graphs.pipeline": ["build_pipeline_graph"],
             "redraft.graphs.preset": ["Option", "Preset", "Served"],
             "redraft.graphs.reasoning": [
@@ -75,6 +77,7 @@ __all__ = [
     "InParallel",
     "Option",
     "Preset",
+    "RefineMiddleware",
     "RefiningAgent",
     "Served",
     "Variation",

@@ -8,7 +8,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from ..state.events import failure, given_draft, record
 from ..state.stopping import spent_budget
-from .agents.agent_runs import AgentRun, AgentUnfinishedError
+from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .agents.conversation import before_task
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit, extra_update
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .runtime.meter import Prices
-    from .runtime.step import Outcome
     from .writing.writers import Writer
 
-__all__ = ["GENERATE_PROMPT", "EmptyDraftError", "generate", "writer_update"]
+__all__ = ["GENERATE_PROMPT", "EmptyDraftError", "agent_update", "generate", "writer_update"]
 
 
 class EmptyDraftError(ValueError):
@@ -36,7 +35,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         writer: Takes the state and returns the draft.
         prices: Prices of the models that it calls.
 
-    An agent that did not finish (see `redraft.nodes.agents.agent_runs`) leaves its draft as it is, and the run ends.
+    An agent that did not finish (see `redraft.nodes.agents.agent_answers`) leaves its draft as it is, and the run ends.
 
     A draft of the caller's own is recorded, and the writer is not asked.
 
@@ -60,19 +59,19 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
             return {}
         emit(kind="start", node="generate", round=0)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
+        by = outcome.model or _name(writer)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
             spent = AgentRun("", (), str(outcome.error), budget=outcome.error.budget)
-            return _agent_update(state, spent, outcome, by=outcome.model or _name(writer))
+            return agent_update(state, spent, {"kind": "draft", "round": 0, "by": by, **outcome.told})
         if outcome.error is not None:
             raise outcome.error
         if isinstance(outcome.result, AgentRun):
-            return _agent_update(state, outcome.result, outcome, by=outcome.model or _name(writer))
+            return agent_update(state, outcome.result, {"kind": "draft", "round": 0, "by": by, **outcome.told})
         text = read_text(outcome.result)
         if not text.strip():
             why = marked_refusal(outcome.result)
             became = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(outcome.result) else EMPTY
-            raise EmptyDraftError(f"the first draft of {outcome.model or _name(writer)} {became}")
-        by = outcome.model or _name(writer)
+            raise EmptyDraftError(f"the first draft of {by} {became}")
         draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
         update = writer_update(state, writer, outcome.result, draft)
         if outcome.refused and not spent_budget([*state["events"], *update["events"]], state["limits"]):
@@ -98,25 +97,33 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
     return {**extra, **update, "events": [*added, *update["events"]]}
 
 
-def _agent_update(state: Mapping[str, Any], run: AgentRun, outcome: Outcome, *, by: str) -> dict[str, Any]:
-    """Return the update of an agent's run. Without a text there is no draft, but what it did and cost is kept."""
-    draft: dict[str, Any] = {"kind": "draft", "round": 0, "by": by, "text": run.text, **outcome.told}
-    draft["steps"] = list(run.steps)
+def agent_update(state: Mapping[str, Any], run: AgentRun, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update of an agent's run. Without a text there is no draft, but what it did and cost is kept.
+
+    Args:
+        state: The state that the events are appended to.
+        run: The run.
+        event: The draft or revision, without what the run says of it.
+    """
+    draft: dict[str, Any] = {**event, "text": run.text, "steps": list(run.steps)}
+    node = "generate" if draft["kind"] == "draft" else "refine"
     news = [draft]
-    if before := before_task(state.get("conversation") or []):
+    if node == "generate" and (before := before_task(state.get("conversation") or [])):
         draft["conversation"] = before
+    if run.schema is not None:
+        draft["schema"] = dict(run.schema)
     if not run.text.strip():
         draft["rejected"] = "empty"
     if run.unfinished:
         draft["incomplete"] = run.unfinished
     # `check` sees for itself that a budget of the run is spent, and can't know what a server allows.
     if run.budget and not spent_budget([*state["events"], draft], state["limits"]):  # type: ignore[list-item]
-        news.append(failure("generate", 0, BudgetSpentError(run.budget), budget=run.budget))
+        news.append(failure(node, draft["round"], BudgetSpentError(run.budget), budget=run.budget))
     elif run.unfinished and not run.budget:
-        news.append(failure("generate", 0, AgentUnfinishedError(run.unfinished)))
+        news.append(failure(node, draft["round"], AgentUnfinishedError(run.unfinished)))
     update = record(state, *news)
-    for event in update["events"]:
-        emit(**event)
+    for one in update["events"]:
+        emit(**one)
     return update
 
 

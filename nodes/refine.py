@@ -8,7 +8,9 @@ from ..state.events import failure, record
 from ..state.stopping import spent_budget
 from ..state.summary import attempts, condensed, rounds
 from ..state.usage import NO_USAGE, Usage
-from .generate import writer_update
+from .agents.agent_answers import AgentRun
+from .agents.structured_answers import misfit, schema_in
+from .generate import agent_update, writer_update
 from .runtime.meter import spent_in
 from .runtime.step import Step, Steps, call, emit
 from .writing.adaptive import Drafts
@@ -29,9 +31,10 @@ __all__ = ["REFINE_PROMPT", "refine"]
 def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None) -> Step:
     """Return the node that writes the next revision, or several side by side where the writer is adaptive.
 
-    A revision that is empty, refused, a repeat, or talk about the task is logged as rejected; it counts as a round and
-    is no draft. An error is logged and ends the run in `check`, with the best draft so far. Once a budget is spent, as
-    new limits may have it, nothing is asked and nothing written: `check` says which budget.
+    A revision that is empty, refused, a repeat, or talk about the task, one that an agent did not finish, and where the
+    draft is data one that does not fit its schema, is logged as rejected; it counts as a round and is no draft. An
+    error is logged and ends the run in `check`, with the best draft so far. Once a budget is spent, as new limits may
+    have it, nothing is asked and nothing written: `check` says which budget.
 
     Args:
         writer: Takes the state and returns the revision, or `Drafts`.
@@ -52,7 +55,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         error, texts = outcome.error, [""]
         if error is None:
             try:
-                texts = [read_text(reply) for reply in replies]
+                texts = [reply.text if isinstance(reply, AgentRun) else read_text(reply) for reply in replies]
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
@@ -63,6 +66,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         # By their hashes, computed once a draft, so that only those alike are compared whole.
         earlier = [(attempt.condensed, attempt.text) for attempt in attempts(events)]
         critique, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
+        schema = schema_in(events)
         news: list[dict[str, Any]] = []
         for text, reply, usage in zip(texts, replies, _shared(outcome.usage, replies), strict=True):
             key = condensed(text)
@@ -75,10 +79,15 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
                 **outcome.told,
                 "usage": usage,
                 "base": base.round if base else 0,
-                "rejected": rejection(text, earlier=alike, result=reply, critique=critique, known=known),
+                "rejected": rejection(text, earlier=alike, result=_message(reply), critique=critique, known=known)
+                or ("invalid" if schema is not None and misfit(text, schema) else ""),
             }
             earlier.append((key, text))
             news.append(event)
+        if isinstance(outcome.result, AgentRun):
+            if outcome.result.unfinished:
+                news[0]["rejected"] = "unfinished"
+            return agent_update(state, outcome.result, news[0])
         if not isinstance(outcome.result, Drafts):
             return writer_update(state, writer, outcome.result, news[0])
         for event, reply in zip(news, replies, strict=True):
@@ -92,6 +101,10 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         return update
 
     return Step("refine", logic)
+
+
+def _message(reply: Any) -> Any:
+    return reply.reply if isinstance(reply, AgentRun) else reply
 
 
 def _shared(usage: Usage, replies: Sequence[Any]) -> list[Usage]:

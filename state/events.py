@@ -107,8 +107,9 @@ class _Oracle(TypedDict):
 
 class _Rejected(TypedDict):
     rejected: NotRequired[str]
-    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`); empty when it is one. draft: `empty`
-    where an agent stopped before it had said anything."""
+    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
+    schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
+    it had said anything."""
 
 
 class _Incomplete(TypedDict):
@@ -152,6 +153,8 @@ class _Draft(TypedDict):
     """The replies that it was chosen from, itself among them."""
     steps: NotRequired[list[dict[str, Any]]]
     """What an agent did for it, in order: model messages, tool calls and tool results."""
+    schema: NotRequired[dict[str, Any]]
+    """JSON Schema of a draft that is data, in its text as JSON."""
     given: NotRequired[bool]
     """draft: the caller's own, which the run began with."""
     conversation: NotRequired[list[dict[str, Any]]]

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import aclosing, closing
-from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 
-from ...state.events import DRAFT_KINDS, clean, frozen
+from ...state.events import DRAFT_KINDS, frozen
 from ...state.stopping import spent_budget
 from ..runtime.dual import Do, adrive, drive
 from ..runtime.meter import METER, BudgetSpentError
 from ..runtime.step import emitter
-from ..writing.replies import cut_off, read_text, same_text
 from ..writing.writers import AdaptedRunnable, input_kind
-from .react import ANY_DURABILITY, storable
+from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, steps_of, unfinished
+from .react import ANY_DURABILITY
+from .structured_answers import as_json, schema_of
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["AgentRun", "AgentUnfinishedError", "AgentWriter", "StepWatch", "agent_writer", "steps_of"]
+__all__ = ["AgentWriter", "StepWatch", "agent_writer"]
 
 
 class StepWatch(BaseCallbackHandler):
@@ -142,45 +140,6 @@ class StepWatch(BaseCallbackHandler):
                 self._send(**{"kind": "step", "role": "base", "round": 0, **step})
 
 
-def steps_of(message: BaseMessage) -> Iterator[dict[str, Any]]:
-    """Yield what a message shows as plain data: `step` is `model`, `tool_call` or `tool_result`.
-
-    All have `by` (the model or tool) and `text`; calls and results have `tool` and `id`, calls their `args`, and
-    results their `status`, `success` or `error`.
-    """
-    if isinstance(message, ToolMessage):
-        tool = clean(message.name or "tool")
-        result = {"step": "tool_result", "by": tool, "text": clean(str(message.text)), "tool": tool}
-        yield result | {"id": clean(str(message.tool_call_id)), "status": message.status}
-    elif isinstance(message, AIMessage):
-        by = clean(str(message.response_metadata.get("model_name") or message.name or "model"))
-        yield {"step": "model", "by": by, "text": clean(read_text(message))}
-        for call in message.tool_calls:
-            tool, args = clean(call["name"]), _plain(call["args"])
-            shown = f"{tool}({json.dumps(args, ensure_ascii=False)})"
-            yield {
-                "step": "tool_call",
-                "by": by,
-                "text": shown,
-                "tool": tool,
-                "args": args,
-                "id": clean(call["id"] or ""),
-            }
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as any checkpoint and any JSON can hold it."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if value is None or isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return storable(value) if isinstance(value, int) else clean(str(value))
-
-
 def _after_last(messages: list[Any], asked: str) -> int:
     """Return the index after the last message of a user that says this; 0 where none does."""
     found = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
@@ -191,27 +150,6 @@ def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:
     """Tell messages apart by what they say: ids are rewritten by graphs, and repeated by some servers."""
     calls = [call["name"] for call in message.tool_calls] if isinstance(message, AIMessage) else []
     return f"{message.type} {calls}", str(message.text)
-
-
-class AgentUnfinishedError(RuntimeError):
-    """An agent stopped before it had finished. What it has is returned as it is, and never refined."""
-
-
-@dataclass(frozen=True)
-class AgentRun:
-    """The outcome of an agent's run.
-
-    Args:
-        text: The text of its last message.
-        steps: What it did, in order, as plain data; see `steps_of`.
-        unfinished: Why it did not finish; empty when it did.
-        budget: The budget that is spent, where it was stopped for one.
-    """
-
-    text: str
-    steps: tuple[dict[str, Any], ...]
-    unfinished: str = ""
-    budget: str | None = None
 
 
 def agent_writer(base: Runnable[Any, Any]) -> AgentWriter:
@@ -253,8 +191,10 @@ class AgentWriter(AdaptedRunnable):
             budget = spent.budget.replace("_", " ")
             return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), budget=spent.budget)
         watch.settle_last(result)
-        text = _answer(result)
-        return AgentRun(text, tuple(watch.steps), _unfinished(text, result, watch))
+        data = result.get("structured_response") if isinstance(result, Mapping) else None
+        text = answer_in(result) if data is None else as_json(data)
+        schema = None if data is None else schema_of(data)
+        return AgentRun(text, tuple(watch.steps), unfinished(text, result, watch.last_message), schema=schema)
 
     def _streamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
         """Run the graph, and return its last state."""
@@ -298,36 +238,6 @@ def _stopped(watch: StepWatch, why: str, *, budget: str | None = None) -> AgentR
     return AgentRun(watch.last_text, tuple(watch.steps), why, budget)
 
 
-def _answer(result: Any) -> str:
-    """Return the text of an answer: that of the last tool where its result ends the run (`return_direct`)."""
-    messages = result.get("messages") if isinstance(result, Mapping) else None
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    text = read_text(result)
-    returned = isinstance(last, ToolMessage) and last.status == "success"
-    return str(last.text) if last is not None and returned and not text.strip() else text
-
-
-def _unfinished(text: str, result: Any, watch: StepWatch) -> str:
-    """Return why an agent that ended by itself has not finished; empty when it has."""
-    messages = result.get("messages") if isinstance(result, Mapping) else [result]
-    messages = [message for message in messages or [] if isinstance(message, BaseMessage)]
-    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), watch.last_message)
-    if text.strip() == NEEDS_MORE_STEPS:
-        return OUT_OF_STEPS
-    if last is not None and last.tool_calls:
-        answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
-        waiting = [call["name"] for call in last.tool_calls if call["id"] not in answered]
-        if waiting and last in messages:
-            return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
-    # What a chain returns need not be what its last model said.
-    if last is not None and cut_off(last) and (last in messages or same_text(read_text(last), text)):
-        return "The last message of the agent was cut off at its limit of output tokens."
-    return "" if text.strip() else "The agent ended without an answer."
-
-
 MODES: Any = ["values", "tasks"]
 """The state after each step, and word of each task before it begins and after it has ended."""
-NEEDS_MORE_STEPS = "Sorry, need more steps to process this request."
-"""The whole of what LangGraph's prebuilt agent says when its recursion limit leaves no room for its tool calls."""
 OUT_OF_BUDGET = "The {budget} was spent before the agent had finished."
-OUT_OF_STEPS = "The agent ran out of steps before it had finished; a higher recursion_limit gives it more."

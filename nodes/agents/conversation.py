@@ -5,6 +5,7 @@ Its last user message is the task, and what was said before is its context.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence  # langgraph resolves the annotations of nodes and states at run time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,16 @@ from ..critics.model_critic import ModelCritic
 from ..writing.prompt_injection import fence, opens_part
 from ..writing.prompts import PromptedModel
 from ..writing.replies import read_text
+from .structured_answers import normalized, schema_in
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from langchain_core.messages import AIMessage
+    from langchain_core.runnables import RunnableConfig
+
     from ...state.events import Event
+    from ..runtime.dual import Do
 
 __all__ = [
     "ConversationCritic",
@@ -115,13 +123,24 @@ class ConversationCritic(ModelCritic):
 
 
 class ConversationRefiner(PromptedModel):
-    """A model that revises and is shown what was said before the task."""
+    """A model that revises and is shown what was said before the task; data is revised as data."""
 
     def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the messages that the model is asked with."""
-        return super().messages({**state, "task": in_context(state["task"], state["events"])})
+        asked = super().messages({**state, "task": in_context(state["task"], state["events"])})
+        schema = schema_in(state["events"])
+        return asked if schema is None else [*asked, HumanMessage(AS_DATA.format(schema=json.dumps(schema)))]
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
+        reply = yield from super().logic(input, config)
+        if schema_in(input["events"]) is None:
+            return reply
+        return reply.model_copy(update={"content": normalized(read_text(reply))})
 
 
+AS_DATA = """\
+The answer is data. Reply with one JSON object that fits this JSON Schema, and nothing else:
+{schema}"""
 SPEAKERS = {"system": "Instructions", "human": "User", "ai": "Assistant"}
 BEFORE = "(What was said before:)"
 NOW = "(Now the user asks:)"

@@ -18,7 +18,7 @@ from ..critics.structured_replies import Structured, structured_model, unreadabl
 from ..runtime.dual import Do, DualCritic
 from ..verify.expressions import Expression, plain_notation
 from ..writing.prompt_injection import fence, opens_part
-from .agent_runs import steps_of
+from .agent_answers import steps_of
 from .conversation import ConversationCritic
 from .react import ANY_DURABILITY, react_agent
 

@@ -147,6 +147,12 @@ class Meter(BaseCallbackHandler):
             # Only what is beyond the time so far: results that came side by side took theirs together.
             self._earlier += max(0.0, seconds - self.elapsed)
 
+    def take_over(self, used: Usage, model: str) -> None:
+        """Count calls that were made before, in other nodes, with their time; `model` answered the last of them."""
+        self.pass_time(used["seconds"])
+        self._add(used)
+        self.model = model or self.model
+
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. The tokens that a provider does not report are counted here, by their length."""
         self._add(self._of_call(response, run_id))

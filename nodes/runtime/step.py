@@ -24,6 +24,7 @@ from ...state.masking import mask_error
 from ...state.stopping import spent_budget
 from ...state.storage.journal import UnkeptReplyError
 from ...state.threads.lease import StopControl
+from ...state.usage import add_usage
 from .dual import Do, adrive, drive
 from .journal import NodeJournal, journaled, node_journal
 from .meter import METER, Meter, Prices
@@ -92,6 +93,7 @@ def call(
     config: RunnableConfig,
     prices: Prices | None,
     state: Mapping[str, Any] | None = None,
+    besides: Usage | None = None,
 ) -> Generator[Call, Any, Outcome]:
     """Make one call and return its outcome; `outcome = yield from call(…)` in a node's logic.
 
@@ -102,12 +104,13 @@ def call(
         prices: Prices of the models that it calls.
         state: Whose budgets hold: once one is spent, every model call below is refused, and the outcome's error is a
             `BudgetSpentError`.
+        besides: What was used since the last event of that state.
 
     Raises:
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
         UnkeptReplyError: The journal can't be written or read. That is no answer, so no run ends with it.
     """
-    meter = Meter(prices, guard=_guard(state))
+    meter = Meter(prices, guard=_guard(state, besides))
     result, failure = None, None
     try:
         result = yield Call(target, args, config, meter, (state, *args))
@@ -119,13 +122,14 @@ def call(
     return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused)
 
 
-def _guard(state: Mapping[str, Any] | None) -> Callable[[Usage], str | None] | None:
+def _guard(state: Mapping[str, Any] | None, besides: Usage | None) -> Callable[[Usage], str | None] | None:
     """Return a function from what was used to the budget that is spent, or `None` where the run has no budget."""
     limits = (state or {}).get("limits") or {}
     if state is None or all(limits.get(name) is None for name in BUDGETS):
         return None
     events = frozen(state.get("events") or ())
-    return lambda used: spent_budget(events, limits, besides=used)
+    earlier = [] if besides is None else [besides]
+    return lambda used: spent_budget(events, limits, besides=add_usage([*earlier, used]))
 
 
 BUDGETS = ("max_tokens", "max_cost_usd", "max_seconds")

@@ -90,7 +90,7 @@ def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[Hi
                 node=node,
                 next=snapshot.next,
                 events=tuple(events[known:]),
-                stop_reason=values.get("stop_reason") if kind.keeps_record else None,
+                stop_reason=kind.loop_values(values).get("stop_reason"),
                 created_at=snapshot.created_at,
             )
         )

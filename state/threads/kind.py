@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..events import Event
 
-__all__ = ["ForkPoint", "GraphKind", "attach_kind", "kind_of"]
+__all__ = ["AGENT_RECORD", "AGENT_VALUES", "ForkPoint", "GraphKind", "attach_kind", "kind_of"]
 
 ATTRIBUTE = "redraft_kind"
 
@@ -47,12 +47,18 @@ class GraphKind:
     """The nodes that somebody who does not own the graph may send a thread to, one at a time."""
     fingerprint: Mapping[str, Any] = {}
     """The graph's nodes, models, critics, prompts and options; empty where a graph is not told from others by them."""
+    tells_its_fingerprint = True
+    """Whether a graph without one is another than each that a record tells of."""
     options: Mapping[str, Any] = {}
     """What the record must hold of its options."""
 
     def read(self, values: Any) -> list[Event]:
         """Return the record in a state's values; empty for graphs that keep none."""
-        return list(values.get("events") or []) if self.keeps_record and isinstance(values, dict) else []
+        return list(self.loop_values(values).get("events") or []) if isinstance(values, dict) else []
+
+    def loop_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the part of a state's values that is the loop's; empty for graphs that keep no record."""
+        return values if self.keeps_record else {}
 
     def waiting(self, stored: CheckpointTuple) -> bool:
         """Return whether a task waits for the first node."""
@@ -156,7 +162,20 @@ class OwnState(GraphKind):
     keeps_record = True
 
 
-OTHER, OWN_STATE = GraphKind(), OwnState()
+class AgentKind(OwnState):
+    """The kind of an agent of LangChain's with our middleware, which keeps its record under keys of its own."""
+
+    tells_its_fingerprint = False  # the middleware's, which no graph shows
+
+    def loop_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**(values.get(AGENT_VALUES) or {}), "events": values.get(AGENT_RECORD) or []}
+
+    def values_of_last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
+        return self.loop_values(snapshot.values)
+
+
+AGENT_RECORD, AGENT_VALUES = "_refine_events", "_refine"
+OTHER, OWN_STATE, AGENT = GraphKind(), OwnState(), AgentKind()
 
 
 def attach_kind(builder: Any, kind: GraphKind) -> None:
@@ -174,4 +193,5 @@ def kind_of(graph: Any) -> GraphKind:
     if kind is not None:
         return kind
     # Told by the class of the channel: anybody's graph may have one of that name.
-    return OWN_STATE if isinstance(graph.channels.get("events"), CheckedDelta) else OTHER
+    kinds = {"events": OWN_STATE, AGENT_RECORD: AGENT}
+    return next((one for name, one in kinds.items() if isinstance(graph.channels.get(name), CheckedDelta)), OTHER)

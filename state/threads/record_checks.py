@@ -39,7 +39,7 @@ def changes(kind: GraphKind, graph_name: str, snapshot: StateSnapshot) -> list[s
     recorded = fingerprint_in_force(kind.read(snapshot.values))
     if not kind.begun(snapshot):
         return []
-    if recorded and not kind.fingerprint:
+    if recorded and not kind.fingerprint and kind.tells_its_fingerprint:
         return [f"{graph_name!r} is a graph of another kind"]
     return differences(recorded, kind.fingerprint)
 

@@ -638,12 +638,12 @@ def _our_questions(pending: Sequence[Interrupt]) -> list[Interrupt]:
 
 def _standing(stored: CheckpointTuple, kind: GraphKind) -> str:
     """Return where a thread stands that nobody runs, in words that follow its name."""
-    values = stored.checkpoint["channel_values"]
     if pending_interrupts(stored):
         return "waits for a person, whose answer may end it"
+    values = kind.loop_values(stored.checkpoint["channel_values"])
     waits = kind.waiting(stored)
-    if kind.keeps_record and values.get("stop_reason") and not waits:
+    if values.get("stop_reason") and not waits:
         return f"is finished ({values['stop_reason']})"
-    if not waits and not (kind.keeps_record and "head" in values):  # which every task of ours sets
+    if not waits and "head" not in values:  # which every task of ours sets
         return "waits for nobody"
     return "stands in the middle of a run and waits for nobody (resume runs it on)"

@@ -147,7 +147,7 @@ def test_critics_on_models_are_asked_in_fences(structured: bool) -> None:
 
 def test_what_a_tool_returned_can_not_pose_as_another_call() -> None:
     """The judge that looked things up reads a tool's text as one result."""
-    from redraft.nodes.agents.agent_runs import steps_of
+    from redraft.nodes.agents.agent_answers import steps_of
     from redraft.nodes.agents.tool_critics import _line
 
     call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])

@@ -1,0 +1,356 @@
+"""Refinement as middleware of LangChain's agents. Internal.
+
+Where the agent would finish, the loop's own nodes record its answer, ask the critics and decide; a rejected answer goes
+back into the agent's own loop, with its tools, as a message. See `redraft.graphs.loop` for the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.func import task
+from langgraph.types import Command
+
+from ..nodes.agents.agent_answers import OUT_OF_STEPS, HandedOver, run_in
+from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
+from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
+from ..nodes.agents.structured_answers import like, schema_in
+from ..nodes.check import check as check_step
+from ..nodes.critics.critics import name_critics
+from ..nodes.feedback import CriticsAfter
+from ..nodes.feedback import feedback as feedback_step
+from ..nodes.fingerprint import fingerprint
+from ..nodes.generate import generate as generate_step
+from ..nodes.prepare import prepare as prepare_step
+from ..nodes.refine import refine as refine_step
+from ..nodes.runtime.dual import Do
+from ..nodes.runtime.meter import BudgetSpentError
+from ..nodes.runtime.step import Step, Steps, call
+from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
+from ..state.events import append_events
+from ..state.limits import Limits, merged_limits
+from ..state.stopping import spent_budget
+from ..state.summary import attempts, best_draft, latest_draft, rejected_since_draft, rounds
+from .loop import default_prices
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, hook_config
+    from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
+
+    from ..nodes.agents.agent_state import (
+        RefineAgentState,
+        feedback_message,
+        loop_state,
+        since_asked,
+        spent_so_far,
+        task_in,
+    )
+except ImportError as error:
+    raise ImportError(f'RefineMiddleware needs LangChain\'s agents: pip install "redraft[agents]" ({error})') from None
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+
+    from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.runtime import Runtime
+
+    from ..nodes.agents.agent_state import Spent
+    from ..nodes.runtime.meter import Prices
+    from ..state.critique import Critic
+    from ..state.events import Event
+    from ..state.summary import Attempt
+
+    Update = dict[str, Any]
+
+__all__ = ["AGENT_FEEDBACK_PROMPT", "RefineMiddleware"]
+
+
+class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
+    """Middleware for `create_agent` and `create_deep_agent` that refines an agent's answers before they are given.
+
+    Where the agent would finish, its answer is a draft: verifiers and critics judge it as in `build_refine_graph`, and
+    what they find goes back into the agent's own loop, with its tools. It ends when an answer is accepted or a limit
+    says stop, and then the best draft is the last message, not the last one written. Its `response_metadata["redraft"]`
+    says `stop_reason`, `rounds`, `score`, `accepted_by`, `oracle` and `usage`. A structured response is judged and
+    refined as JSON, and the best one is `structured_response`.
+
+    The record is kept in the agent's state under private keys, and each event goes to the `custom` stream. With a
+    checkpointer, `Thread(agent, thread_id)` reads and replays it.
+
+    List it first: then retries and fallbacks of other middleware are tried before a call counts as failed. An agent
+    takes one.
+
+    Args:
+        critics: Asked about each answer, cheapest first, as in `build_refine_graph`; a chat model among them judges,
+            and is shown which tools were called and what came back.
+        max_rounds: How often the answer may be revised; it stands over the one in `limits`. Default: what `limits`
+            says, or 3.
+        limits: Budgets of one run: of the agent's calls, those of its tools and subagents, and those of the critics.
+            `max_seconds` counts tools too.
+        feedback_prompt: What the agent is told: over `feedback`, `draft`, `task`, `history` and `round`, or several,
+            one a round. Default: `AGENT_FEEDBACK_PROMPT`, with the draft where another than the last is to be revised.
+        keep: The answer is the `"best"` draft, of equal ones the earlier, or simply the `"last"`. Default: `"best"`,
+            but `"last"` where only people judge.
+        critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
+        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+
+    Raises:
+        ImportError: LangChain's agents are not installed (the extra `agents`).
+        ValueError: There is no critic, or a limit or the prompt makes no sense.
+        TypeError: A critic is neither a model nor callable.
+    """
+
+    state_schema = RefineAgentState
+
+    def __init__(
+        self,
+        critics: Sequence[Critic | BaseChatModel],
+        *,
+        max_rounds: int | None = None,
+        limits: Mapping[str, Any] | None = None,
+        feedback_prompt: Prompts | None = None,
+        keep: Keep | None = None,
+        critics_after: CriticsAfter = "undecided",
+        prices: Prices | None = None,
+    ) -> None:
+        super().__init__()
+        if not critics:
+            raise ValueError("critics is empty: nobody would judge the agent's answers")
+        judges = [agent_judge(one, kind=WitnessCritic) if isinstance(one, BaseChatModel) else one for one in critics]
+        named = name_critics(judges, model=None)
+        people = [critic for critic in named if critic.human]
+        others = [critic for critic in named if not critic.human]
+        prices = prices if prices is not None else default_prices()
+        self._keep: Keep = seen_by_refiner({"keep": keep, "judge_last": bool(others)})["keep"]
+        self._prices = prices
+        self._feedback_text = AgentFeedback(feedback_prompt)
+        self._limits = Limits(**merged_limits(limits, None if max_rounds is None else {"max_rounds": max_rounds}))
+        options = {"keep": self._keep, "judge_last": True, "asks": True, "custom_check": False}
+        made = fingerprint(
+            ["prepare", "agent", "feedback", *(["human"] if people else []), "check"],
+            writers={"agent": self._feedback_text},
+            critics=named,
+            options={"keep": self._keep, "critics_after": critics_after},
+        )
+        agent = HandedOver()
+        self._prepare = prepare_step(options=options, fingerprint=made, prices=prices)
+        self._generate = generate_step(agent, prices=prices)
+        self._refine = refine_step(agent, keep=self._keep, prices=prices)
+        self._feedback = feedback_step(others, critics_after=critics_after, prices=prices)
+        self._human = feedback_step(people, name="human", critics_after=critics_after) if people else None
+        self._check = check_step(keep=self._keep, steps_a_round=STEPS_A_ROUND)
+        self._begin = Step("before_agent", self._begun)
+        self._call_model = Step("model", self._called)
+        self._call_tool = Step("tools", self._used)
+        self._judge = Step("feedback", self._judged)
+        self._finish = Step("after_agent", self._finished)
+
+    # The hooks; each is a step of ours, which runs one logic for sync and async.
+
+    def before_agent(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update:
+        return self._begin.invoke(state, get_config())
+
+    async def abefore_agent(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update:
+        return await self._begin.ainvoke(state, get_config())
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update | None:
+        """Go to the end where no model call may begin."""
+        why = self._no_more(state)
+        return {"jump_to": "end", "_refine_spent": why} if why else None
+
+    @hook_config(can_jump_to=["end"])
+    async def abefore_model(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update | None:
+        return self.before_model(state, runtime)
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[Any], ModelResponse[Any]]) -> Any:
+        return self._call_model.invoke((request, handler), get_config())
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[Any], Awaitable[ModelResponse[Any]]]
+    ) -> Any:
+        return await self._call_model.ainvoke((request, handler), get_config())
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[Any], ToolMessage | Command[Any]]) -> Any:
+        return self._call_tool.invoke((request, handler), get_config())
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[Any], Awaitable[ToolMessage | Command[Any]]]
+    ) -> Any:
+        return await self._call_tool.ainvoke((request, handler), get_config())
+
+    @hook_config(can_jump_to=["model"])
+    def after_agent(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update:
+        return self._finish.invoke(state, get_config())
+
+    @hook_config(can_jump_to=["model"])
+    async def aafter_agent(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update:
+        return await self._finish.ainvoke(state, get_config())
+
+    def _begun(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        """Open the record of a run: the last message of the user is the task."""
+        asked, conversation = task_in(state["messages"])
+        loop = {**loop_state(state), "task": asked, "limits": self._limits}
+        update = yield from self._prepare.logic(loop, config)
+        values = {name: value for name, value in update.items() if name != "events"}
+        begun = {"_refine_events": update["events"], "_refine": {**values, "conversation": conversation}}
+        return {**begun, "_refine_spent": None, "_refine_kept": None}
+
+    def _no_more(self, state: Mapping[str, Any]) -> Spent:
+        """Return why the agent may not call a model: a spent budget, an error, or too few steps; else nothing."""
+        loop, spent = loop_state(state), spent_so_far(state)
+        if spent.get("budget") or spent.get("error"):
+            return {"budget": spent.get("budget", ""), "error": spent.get("error", "")}
+        if budget := spent_budget(loop["events"], loop["limits"], besides=spent["usage"]):
+            return {"budget": budget}
+        return {"error": OUT_OF_STEPS} if _steps_left(state) <= STEPS_A_ROUND else {}
+
+    def _called(self, given: Any, config: RunnableConfig) -> Steps:
+        """Make a model call of the agent's: counted, kept in the journal, refused once a budget is spent."""
+        request, handler = given
+        response, spent = yield from self._counted(handler, request, config)
+        if isinstance(response, Exception):
+            response = ModelResponse(result=[])  # `before_model` goes to the end next
+        made: Any = ExtendedModelResponse(response, Command(update={"_refine_spent": spent}))
+        return made  # type: ignore[no-any-return]
+
+    def _used(self, given: Any, config: RunnableConfig) -> Steps:
+        """Make a tool call, below which models may be called: a subagent's, say."""
+        request, handler = given
+        loop, so_far = loop_state(request.state), spent_so_far(request.state)
+        # No model will read what it returns.
+        if budget := spent_budget(loop["events"], loop["limits"], besides=so_far["usage"]):
+            return _refusal(request, f"Not run: the {budget.replace('_', ' ')} is spent.")  # type: ignore[no-any-return]
+        result, spent = yield from self._counted(handler, request, config)
+        if isinstance(result, Exception):
+            result = _refusal(request, str(result))
+        elif not spent["usage"]["calls"] and loop["limits"]["max_seconds"] is None:
+            return result  # type: ignore[no-any-return]
+        if isinstance(result, ToolMessage):
+            result = Command(update={"messages": [result]})
+        if isinstance(result, Command) and isinstance(result.update, dict):
+            result = replace(result, update={**result.update, "_refine_spent": spent})
+        return result  # type: ignore[no-any-return]
+
+    def _counted(self, target: Any, request: Any, config: RunnableConfig) -> Generator[Any, Any, tuple[Any, Spent]]:
+        """Make a call; return its result, or the error that ends the run with the best draft so far, and what it used.
+
+        Before the first draft there is nothing to keep, and an error is raised.
+        """
+        loop, so_far = loop_state(request.state), spent_so_far(request.state)
+        used = so_far["usage"]
+        outcome = yield from call(target, request, config=config, prices=self._prices, state=loop, besides=used)
+        spent: Spent = {"usage": outcome.usage, "model": outcome.model}
+        error = outcome.error
+        if isinstance(error, BudgetSpentError):
+            return error, {**spent, "budget": error.budget}
+        # The agent's own middleware shortens the conversation then, and calls again.
+        if error is not None and (isinstance(error, ContextOverflowError) or not attempts(loop["events"])):
+            raise error
+        if error is not None:
+            return error, {**spent, "error": f"{type(error).__name__}: {error}"}
+        return outcome.result, spent
+
+    def _finished(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        """Record the answer, judge it, and give the best one or go back into the agent's loop."""
+        loop = loop_state(state)
+        if self._human is None:
+            loop = _after(loop, (yield from self._judged(state, config)))
+        else:  # as a task, whose result LangGraph keeps while the run waits for a person
+            loop = _after(loop, (yield Do(_as_task, _as_async_task, (self._judge, state))))
+            loop = _after(loop, (yield from self._human.logic(loop, config)))
+        decided = yield from self._check.logic({**loop, "remaining_steps": _steps_left(state)}, config)
+        loop = _after(loop, decided)
+        events = loop.pop("events")
+        news = list(events[len(state["_refine_events"]) :])
+        return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **self._said(state, events, loop)}
+
+    def _judged(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        """Return the events of an answer: the draft or revision that it is, and what critics other than people say."""
+        loop, spent = loop_state(state), spent_so_far(state)
+        budget, error = spent.get("budget") or None, spent.get("error", "")
+        data = None if budget or error else state.get("structured_response")
+        run = run_in(since_asked(state["messages"]), data=data, stopped=error, budget=budget)
+        step = self._refine if attempts(loop["events"]) else self._generate
+        wrote = yield from step.logic({**loop, "handed_over": (run, spent["usage"], spent.get("model", ""))}, config)
+        judged = yield from self._feedback.logic(_after(loop, wrote), config)
+        return {**wrote, **judged, "events": [*wrote["events"], *judged.get("events", [])]}
+
+    def _said(self, state: Mapping[str, Any], events: Sequence[Event], loop: Mapping[str, Any]) -> Update:
+        """Return the update of the conversation: the feedback, or the best draft as the last message."""
+        best, latest = best_draft(events, keep=self._keep), latest_draft(events)
+        fresh = not rejected_since_draft(events)  # the last thing that the agent said is its newest draft
+        reply = next((one for one in reversed(since_asked(state["messages"])) if isinstance(one, AIMessage)), None)
+        kept, update = state.get("_refine_kept"), dict[str, Any]()
+        own = best is latest and fresh and reply is not None and latest is not None and not _edited(latest)
+        if own and latest is not None and (data := state.get("structured_response")) is not None:
+            update["_refine_kept"] = kept = {"round": latest.round, "data": data}
+        if loop["stop_reason"] is None:
+            told = self._feedback_text(loop["task"], events, keep=self._keep)
+            return {**update, "messages": [feedback_message(told, rounds(events))], "jump_to": "model"}
+        if best is None:
+            return update
+        about = {"redraft": {name: loop[name] for name in OUTCOME}}
+        if own and reply is not None:
+            shown = {**reply.response_metadata, **about}
+            return {**update, "messages": [reply.model_copy(update={"response_metadata": shown})]}
+        update["messages"] = [AIMessage(best.text, response_metadata=about)]
+        if schema_in(events) is not None:
+            same = kept is not None and kept["round"] == best.round
+            known = kept["data"] if kept is not None else state.get("structured_response")
+            update["structured_response"] = known if same else _data_in(best.text, known)
+        return update
+
+
+def _as_task(step: Step, state: Mapping[str, Any]) -> Update:
+    @task(name=step.name)  # type: ignore[arg-type]  # its overloads confuse mypy
+    def made() -> Update:
+        return step.invoke(state, get_config())
+
+    return made().result()
+
+
+async def _as_async_task(step: Step, state: Mapping[str, Any]) -> Update:
+    @task(name=step.name)  # type: ignore[arg-type]
+    async def made() -> Update:
+        return await step.ainvoke(state, get_config())
+
+    return await made()
+
+
+def _after(loop: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    return {**loop, **update, "events": append_events(loop["events"], [update.get("events", [])])}
+
+
+def _steps_left(state: Mapping[str, Any]) -> int:
+    left: int = state.get("_refine_steps", STEPS_A_ROUND + 1)
+    return left
+
+
+def _refusal(request: ToolCallRequest, why: str) -> Any:
+    called = request.tool_call
+    return ToolMessage(why, tool_call_id=called["id"], name=called["name"], status="error")
+
+
+def _edited(attempt: Attempt) -> bool:
+    """Return whether a person wrote a draft."""
+    return any(critique["kind"] == "human" and critique["by"] == attempt.by for critique in attempt.critiques)
+
+
+def _data_in(text: str, known: Any) -> Any:
+    """Return the data of a draft; `None` where a person wrote what does not fit."""
+    try:
+        return like(known, text)
+    except ValueError:
+        return None
+
+
+OUTCOME = ("stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
+STEPS_A_ROUND = 6
+"""Steps to finish in: from `before_model` over a model and its tools to `after_agent`, with some to spare."""

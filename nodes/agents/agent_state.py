@@ -1,0 +1,143 @@
+"""The record of refinement in the state of somebody else's agent: private keys, typed. Internal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from langchain.agents.middleware.types import AgentState, PrivateStateAttr
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.channels import BinaryOperatorAggregate
+from langgraph.managed.is_last_step import RemainingStepsManager
+from typing_extensions import TypedDict
+
+from ...state.checked_channels import CheckedDelta
+from ...state.events import append_events, clean
+from ...state.schema import NEVER, KnownEvent
+from ...state.threads.kind import AGENT_RECORD, AGENT_VALUES
+from ...state.usage import NO_USAGE, Score, Usage, add_usage
+from ..writing.replies import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "KeptData",
+    "RefineAgentState",
+    "RefineValues",
+    "Spent",
+    "feedback_message",
+    "loop_state",
+    "since_asked",
+    "spent_so_far",
+    "task_in",
+]
+
+SOURCE = "redraft"
+"""Who put a message into the conversation, under the key that LangChain's own middleware uses for that."""
+
+
+class RefineValues(TypedDict, total=False):
+    """The last values of a run, as `RefineState` has them."""
+
+    task: str
+    conversation: list[dict[str, Any]]
+    """The messages before the task, as plain data."""
+    limits: dict[str, Any]
+    head: str
+    answer: str
+    stop_reason: str | None
+    rounds: int
+    score: Score | None
+    accepted_by: str | None
+    oracle: bool
+    usage: Usage
+
+
+class Spent(TypedDict, total=False):
+    """What the agent's own calls used since its last draft, and why it was stopped, where it was."""
+
+    usage: Usage
+    model: str
+    """The last model that answered."""
+    budget: str
+    """The budget that is spent."""
+    error: str
+    """Why it can't finish."""
+
+
+def add_spent(so_far: Spent, more: Spent | None) -> Spent:
+    """Return the sum; `None` begins anew."""
+    if more is None:
+        return {}
+    both = [one["usage"] for one in (so_far, more) if "usage" in one]
+    return {**so_far, **more, **({"usage": add_usage(both)} if both else {})}
+
+
+class KeptData(TypedDict):
+    """The structured response of the best draft so far, which a worse one may follow."""
+
+    round: int
+    data: Any
+
+
+class RefineAgentState(AgentState[Any]):
+    """The agent's state. What is private is neither given by callers nor shown to them, nor to subagents."""
+
+    _refine_events: NotRequired[
+        Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER), PrivateStateAttr]
+    ]
+    _refine: NotRequired[Annotated[RefineValues, PrivateStateAttr]]
+    _refine_spent: NotRequired[Annotated[Spent, BinaryOperatorAggregate(dict, add_spent), PrivateStateAttr]]
+    _refine_kept: NotRequired[Annotated[KeptData | None, PrivateStateAttr]]
+    _refine_steps: NotRequired[Annotated[int, PrivateStateAttr, RemainingStepsManager]]
+
+
+def loop_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of an agent's state that is the loop's, as the loop's nodes read it."""
+    return {**(state.get(AGENT_VALUES) or {}), "events": state.get(AGENT_RECORD) or []}
+
+
+def spent_so_far(state: Mapping[str, Any]) -> Spent:
+    """Return what the agent used since its last draft."""
+    spent: Spent = state.get("_refine_spent") or Spent()
+    return {"usage": NO_USAGE.copy(), **spent}
+
+
+def feedback_message(text: str, number: int) -> HumanMessage:
+    """Return feedback as a message of the conversation, marked as none of the user's."""
+    return HumanMessage(text, additional_kwargs={"lc_source": SOURCE, "redraft_round": number})
+
+
+def since_asked(messages: Sequence[AnyMessage]) -> list[BaseMessage]:
+    """Return what the agent said and did since somebody spoke to it last, a user or a critic."""
+    asked = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    later = messages[asked[-1] + 1 :] if asked else messages
+    return [one for one in later if isinstance(one, AIMessage | ToolMessage)]
+
+
+def task_in(messages: Sequence[AnyMessage]) -> tuple[str, list[dict[str, Any]]]:
+    """Return what the user asks for, and what was said before: one answer a turn, without drafts and feedback."""
+    said: list[dict[str, Any]] = []
+    for message in messages:
+        text = clean(read_text(message))
+        if not text.strip() or (isinstance(message, HumanMessage) and is_feedback(message)):
+            continue
+        if isinstance(message, HumanMessage):
+            said.append({"role": "user", "content": text})
+        elif isinstance(message, AIMessage):
+            if said and said[-1]["role"] == "assistant":
+                said.pop()
+            said.append({"role": "assistant", "content": text})
+    while said and said[-1]["role"] != "user":
+        said.pop()
+    return (said[-1]["content"], said[-MOST_SAID:]) if said else (WORDLESS, [])
+
+
+def is_feedback(message: BaseMessage) -> bool:
+    """Return whether a message is feedback of ours."""
+    return message.additional_kwargs.get("lc_source") == SOURCE
+
+
+MOST_SAID = 20
+"""Messages of a conversation that are kept with a draft, for who judges it."""
+WORDLESS = "(a request without words)"

@@ -1,0 +1,82 @@
+"""Structured answers of agents: data that is refined as JSON, and must go on fitting its schema. Internal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import is_dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from ...state.summary import current_run
+from ..critics.structured_replies import unfenced
+from ..verify.json_schema import matches_json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...state.critique import Verifier
+    from ...state.events import Event
+
+__all__ = ["as_json", "like", "misfit", "normalized", "schema_in", "schema_of"]
+
+
+def as_json(data: Any) -> str:
+    """Return a structured response as JSON text."""
+    plain = data if isinstance(data, dict) else TypeAdapter(type(data)).dump_python(data, mode="json")
+    return json.dumps(plain, ensure_ascii=False, indent=2, default=str)
+
+
+def schema_of(data: Any) -> dict[str, Any]:
+    """Return the JSON Schema that a structured response fits; of a plain dict, that it has these keys."""
+    if isinstance(data, BaseModel) or is_dataclass(data):
+        return TypeAdapter(type(data)).json_schema()
+    return {"type": "object", "required": sorted(data)} if isinstance(data, dict) else {}
+
+
+def like(known: Any, text: str) -> Any:
+    """Return the data in a text as an object of the same class as another structured response.
+
+    Raises:
+        ValueError: The text does not fit.
+    """
+    found = json.loads(unfenced(text))
+    return found if known is None or isinstance(known, dict) else TypeAdapter(type(known)).validate_python(found)
+
+
+def schema_in(events: Sequence[Event]) -> dict[str, Any] | None:
+    """Return the schema of the current task's drafts; `None` where they are text."""
+    found = (event["schema"] for event in reversed(current_run(events)) if "schema" in event)
+    return next(found, None)
+
+
+def normalized(text: str) -> str:
+    """Return JSON as `as_json` writes it, out of a fence too; another text as it is."""
+    try:
+        return json.dumps(json.loads(unfenced(text)), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text
+
+
+def misfit(text: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether a text is not JSON that fits a schema.
+
+    Without the package `jsonschema`, only the outermost type and keys are looked at.
+    """
+    try:
+        return not _verifier(json.dumps(schema))("", text).accepted  # type: ignore[union-attr]
+    except ImportError:
+        pass
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return schema.get("type") == "object" and not (
+        isinstance(found, dict) and set(schema.get("required", ())) <= found.keys()
+    )
+
+
+@lru_cache(maxsize=8)
+def _verifier(schema: str) -> Verifier:
+    return matches_json_schema(json.loads(schema))

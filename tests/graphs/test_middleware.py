@@ -1,0 +1,374 @@
+"""`RefineMiddleware`: an agent of LangChain's whose answers are judged before they are given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from redraft import Critique, RefineMiddleware, Thread, human_critic, open_checkpointer, uses_words, verifier_critic
+from redraft.graphs.agent import build_agent_graph
+from redraft.models import ScriptedModel
+
+ASK: Any = {"messages": [("user", "What is 17 times 3?")]}
+ONE: Any = {"configurable": {"thread_id": "one"}}
+
+
+class CallingModel(ScriptedModel):
+    """A scripted model whose replies `calls(…)` call tools."""
+
+    def bind_tools(self, tools: Any, **_: Any) -> Runnable[Any, Any]:
+        return self.bind()
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        result = super()._generate(messages, stop, run_manager, **kwargs)
+        message: Any = result.generations[0].message
+        said, called, listed = message.content.partition("CALL ")
+        if called:
+            message.content, message.tool_calls = said.strip(), json.loads(listed)
+        return result
+
+
+def calls(*tools: tuple[str, dict[str, Any]]) -> str:
+    """A reply that calls tools."""
+    listed = [
+        {"name": name, "args": args, "id": f"{name}-{at}", "type": "tool_call"} for at, (name, args) in enumerate(tools)
+    ]
+    return f"CALL {json.dumps(listed)}"
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two whole numbers."""
+    return a * b
+
+
+MULTIPLY = calls(("multiply", {"a": 17, "b": 3}))
+LAMP = verifier_critic(uses_words("lamp"))
+
+
+def scoring(scores: dict[str, float], *, enough: float = 1.0) -> Any:
+    """A critic that scores drafts by a word in them, and counts how often it is asked."""
+
+    def judge(task: str, draft: str, history: Any) -> Critique:
+        judge.asked.append(draft)  # type: ignore[attr-defined]
+        score = next(value for word, value in scores.items() if word in draft)
+        return Critique(f"worth {score}", score >= enough, score)
+
+    judge.asked = []  # type: ignore[attr-defined]
+    return judge
+
+
+def told(output: Any) -> dict[str, Any]:
+    found: dict[str, Any] = output["messages"][-1].response_metadata["redraft"]
+    return found
+
+
+def record(agent: Any, config: Any = ONE) -> list[Any]:
+    return list(agent.get_state(config).values["_refine_events"])
+
+
+def kinds(events: Any) -> list[str]:
+    return [event["kind"] for event in events]
+
+
+def test_what_fails_goes_back_into_the_agents_own_loop(run: Any) -> None:
+    """An answer that a verifier rejects is mended by the agent itself, which calls its tools again; all calls count."""
+    model = CallingModel([MULTIPLY, "It is 51.", MULTIPLY, "The lamp says 51."])
+    agent = create_agent(model, [multiply], middleware=[RefineMiddleware([LAMP])], checkpointer=InMemorySaver())
+    output = run(agent, ASK, ONE)
+
+    assert output["messages"][-1].text == "The lamp says 51."
+    assert {name: told(output)[name] for name in ("stop_reason", "rounds", "score", "accepted_by")} == {
+        **{"stop_reason": "accepted", "rounds": 1, "score": 1.0, "accepted_by": "uses_words"}
+    }
+    assert told(output)["usage"]["calls"] == len(model.calls) == 4
+    assert told(output)["usage"]["total_tokens"] == sum(
+        message.usage_metadata["total_tokens"] for message in output["messages"] if isinstance(message, AIMessage)
+    )
+    assert "These words are missing: lamp." in model.calls[2][-1].text
+    assert [type(message) for message in output["messages"][4:]] == [HumanMessage, AIMessage, ToolMessage, AIMessage]
+    # Nobody is shown what is ours, and nobody can give it.
+    assert output.keys() == {"messages"}
+    assert not {name for name in agent.get_input_jsonschema()["properties"] if "refine" in name}
+    events = record(agent)
+    assert kinds(events) == ["task", "draft", "critique", "verdict", "revision", "critique", "verdict"]
+    assert [step["step"] for step in events[4]["steps"]] == ["model", "tool_call", "tool_result", "model"]
+
+
+def test_the_best_answer_is_given_and_not_the_last(run: Any) -> None:
+    """A revision that is worse is not the answer: the agent is sent back to the better one, which also ends the run."""
+    judge = scoring({"fair": 0.4, "good": 0.8, "bad": 0.1, "poor": 0.2})
+    model = CallingModel(["a fair answer", "a good answer", "a bad answer", "a poor answer"])
+    output = run(create_agent(model, middleware=[RefineMiddleware([judge], max_rounds=3)]), ASK)
+
+    assert output["messages"][-1].text == "a good answer"
+    assert (told(output)["stop_reason"], told(output)["score"], told(output)["rounds"]) == ("max_rounds", 0.8, 3)
+    # The third call is about the last reply, the fourth about the better one before it.
+    assert "a good answer" not in model.calls[2][-1].text
+    assert "a good answer\n\nWhat was found in that one:\n\nworth 0.8" in model.calls[3][-1].text
+
+
+@pytest.mark.parametrize(
+    "verdict", ["There are no issues with style, but the total is wrong.", "Answer: no issues? I doubt it.", ""]
+)
+def test_no_verdict_accepts_by_a_phrase_in_it(run: Any, verdict: str) -> None:
+    """A judge that says anything but the phrase alone accepts nothing; it is shown what the tools returned."""
+    judge = ScriptedModel([verdict, "No issues."], model_name="judge")
+    model = CallingModel([MULTIPLY, "It is 15.", "It is 51."])
+    output = run(create_agent(model, [multiply], middleware=[RefineMiddleware([judge])]), ASK)
+
+    assert (output["messages"][-1].text, told(output)["accepted_by"]) == ("It is 51.", "judge")
+    assert 'called: multiply({"a": 17, "b": 3})\nresult: 51' in judge.calls[0][-1].text
+    assert told(output)["usage"]["calls"] == 5
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+    people: int
+
+
+def cities(*found: tuple[str, int]) -> list[str]:
+    return [calls(("City", {"city": city, "people": people})) for city, people in found]
+
+
+def test_a_structured_response_is_refined_as_data(run: Any) -> None:
+    """Critics judge the data as JSON, and the best data comes back as an object of the class that was asked for."""
+    judge = scoring({"Rome": 0.5, "Paris": 0.9, "Oslo": 0.1})
+    model = CallingModel(cities(("Rome", 3), ("Paris", 2), ("Oslo", 1)))
+    middleware = RefineMiddleware([judge], max_rounds=2)
+    agent = create_agent(
+        model, middleware=[middleware], response_format=ToolStrategy(City), checkpointer=InMemorySaver()
+    )
+    output = run(agent, ASK, ONE)
+
+    assert output["structured_response"] == City(city="Paris", people=2)
+    assert [json.loads(draft)["city"] for draft in judge.asked] == ["Rome", "Paris", "Oslo"]
+    assert record(agent)[1]["schema"]["required"] == ["city", "people"]
+
+
+def test_the_agent_preset_refines_data_too(run: Any) -> None:
+    """Drafts are the data and not "Returning structured response: …"; a revision that does not fit is no draft."""
+    base = create_agent(CallingModel(cities(("Rome", 3))), response_format=ToolStrategy(City))
+    judge = scoring({"Rome": 0.5, "Paris": 0.9})
+    model = ScriptedModel(['{"city": "Paris"}', '```json\n{"city": "Paris", "people": 2}\n```'])
+    output = run(build_agent_graph(base, model=model, critic=judge, max_rounds=2), {"task": "Name a city."})
+
+    assert json.loads(output["answer"]) == {"city": "Paris", "people": 2}
+    assert [json.loads(draft) for draft in judge.asked[:1]] == [{"city": "Rome", "people": 3}]
+    assert [event["rejected"] for event in output["events"] if event["kind"] == "revision"] == ["invalid", ""]
+    assert '"required": ["city", "people"]' in model.calls[0][-1].text
+
+
+@pytest.mark.parametrize("saver", ["langgraph", "sqlite"])
+def test_a_person_is_asked_last_and_nobody_else_twice(run: Any, saver: str, tmp_path: Any, request: Any) -> None:
+    """The run waits in any checkpointer; resumed, neither agent nor critics are asked again, and feedback goes back."""
+    judge = scoring({"51": 0.6})
+    model = CallingModel([MULTIPLY, "It is 51.", "Well, it is 51."])
+    middleware = [RefineMiddleware([judge, human_critic()])]
+    keeps: Any = InMemorySaver() if saver == "langgraph" else request.getfixturevalue("sqlite")
+    agent = create_agent(model, [multiply], middleware=middleware, checkpointer=keeps)
+
+    asked = run(agent, ASK, ONE)["__interrupt__"][0].value
+    assert (asked["draft"], asked["critiques"][0]["text"]) == ("It is 51.", "worth 0.6")
+    asked = run(agent, Command(resume="Be kinder."), ONE)["__interrupt__"][0].value
+    assert asked["draft"] == "Well, it is 51."
+    output = run(agent, Command(resume={"action": "edit", "draft": "It is 51, dear."}), ONE)
+
+    assert (output["messages"][-1].text, told(output)["accepted_by"]) == ("It is 51, dear.", "human")
+    assert judge.asked == ["It is 51.", "Well, it is 51."]
+    assert len(model.calls) == 3
+    assert "Be kinder." in model.calls[2][-1].text
+    replay = Thread(agent, "one").replay()
+    assert (replay.matches, replay.output["answer"], replay.output["stop_reason"]) == (
+        True,
+        "It is 51, dear.",
+        "accepted",
+    )
+
+
+@pytest.fixture
+def sqlite(tmp_path: Any) -> Any:
+    with open_checkpointer(f"{tmp_path}/runs.sqlite") as saver:
+        yield saver
+
+
+def test_no_call_begins_once_a_budget_is_spent(run: Any) -> None:
+    """The budget covers the agent's own calls: one that is spent between two tool calls ends the run, and says so."""
+    ran = []
+
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        ran.append(at)
+        return at
+
+    model = CallingModel([calls(("look", {"at": "a"})), calls(("look", {"at": "b"})), "never said"])
+    middleware = RefineMiddleware([LAMP], limits={"max_tokens": 10})
+    agent = create_agent(model, [look], middleware=[middleware], checkpointer=InMemorySaver())
+    run(agent, ASK, ONE)
+
+    assert (len(model.calls), ran) == (1, [])
+    values = agent.get_state(ONE).values["_refine"]
+    assert (values["stop_reason"], values["usage"]["calls"]) == ("token_budget", 1)
+
+
+def test_what_a_subagent_uses_counts(run: Any) -> None:
+    """A tool that runs another agent spends from the same budget, and no call of that agent begins beyond it."""
+    helper = CallingModel([MULTIPLY, "never said"])
+    inner = create_agent(helper, [multiply])
+
+    @tool
+    def delegate(request: str) -> str:
+        """Ask the helper."""
+        return str(inner.invoke({"messages": [("user", request)]})["messages"][-1].text)
+
+    model = CallingModel(["It is 50.", calls(("delegate", {"request": "17 times 3"})), "never said"])
+    middleware = RefineMiddleware([LAMP], limits={"max_tokens": 150})
+    helper.replies[0] = {"text": MULTIPLY, "input_tokens": 100, "output_tokens": 100}
+    output = run(create_agent(model, [delegate], middleware=[middleware]), ASK)
+
+    assert (len(model.calls), len(helper.calls)) == (2, 1)
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("It is 50.", "token_budget")
+    assert told(output)["usage"]["calls"] == 3
+
+
+def test_a_subagent_refines_for_itself(run: Any) -> None:
+    """An agent with the middleware inside a tool of another with it keeps a record of its own."""
+    inner = create_agent(
+        CallingModel(["it is 51", "the lamp: 51"]), middleware=[RefineMiddleware([LAMP])], name="inner"
+    )
+
+    @tool
+    def delegate(request: str) -> str:
+        """Ask the helper."""
+        return str(inner.invoke({"messages": [("user", request)]})["messages"][-1].text)
+
+    model = CallingModel([calls(("delegate", {"request": "17 times 3"})), "The lamp of mine: 51."])
+    outer = create_agent(model, [delegate], middleware=[RefineMiddleware([LAMP])], checkpointer=InMemorySaver())
+    output = run(outer, ASK, ONE)
+
+    assert (output["messages"][-1].text, told(output)["rounds"]) == ("The lamp of mine: 51.", 0)
+    assert kinds(record(outer)) == ["task", "draft", "critique", "verdict"]
+    assert record(outer)[1]["steps"][2]["text"] == "the lamp: 51"
+    assert told(output)["usage"]["calls"] == 4
+
+
+@pytest.mark.parametrize("broken", ["model", "tool", "critic"])
+def test_an_error_after_the_first_answer_loses_nothing(run: Any, broken: str) -> None:
+    """The run ends as failed with the best answer so far, whoever raised; before the first one the error is raised."""
+
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        raise RuntimeError("out of order")
+
+    def judge(task: str, draft: str, history: Any) -> Critique:
+        if broken == "critic":
+            raise RuntimeError("out of order")
+        return Critique("more", accepted=False, score=0.5)
+
+    wrong: Any = RuntimeError("out of order") if broken == "model" else calls(("look", {"at": "a"}))
+    agent = create_agent(
+        CallingModel(["first", wrong, "last"]),
+        [look],
+        middleware=[RefineMiddleware([judge])],
+        checkpointer=InMemorySaver(),
+    )
+    output = run(agent, ASK, ONE)
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("first", "failed")
+    assert "out of order" in next(event["text"] for event in record(agent) if event["kind"] == "failure")
+
+    early = create_agent(CallingModel([wrong]), [look], middleware=[RefineMiddleware([LAMP])])
+    if broken != "critic":
+        with pytest.raises(RuntimeError, match="out of order"):
+            run(early, ASK)
+
+
+def test_no_recursion_error_reaches_a_user(run: Any) -> None:
+    """Under a small recursion_limit the best answer so far comes back."""
+    model = CallingModel([f"draft {number}" for number in range(50)])
+    agent = create_agent(model, middleware=[RefineMiddleware([LAMP], max_rounds=40)])
+    output = run(agent, ASK, {"recursion_limit": 25})
+
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("draft 0", "max_rounds")
+
+
+def test_each_turn_of_a_thread_is_a_run_of_its_own(run: Any) -> None:
+    """The next message of the user is the next task; its judge is told what was said before, without the drafts."""
+    judge = ScriptedModel(["No.", "No issues.", "No issues."], model_name="judge")
+    model = CallingModel(["It is 15.", "It is 51.", "It is 102."])
+    agent = create_agent(model, middleware=[RefineMiddleware([judge])], checkpointer=InMemorySaver())
+    run(agent, ASK, ONE)
+    output = run(agent, {"messages": [("user", "And twice that?")]}, ONE)
+
+    assert (output["messages"][-1].text, told(output)["rounds"]) == ("It is 102.", 0)
+    asked = judge.calls[2][-1].text
+    assert "User: What is 17 times 3?\n\nAssistant: It is 51.\n\n(Now the user asks:)\nAnd twice that?" in asked
+    assert "It is 15." not in asked
+    thread = Thread(agent, "one")
+    assert thread.replay().matches
+    assert [step.stop_reason for step in thread.history()][-1] == "accepted"
+
+
+def test_events_are_streamed_as_they_happen() -> None:
+    """`stream_mode="custom"` shows drafts, critiques and verdicts, as the loop does."""
+    agent = create_agent(CallingModel(["51", "lamp 51"]), middleware=[RefineMiddleware([LAMP])])
+
+    async def streamed() -> list[str]:
+        return [item["kind"] async for item in agent.astream(ASK, stream_mode="custom") if item["kind"] != "start"]
+
+    expected = ["draft", "critique", "verdict", "revision", "critique", "verdict"]
+    assert asyncio.run(streamed()) == expected
+    agent = create_agent(CallingModel(["51", "lamp 51"]), middleware=[RefineMiddleware([LAMP])])
+    assert [item["kind"] for item in agent.stream(ASK, stream_mode="custom") if item["kind"] != "start"] == expected
+
+
+def test_an_interrupt_of_a_tool_pauses_and_resumes(run: Any) -> None:
+    """A pause inside the agent is LangGraph's own, and what was spent before it counts."""
+
+    @tool
+    def ask_boss(question: str) -> str:
+        """Ask the boss."""
+        return str(interrupt(question))
+
+    model = CallingModel([calls(("ask_boss", {"question": "lamp?"})), "The boss says: lamp."])
+    agent = create_agent(model, [ask_boss], middleware=[RefineMiddleware([LAMP])], checkpointer=InMemorySaver())
+    assert run(agent, ASK, ONE)["__interrupt__"][0].value == "lamp?"
+    output = run(agent, Command(resume="yes"), ONE)
+    assert (told(output)["stop_reason"], told(output)["usage"]["calls"]) == ("accepted", 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"critics": []}, ValueError, "nobody would judge"),
+        ({"critics": ["good"]}, TypeError, "a critic is a callable"),
+        ({"critics": [LAMP], "limits": {"rounds": 3}}, ValueError, "'rounds' is not a limit"),
+        ({"critics": [LAMP], "feedback_prompt": "{grade}"}, ValueError, "unknown variables"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_when_it_is_built(given: Any, error: Any, says: str) -> None:
+    """The message names the value."""
+    with pytest.raises(error, match=says):
+        RefineMiddleware(**given)
+
+
+def test_without_langchain_the_error_says_what_to_install() -> None:
+    """Only who uses the middleware needs LangChain's agents."""
+    code = "import sys; sys.modules['langchain'] = None; import redraft.graphs; redraft.graphs.RefineMiddleware"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'ImportError: RefineMiddleware needs LangChain\'s agents: pip install "redraft[agents]"' in found.stderr
