@@ -187,9 +187,11 @@ async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> lis
             await open_connections(engine._assistants.model(spec))
             await open_readers(engine.saver)
             await settled(idle)
-            counts.take(f"; {engine.running} under way, {engine.queued} queued, {len(engine._runs)} remembered")
+            waiting = await engine.queued()
+            counts.take(f"; {engine.running} under way, {waiting} queued, {len(engine._runs)} remembered")
         rows, what = counts.rows(), f"redraft serve, {runs:,} runs:"
-        rows.append(at_most(f"{what} runs under way or queued", engine.running + engine.queued, 0, unit="runs"))
+        in_flight = engine.running + await engine.queued()
+        rows.append(at_most(f"{what} runs under way or queued", in_flight, 0, unit="runs"))
         rows.append(at_most(f"{what} runs remembered", len(engine._runs), 2 * REMEMBERED, unit="runs"))
         left = {table: _rows(engine, table) for table in TABLES}
         note = ", ".join(f"{count} {table}" for table, count in left.items() if count)

@@ -17,6 +17,7 @@ LINES = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8")
 STEPS = [line.split(maxsplit=1) for line in LINES if line and not line.startswith("#")]
 COMPOSE: Any = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 SERVER: Any = COMPOSE["services"]["redraft"]
+WORKER: Any = COMPOSE["services"]["worker"]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -74,6 +75,12 @@ def test_the_command_line_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.Mon
     assert given["db"].startswith("postgresql://")
     assert given["model"]
     assert given["token_file"] == Path("/run/secrets/tokens")
+    assert given["no_work"] is True
+    program, command, *words = WORKER["entrypoint"]
+    worker: Any = typer.main.get_command(app).get_command(None, command)  # type: ignore[attr-defined]
+    assert worker.make_context(command, words).params["db"] == given["db"]
+    assert not {"ports", "secrets"} & WORKER.keys()  # nobody reaches it, so that it needs no token
+    assert all(WORKER[name] == SERVER[name] for name in WORKER.keys() & SERVER.keys())
     with pytest.raises(ValueError, match="a token is needed"):
         Settings(host=given["host"])
 

@@ -361,7 +361,17 @@ COMMANDS = (
         (
             "redraft serve",
             "redraft serve --model openai:gpt-5-mini --db postgresql://me@localhost/runs --port 9000",
+            "redraft serve --no-work --db postgresql://me@localhost/runs    leaves the runs to workers",
             "redraft serve --host 0.0.0.0 --token-file tokens.txt --max-rounds 5 --max-seconds 300 --default-ttl 30d",
+        ),
+    ),
+    LazyCommand(
+        "worker",
+        "commands_serve:worker",
+        "Execute the runs that servers of the same PostgreSQL database are asked for.",
+        (
+            "redraft worker --db postgresql://me@localhost/runs --model openai:gpt-5-mini",
+            "redraft worker --db postgresql://me@localhost/runs --max-runs 64 --max-seconds 300",
         ),
     ),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +16,19 @@ from ..problems import DEFAULT_DB, BadInputError, bad_input
 from .options import Db, Model, Prices, PromptFile, age
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from socket import socket
 
-__all__ = ["serve"]
+__all__ = ["serve", "worker"]
 
 LISTENING = "Who reaches it"
 BOUNDS = "What no caller can raise"
 KEEPING = "How long threads stay"
+WORKING = "Who executes runs"
 INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
 
 
-def serve(
+def _serve(
     host: Annotated[
         str,
         typer.Option(
@@ -148,15 +151,21 @@ def serve(
         int | None,
         typer.Option(min=1, metavar="N", help="Connections of one address, a proxy's too.", rich_help_panel=BOUNDS),
     ] = None,
+    no_work: Annotated[
+        bool,
+        typer.Option(
+            "--no-work",
+            help="Answer, and leave the runs to `redraft worker` on the same PostgreSQL database.",
+            rich_help_panel=WORKING,
+        ),
+    ] = False,
     otlp: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
     ] = None,
     otlp_texts: Annotated[bool, typer.Option("--otlp-texts", help="Tasks, prompts and drafts go there too.")] = False,
+    *,
+    answers: bool = True,
 ) -> None:
-    """Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.
-
-    Runs that are under way when it ends go on when it starts again on the same database.
-    """
     from ..sessions import model_or_default
     from ..views.console import say
 
@@ -199,12 +208,61 @@ def serve(
             default_ttl=None if default_ttl is None else age(default_ttl, "--default-ttl") / timedelta(minutes=1),
             ttl_includes_interrupted=ttl_includes_interrupted,
             max_connections_a_peer=max_connections,
+            work=not no_work,
         )
+        if not answers:
+            from ..server.settings import check_shared
+
+            check_shared(db)
         if otlp is not None:
             from ..server.tracing import instrument
 
             stack.enter_context(instrument(otlp, show_texts=otlp_texts))
-        _listen(app, settings)
+        if answers:
+            _listen(app, settings)
+        else:
+            _work(app.state.engine, settings)
+
+
+def _part(*without: str, **fixed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of `_serve` but these."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            _serve(**given, **fixed)
+
+        # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
+        every = signature(_serve, eval_str=True).parameters.values()
+        kept = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in every if one.name not in (*without, *fixed)]
+        called.__signature__ = Signature(kept)  # type: ignore[attr-defined]  # typer reads it
+        return called
+
+    return decorated
+
+
+@_part(answers=True)
+def serve() -> None:
+    """Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.
+
+    Runs that are under way when it ends go on when it starts again on the same database.
+
+    With SQLite one process serves and works. On PostgreSQL several share one queue; --no-work leaves runs to workers.
+    """
+
+
+@_part(
+    *("host", "port", "token_file", "metrics_token_file", "allow_origin", "max_connections"),
+    *("max_task", "max_body", "max_waiting", "default_ttl", "ttl_includes_interrupted", "no_work"),
+    answers=False,
+)
+def worker() -> None:
+    """Execute the runs that servers of the same PostgreSQL database are asked for.
+
+    Start as many as are needed, with the models, pipelines, prompts and limits of the servers.
+
+    One that dies loses nothing: another goes on where its runs stood. On SIGTERM it gives back what it has under way.
+    """
 
 
 def _named(given: list[str]) -> dict[str, str]:
@@ -280,6 +338,32 @@ def _listen(app: Any, settings: Any) -> None:
             await app.state.engine.stop()
 
     asyncio.run(served())
+
+
+def _work(engine: Any, settings: Any) -> None:
+    """Execute runs until a signal ends it."""
+    import asyncio
+    import gc
+    import signal
+
+    from ..views.console import say
+
+    async def worked() -> None:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
+        await engine.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 50)
+        try:
+            say(f"working, on up to {settings.max_concurrent_runs} runs at once")
+            await ended.wait()
+        finally:
+            await engine.stop()
+
+    asyncio.run(worked())
 
 
 def _allow_files(connections: int) -> None:

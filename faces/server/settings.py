@@ -11,7 +11,7 @@ from ..pipeline_text import read_pipeline
 from ..problems import DEFAULT_DB, BadInputError
 from ..run_config import kept_spec
 
-__all__ = ["LOOPBACK", "Settings"]
+__all__ = ["LOOPBACK", "Settings", "check_shared"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that only programs on this machine reach."""
@@ -19,6 +19,18 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SHORTEST_TOKEN = 16
 NAME = re.compile("[a-z][a-z0-9-]{0,63}")
 ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+
+
+def check_shared(db: str) -> None:
+    """Return if workers can share a database.
+
+    Raises:
+        ValueError: They can't: with SQLite one process serves and works.
+    """
+    from ...state.storage.checkpointers import kind_and_place
+
+    if kind_and_place(db)[0] != "postgres":
+        raise ValueError("workers apart from the server need PostgreSQL; with SQLite one process does both")
 
 
 class Settings(BaseModel):
@@ -49,6 +61,8 @@ class Settings(BaseModel):
     """A file of `redraft calibrate`, for the presets that take one; read once."""
     pipelines: dict[str, str] = {}
     """Pipelines by the names under which they are served; each begins with the task of its caller."""
+    work: bool = True
+    """Whether runs are executed here; else by workers, for which the database must be PostgreSQL."""
     prices: str | None = None
     """A file of prices, as `PriceTable.from_file` takes it, beside those that are known."""
     tokens: tuple[str, ...] = Field(default=(), repr=False)
@@ -127,6 +141,14 @@ class Settings(BaseModel):
                 raise ValueError(f"the pipeline {name} sets its topic, which is the caller's task: leave SetTopic out")
             found[name] = str(pipeline)
         return found
+
+    @model_validator(mode="after")
+    def _worked(self) -> Settings:
+        if not self.work:
+            check_shared(self.db)
+            if not self.queue_length:
+                raise ValueError("where workers run what waits, some runs must be allowed to wait: --max-waiting")
+        return self
 
     @model_validator(mode="after")
     def _guarded(self) -> Settings:

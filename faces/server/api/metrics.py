@@ -70,12 +70,18 @@ class RunMetrics:
         self._serving = histogram("server_overhead_seconds", "Seconds of a run that were spent in no call.", SECONDS)
         self._latency = histogram("run_seconds", "Seconds by the clock from request to end.", SECONDS)
         self._waiting = histogram("run_wait_seconds", "Seconds that a run waited for its turn.", SECONDS)
+        self._engine = engine
         if engine is None:
             return
-        queue = Gauge("redraft_queue_length", "Runs that wait for their turn.", registry=self.registry)
-        queue.set_function(lambda: engine.queued)
+        waits = "Runs that wait for their turn, in whichever process of the database they were asked for."
+        self._queue = Gauge("redraft_queue_length", waits, registry=self.registry)
         going = Gauge("redraft_runs_under_way", "Runs that are under way.", registry=self.registry)
         going.set_function(lambda: engine.running)
+
+    async def count_queue(self) -> None:
+        """Look how many runs wait."""
+        if self._engine is not None:
+            self._queue.set(await self._engine.queued())
 
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Count a run that has ended.
@@ -170,4 +176,5 @@ async def metrics(request: Request, caller: KnownCaller) -> Response:
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     found: RunMetrics = request.app.state.metrics.of(caller)
+    await found.count_queue()
     return Response(generate_latest(found.registry), media_type=CONTENT_TYPE_LATEST)

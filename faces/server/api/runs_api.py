@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ..engine.requests import checked_modes
-from ..engine.runs import BOOT, BadRequestError, Caller, NotThereError
+from ..engine.runs import BadRequestError, Caller, NotThereError
 from .disconnect import PING, UNBUFFERED, kept_open
 from .guards import KnownCaller
 from .problems import EVENTS, answers
@@ -167,7 +167,7 @@ async def join_stream(
     modes = listed(request, "stream_mode")
     only = checked_modes(modes) if modes else None
     run = await _run(request, caller, thread_id, run_id)
-    return _streamed(request, run, cancel=cancel_on_disconnect, start=event_after(request), only=only)
+    return _streamed(request, run, cancel=cancel_on_disconnect, after=event_after(request), only=only)
 
 
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
@@ -203,11 +203,11 @@ def listed(request: Request, name: str) -> list[str]:
     return values
 
 
-def event_after(request: Request) -> int:
-    """Return the number after that of the event that `Last-Event-ID` names, or 0 where this process sent none such."""
-    boot, _, number = request.headers.get("last-event-id", "").partition("-")
+def event_after(request: Request) -> tuple[str, int] | None:
+    """Return the stream and the number of the event that `Last-Event-ID` names; `None` where it names none."""
+    stream, _, number = request.headers.get("last-event-id", "").partition("-")
     # The header may hold anything: only so many digits as a number of ours can have.
-    return int(number) + 1 if boot == BOOT and number.isascii() and number.isdigit() and len(number) < 10 else 0
+    return (stream, int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else None
 
 
 def shown(run: Run) -> dict[str, Any]:
@@ -286,7 +286,12 @@ def _joined(request: Request, run: Run, *, cancel: bool = False) -> Response:
 
 
 def _streamed(
-    request: Request, run: Run, *, cancel: bool, start: int = 0, only: tuple[str, ...] | None = None
+    request: Request,
+    run: Run,
+    *,
+    cancel: bool,
+    after: tuple[str, int] | None = None,
+    only: tuple[str, ...] | None = None,
 ) -> Response:
     """Return the events of a run as they come, and `end` after the last."""
     engine: Engine = request.app.state.engine
@@ -295,10 +300,10 @@ def _streamed(
     )
 
     async def events() -> AsyncIterator[bytes]:
-        async for number, event in run.follow(start):
+        async for number, event in run.follow(after):
             # The mode stands before a subgraph's namespace, after `|`, and before a part of messages, after `/`.
             if wanted is None or re.split("[|/]", event.event)[0] in wanted:
-                yield event_bytes(number, event)
+                yield event_bytes(run, number, event)
         yield b"event: end\ndata: null\n\n"
 
     headers = {**_where(run), "Location": f"{_path(run)}/stream", **UNBUFFERED}

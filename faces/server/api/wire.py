@@ -10,12 +10,12 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.responses import Response
 
-from ..engine.runs import BOOT, BadRequestError
+from ..engine.runs import BadRequestError
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
 
-    from ..engine.runs import ServerEvent
+    from ..engine.runs import Run, ServerEvent
 
 __all__ = [
     "Metadata",
@@ -110,9 +110,10 @@ def selected(shown: dict[str, Any], names: Sequence[str] | None) -> dict[str, An
     return shown if names is None else {name: shown[name] for name in names if name in shown}
 
 
-def event_bytes(number: int, event: ServerEvent) -> bytes:
-    """Return one event of a stream, which a client can ask to go on after."""
-    return b"event: %b\ndata: %b\nid: %b-%d\n\n" % (event.event.encode(), dumps(event.data), BOOT.encode(), number)
+def event_bytes(run: Run, number: int, event: ServerEvent) -> bytes:
+    """Return one event of a run's stream, which a client can ask to go on after."""
+    name, stream = event.event.encode(), run.stream.encode()
+    return b"event: %b\ndata: %b\nid: %b-%d\n\n" % (name, dumps(event.data), stream, number)
 
 
 def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:

@@ -6,18 +6,23 @@ import asyncio
 import logging
 import time
 import uuid
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from ....state.storage.leases import this_process
 from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key, seal_key
 from .assistants import Assistants
 from .call_options import checked_options
 from .ceilings import Ceilings
+from .channel import Channel
 from .execution import Execution
+from .following import Follower, is_recent
 from .ownership import OwnedThreads
+from .publishing import Publisher
 from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_id, checked_request
@@ -27,7 +32,7 @@ from .takeover import Takeover, run_of
 from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
@@ -35,13 +40,15 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .assistants import Assistant
     from .execution import Finished
-    from .records import Records, ThreadRecord
+    from .records import Records, RunRecord, ThreadRecord
     from .runs import ServerEvent
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run"]
 
 LOG = logging.getLogger("redraft.server")
 BEAT_S = 10.0
+LOOK_S = 2.0
+"""How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
 REMEMBERED = 500
 """Ended runs whose events are kept for who joins late."""
 
@@ -64,11 +71,17 @@ class Engine:
         self._given_saver = saver
         self._build_model = build_model
         self._runs: dict[str, Run] = {}
-        self._queue = RunQueue(self._work, at_once=settings.max_concurrent_runs, waiting=settings.queue_length)
+        """Those that are, or were, under way in this process."""
+        self._elsewhere: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        """Those that somebody here looks at, while another process has them, or none yet."""
+        at_once = settings.max_concurrent_runs if settings.work else 0
+        self._queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
         self._db = DbExecutor()
+        self._channel: Channel | None = None
         self._tending: list[asyncio.Task[None]] = []
         # Each is there as long as somebody waits for it.
         self._moved: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._doing: set[asyncio.Task[None]] = set()
 
     # life
 
@@ -90,12 +103,16 @@ class Engine:
         self.graphs = ThreadGraphs(self._assistants, self.saver)
         prices = await asyncio.to_thread(_prices, self.settings)
         self._ceilings = Ceilings(self.settings, self.records.usage, self._db, prices)
+        serde, relay = getattr(self.saver, "serde", None), self.records.relay
+        self._publisher = Publisher(relay, self._db, serde, find=self._runs.get, cancel=self._end)
+        self._follower = Follower(self.records, self._db, serde, can_hear=self._can_hear)
         self._execution = Execution(
             self.graphs,
             self.owned,
             self.records,
             self._db,
             self._leases,
+            publisher=self._publisher,
             ceilings=self._ceilings,
             max_seconds=self.settings.max_seconds_a_run,
             on_finished=self.on_finished,
@@ -106,6 +123,9 @@ class Engine:
         await self._take_over()
         self._sweeper = Sweeper(self.saver, self.owned, self.records, self._db, self.settings)
         self._tending = [asyncio.create_task(self._beat())]
+        if relay.has_channel:
+            self._channel = Channel(self.saver.pool.conninfo, self._heard)
+            self._tending += [asyncio.create_task(self._channel.listen()), asyncio.create_task(self._look())]
         if self.settings.default_ttl is not None:
             self._tending.append(asyncio.create_task(self._sweep()))
 
@@ -114,9 +134,13 @@ class Engine:
         for task in self._tending:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
-        for run in await self._queue.close():
-            # With no process to its name another server takes it at once, and need not wait for this one's silence.
-            await self._db.write(partial(self.records.change_run, run.id, now=now(), process=""))
+        await self._queue.close()
+        # `start` may have failed before there were any.
+        if hasattr(self, "_follower"):
+            await self._follower.close()
+            await self._publisher.close()
+            with suppress(Exception):
+                await self._publisher.tell("queued")
         self._db.close()
         # `start` may have failed before there was one.
         if self._given_saver is None and hasattr(self, "saver"):
@@ -159,14 +183,13 @@ class Engine:
         """Ask the database for the time; raises its own error where it does not answer."""
         await self._db.read(self.records.clock)
 
-    @property
-    def queued(self) -> int:
-        """The number of runs that wait."""
-        return self._queue.queued
+    async def queued(self) -> int:
+        """Return the number of runs that wait, in whichever process they were asked for."""
+        return await self._queue.queued()
 
     @property
     def running(self) -> int:
-        """The number of runs under way."""
+        """The number of runs under way in this process."""
         return self._queue.running
 
     async def delete_thread(self, caller: Caller, thread_id: str) -> None:
@@ -271,7 +294,7 @@ class Engine:
         if input is None and command is None and thread_id is None:
             raise BadRequestError('a new thread needs an input with a "task"')
         # Kept over the awaits below, or two requests could both get the last place.
-        with self._queue.place(caller):
+        async with self._queue.place(caller):
             record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
             if thread_id is not None:
                 await self._make_way(record, multitask)
@@ -287,11 +310,14 @@ class Engine:
                 model=model,
                 metadata=dict(metadata or {}),
                 stateless=thread_id is None and not keep,
+                watch=self._follower.watching,
             )
-            # In the database before it is queued: a run that a caller hears of survives a restart.
+            self._elsewhere[run.id] = run
+            # From here on it is everybody's: a run that a caller hears of survives this process.
             await self._takeover.note(run)
-        self._remember(run)
-        self._queue.add(run)
+        await self._queue.pump()
+        if not run.here:
+            await self._publisher.tell("queued")
         return run
 
     async def run(self, caller: Caller, run_id: str) -> Run:
@@ -301,22 +327,19 @@ class Engine:
             NotThereError: There is none of this id, or it is another's.
         """
         found = self._runs.get(run_id)
-        if found is None and can_be_id(run_id) and (record := await self._db.read(self.records.run, run_id)):
-            found = run_of(record)
+        if (found is None or not found.here) and can_be_id(run_id):
+            record = await self._db.read(self.records.run, run_id)
+            found = None if record is None else self._run_of(record)
         # The same answer for both: nobody learns which ids another caller has.
         if found is None or found.caller != caller:
             raise NotThereError("there is no such run")
         return found
 
-    def knows(self, run: Run) -> bool:
-        """Return whether this process has what a run sends; another server of its database may have it."""
-        return self._runs.get(run.id) is run
-
     async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
         """Return every run of a thread of the caller's, the last created first."""
         await self.owned.thread(caller, thread_id)
         records = await self._db.read(self.records.runs, thread_id)
-        return [self._runs.get(record.run_id) or run_of(record) for record in records]
+        return [self._run_of(record) for record in records]
 
     async def thread_runs(self, caller: Caller, thread_id: str, *, after: int | None = None) -> AsyncIterator[Run]:
         """Give each run of the caller's on a thread when it begins, without end; of those before, where `after` names
@@ -324,8 +347,10 @@ class Engine:
         given: set[str] = set()
         while True:
             moved = self._moved.setdefault(thread_id, asyncio.Event())
-            known = [run for run in self._runs.values() if run.thread_id == thread_id and run.caller == caller]
-            begun = [run for run in known if run.started_at is not None or run.ended]
+            records = await self._db.read(self.records.runs, thread_id)
+            known = [self._run_of(record) for record in reversed(records) if record.owner == caller.id]
+            # What one sent that ended a while ago in another process is kept nowhere.
+            begun = [run for run in known if run.status != "pending" and (run.here or is_recent(run))]
             ended = [run for run in begun if run.ended]
             if not given and after is None:
                 given |= {run.id for run in ended[:-1]}
@@ -344,12 +369,7 @@ class Engine:
     async def join(self, run: Run) -> Mapping[str, Any]:
         """Return the output of a run when it has ended: `__error__` where it failed, the thread's values where this
         process no longer knows more."""
-        while not run.ended:
-            if run.id in self._runs:
-                await run.wait()
-            else:  # another server of this database runs it
-                await asyncio.sleep(1)
-                run = await self.run(run.caller, run.id)
+        await run.wait()
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
         if run.output is None and not run.stateless:
@@ -389,13 +409,13 @@ class Engine:
 
         Raises:
             NotThereError: There is no such thread or run.
-            TakenError: Another server of this database runs one of them; the others are cancelled.
+            TakenError: Another server of a SQLite file runs one of them; the others are cancelled.
         """
         if thread_id is not None:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
             going = await self._db.read(self.records.in_flight)
-            every = [self._runs.get(one.run_id) or run_of(one) for one in going if one.owner == caller.id]
+            every = [self._run_of(one) for one in going if one.owner == caller.id]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
             runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
@@ -445,16 +465,74 @@ class Engine:
             return
         # Before its task is cancelled: this tells a caller's cancelling from the server's own end.
         self._execution.cancelled.add(run.id)
-        if not self._queue.remove(run) and not await self._queue.cancel(run):
+        try:
+            while not run.ended:
+                if await self._queue.cancel(run):
+                    if not run.ended:  # it was cancelled before its first step
+                        await self._execution.ended(run, "interrupted")
+                        self._wake(run.thread_id)
+                    return
+                claim = partial(self.records.claim_one, run.id, this_process(), now=now())
+                if await self._db.write(claim):  # nobody runs it, and now nobody will
+                    self._begins_here(run)
+                    await self._execution.ended(run, "interrupted")
+                    await self._tell_moved([run.thread_id])
+                    return
+                await self._queue.pump()  # if it was claimed here just now, it has begun after this
+                if run not in self._queue:
+                    if not self.records.relay.has_channel:
+                        raise TakenError("another server of this database runs it")
+                    await self._follower.cancel(run)
+        finally:
             self._execution.cancelled.discard(run.id)
-            raise TakenError("another server of this database runs it")
-        if not run.ended:  # it was cancelled before its first step
-            await self._execution.ended(run, "interrupted")
-            self._wake(run.thread_id)
 
     async def _end_all(self, thread_id: str) -> None:
-        for run in [run for run in self._runs.values() if run.thread_id == thread_id and not run.ended]:
-            await self._end(run)
+        for record in await self._db.read(self.records.runs, thread_id):
+            await self._end(self._run_of(record))
+
+    def _run_of(self, record: RunRecord) -> Run:
+        """Return the one object that this process has for a run, brought up to date where another process has it."""
+        found = self._runs.get(record.run_id) or self._elsewhere.get(record.run_id)
+        if found is None:
+            found = run_of(record)
+            found.watch = self._follower.watching
+            self._elsewhere[found.id] = found
+        elif not found.here and not self._follower.follows(found):
+            read = run_of(record)
+            found.status, found.error, found.ended_at = read.status, read.error, read.ended_at
+            found.begun, found.attempts, found.updated_at = read.begun, read.attempts, read.updated_at
+        return found
+
+    async def _claim(self, most: int) -> list[Run]:
+        """Return runs that wait, made this process's."""
+        records = await self._db.write(partial(self.records.claim, this_process(), most, now=now()))
+        runs = []
+        for record in records:
+            run = self._run_of(record)
+            run.begun, run.attempts, run.status = record.begun, record.attempts, record.status
+            self._begins_here(run)
+            runs.append(run)
+        try:
+            await self._publisher.claimed(runs)
+            await self._tell_moved([run.thread_id for run in runs])
+        except Exception:
+            LOG.exception("what is wished of runs can't be read")
+        return runs
+
+    async def _tell_moved(self, thread_ids: Sequence[str]) -> None:
+        """Tell everybody who waits for the runs of these threads that one has begun, or was cancelled before."""
+        for thread_id in thread_ids:
+            self._wake(thread_id)
+        if self.records.relay.has_channel and thread_ids:
+            await self._db.write(self.records.relay.tell, *(f"moved:{thread_id}" for thread_id in thread_ids))
+
+    def _begins_here(self, run: Run) -> None:
+        self._follower.claimed(run)
+        self._remember(run)
+
+    async def _count(self) -> tuple[Mapping[str, int], int]:
+        # Where things are written, so that it is in order with the runs that are about to be added.
+        return await self._db.write(self.records.waiting, this_process())
 
     def _remember(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -465,10 +543,47 @@ class Engine:
                 del self._runs[old.id]
 
     async def _take_over(self) -> None:
-        """Queue the runs in flight that a dead process left."""
-        for run in await self._takeover.take(self._runs):
-            self._remember(run)
-            self._queue.add(run)
+        """Let the runs that a dead process left wait again, and begin what may begin."""
+        if self.settings.work:
+            await self._takeover.release({run.id for run in self._runs.values() if run in self._queue})
+            await self._queue.pump()
+
+    def _can_hear(self) -> bool:
+        return self._channel is not None and self._channel.is_open
+
+    def _heard(self, hint: str) -> None:
+        """Act on what another process told; on nothing in particular, look at all."""
+        what, _, run_id = hint.partition(":")
+        if what in ("queued", ""):
+            self._do(self._queue.pump())
+        if what in ("sent", "ended"):
+            self._follower.heard(run_id, ended=what == "ended")
+        if what == "moved":
+            self._wake(run_id)
+        if what == "wish" and run_id in self._runs:
+            self._do(self._publisher.look([run_id]))
+        if not what:
+            self._follower.heard_all()
+            for thread_id in list(self._moved):
+                self._wake(thread_id)
+            self._do(self._publisher.look([run.id for run in self._runs.values() if run in self._queue]))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        async def done() -> None:
+            try:
+                await work
+            except Exception:
+                LOG.exception("the database can't be reached")
+
+        task = asyncio.create_task(done())
+        self._doing.add(task)
+        task.add_done_callback(self._doing.discard)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if not self._can_hear():
+                self._heard("")
 
     async def _sweep(self) -> None:
         while True:
@@ -485,6 +600,9 @@ class Engine:
             try:
                 await self._takeover.beat()
                 await self._take_over()
+                if self._channel is not None:
+                    self._heard("")
+                    await self._db.write(self.records.relay.forget)
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...run_config import RunConfig
     from .ceilings import Ceilings
     from .ownership import OwnedThreads
+    from .publishing import Publisher
     from .records import DbExecutor, Records
     from .runs import Run, RunStatus
     from .thread_graphs import ThreadGraphs
@@ -53,6 +54,7 @@ class Execution:
         records: Where it is noted how they stand.
         db: Calls the records.
         leases: Keeps each thread to one run at a time.
+        publisher: Tells who follows them on other replicas.
         ceilings: What each run may use.
         max_seconds: How long a run may take by the clock.
         on_finished: Called with each run that ended, and its output.
@@ -66,6 +68,7 @@ class Execution:
         db: DbExecutor,
         leases: LeaseHolder,
         *,
+        publisher: Publisher,
         ceilings: Ceilings,
         max_seconds: float,
         on_finished: list[Finished],
@@ -77,19 +80,19 @@ class Execution:
         self._records = records
         self._db = db
         self._leases = leases
+        self._publisher = publisher
         self._ceilings = ceilings
         self._max_seconds = max_seconds
         self._on_finished = on_finished
 
     async def work(self, run: Run) -> None:
-        """Run it to its end, and write down how it ended."""
+        """Run what this process has claimed to its end, and write down how it ended."""
         status: RunStatus | None = "error"
         lost = False
         run.status = "running"
         clock, ceiling = asyncio.timeout(self._max_seconds), None
         try:
             async with clock:
-                await self._change(run, status="running")
                 run.send("metadata", {"run_id": run.id, "attempt": run.attempts})
                 ceiling = await self._ceilings.of_run(run)
                 # The shell or another server may run the thread right now.
@@ -137,11 +140,16 @@ class Execution:
         """
         at = now()
         if status is None:
+            run.here, run.status = False, "pending"
             # If this can't be written, the silence of this process tells others as much.
             with suppress(Exception):
                 await self._change(run, at, status="pending", process="")
             run.wake()
             return
+        if run.error is not None:
+            run.send("error", run.error)
+        if not lost:
+            await self._publisher.finish(run, status)
         try:
             if run.stateless and not lost:
                 await self._owned.erase(run.thread_id)
@@ -155,9 +163,9 @@ class Execution:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database.
         run.updated_at, run.ended_at, run.status = at, time.time(), status
-        if run.error is not None:
-            run.send("error", run.error)
         run.wake()
+        with suppress(Exception):  # whoever follows it elsewhere looks now and then
+            await self._publisher.tell_end(run)
         asyncio.get_running_loop().call_later(TOKENS_KEPT_S, run.forget_tokens)
         self.cancelled.discard(run.id)
         for finished in self._on_finished:

@@ -1,94 +1,99 @@
-"""Run queue: so many at once, so many that wait, never two on one thread, and turns for all callers. Internal."""
+"""Run queue: so many at once here, so many that wait in the database, and turns for all callers. Internal."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .runs import QueueFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from .runs import Caller, Run
 
 __all__ = ["RunQueue"]
 
+LOG = logging.getLogger("redraft.server")
 RETRY_AFTER_S = 5
 
 
 class RunQueue:
-    """Runs that wait and runs under way.
-
-    Whose turn is next: the caller who has the fewest runs under way, and of those the one who was served longest ago.
-    A caller's own runs keep their order, but those of a thread that is busy are passed over.
+    """The runs under way in this process, and its share of those that wait in the database.
 
     Args:
         work: Runs one; raises nothing.
-        at_once: Runs under way, at most.
+        claim: Makes up to so many of the waiting runs this process's, and returns them.
+        count: Returns how many runs wait by the ids of their callers, and how many this process has claimed.
+        at_once: Runs under way in this process, at most; 0 for one that runs none.
         waiting: Runs that wait, at most; where they are all others', a caller has a place besides.
     """
 
-    def __init__(self, work: Callable[[Run], Coroutine[Any, Any, None]], *, at_once: int, waiting: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[Run], Coroutine[Any, Any, None]],
+        claim: Callable[[int], Awaitable[list[Run]]],
+        count: Callable[[], Awaitable[tuple[Mapping[str, int], int]]],
+        *,
+        at_once: int,
+        waiting: int,
+    ) -> None:
         self._work = work
+        self._claim = claim
+        self._count = count
         self._at_once = at_once
         self._waiting = waiting
-        self._queues: dict[Caller, list[Run]] = {}
-        """Of those who have a run that waits."""
-        self._served: dict[Caller, int] = {}
-        """The number of the last run that was begun for each."""
-        self._begun = 0
         self._tasks: dict[Run, asyncio.Task[None]] = {}
-        self._coming: Counter[Caller] = Counter()
+        self._coming: Counter[str] = Counter()
+        self._asked = False
+        self._pumping: asyncio.Task[None] | None = None
         self._closed = False
-
-    @property
-    def queued(self) -> int:
-        return sum(map(len, self._queues.values()))
 
     @property
     def running(self) -> int:
         return len(self._tasks)
 
-    @contextmanager
-    def place(self, caller: Caller) -> Iterator[None]:
+    def __contains__(self, run: Run) -> bool:
+        """Return whether a run is under way here."""
+        return run in self._tasks
+
+    async def queued(self) -> int:
+        """Return how many runs wait, whoever may claim them."""
+        return sum((await self._count())[0].values())
+
+    @asynccontextmanager
+    async def place(self, caller: Caller) -> AsyncIterator[None]:
         """Keep a place for a run of the caller's that is about to be added.
 
         Raises:
             QueueFullError: As many wait as may.
         """
+        waiting, claimed = await self._count()
         # What can begin at once takes no place among those that wait.
-        free = max(self._at_once - len(self._tasks), 0)
-        is_full = self.queued + self._coming.total() >= self._waiting + free
-        has_place = self._coming[caller] > 0 or caller in self._queues or self._waiting == 0 or self._all_are(caller)
-        if is_full and has_place:
+        free = max(self._at_once - claimed, 0)
+        is_full = sum(waiting.values()) + self._coming.total() >= self._waiting + free
+        all_are = not (waiting.keys() | self._coming.keys()) - {caller.id}
+        if is_full and (caller.id in waiting or self._coming[caller.id] or not self._waiting or all_are):
             raise QueueFullError(RETRY_AFTER_S)
-        self._coming[caller] += 1
+        self._coming[caller.id] += 1
         try:
             yield
         finally:
-            # `-=` drops a count of zero, and `_all_are` takes each key for somebody.
-            self._coming -= Counter({caller: 1})
+            # `-=` drops a count of zero, and each key above is taken for somebody.
+            self._coming -= Counter({caller.id: 1})
 
-    def add(self, run: Run) -> None:
-        """Let a run wait for its turn, or begin it."""
-        self._queues.setdefault(run.caller, []).append(run)
-        self._pump()
-
-    def remove(self, run: Run) -> bool:
-        """Return whether the run was still waiting, and now is no longer."""
-        if run not in (queue := self._queues.get(run.caller, [])):
-            return False
-        queue.remove(run)
-        if not queue:
-            del self._queues[run.caller]
-        return True
+    async def pump(self) -> None:
+        """Begin what may begin."""
+        if (pumping := self._pumped()) is not None:
+            # A task of its own: a caller who leaves meanwhile takes no claimed run along.
+            await asyncio.shield(pumping)
 
     async def cancel(self, run: Run) -> bool:
-        """Return whether the run was under way; it has ended now."""
+        """Return whether the run was under way here; it has ended now."""
         task = self._tasks.get(run)
         if task is None:
             return False
@@ -97,40 +102,38 @@ class RunQueue:
         await asyncio.wait([task])
         return True
 
-    async def close(self) -> list[Run]:
-        """Cancel what is under way and begin nothing more; return what waits."""
+    async def close(self) -> None:
+        """Cancel what is under way, and begin nothing more."""
         self._closed = True
+        if self._pumping is not None:
+            await asyncio.wait([self._pumping])
         # A copy: each task takes itself out when it is done.
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return [run for queue in self._queues.values() for run in queue]
 
-    def _all_are(self, caller: Caller) -> bool:
-        """Return whether nobody else's run waits."""
-        return not (self._queues.keys() | self._coming.keys()) - {caller}
+    def _pumped(self) -> asyncio.Task[None] | None:
+        if self._closed or not self._at_once:
+            return None
+        self._asked = True
+        if self._pumping is None or self._pumping.done():
+            self._pumping = asyncio.create_task(self._pump())
+        return self._pumping
 
-    def _pump(self) -> None:
-        """Begin what may begin."""
-        busy = {run.thread_id for run in self._tasks}
-        under_way = Counter(run.caller for run in self._tasks)
-        while not self._closed and len(self._tasks) < self._at_once and (run := self._next(busy, under_way)):
-            busy.add(run.thread_id)
-            under_way[run.caller] += 1
-            self.remove(run)
-            self._begun += 1
-            self._served[run.caller] = self._begun
-            self._tasks[run] = asyncio.create_task(self._work(run))
-            self._tasks[run].add_done_callback(partial(self._done, run))
-
-    def _next(self, busy: set[str], under_way: Counter[Caller]) -> Run | None:
-        for caller in sorted(self._queues, key=lambda one: (under_way[one], self._served.get(one, 0))):
-            for run in self._queues[caller]:
-                if run.thread_id not in busy:
-                    return run
-        return None
+    async def _pump(self) -> None:
+        while self._asked and not self._closed and (free := self._at_once - len(self._tasks)) > 0:
+            self._asked = False
+            try:
+                claimed = await self._claim(free)
+            except Exception:
+                # It may come back, and what waits is asked for again then.
+                LOG.exception("waiting runs can't be claimed")
+                return
+            for run in claimed:
+                self._tasks[run] = asyncio.create_task(self._work(run))
+                self._tasks[run].add_done_callback(partial(self._done, run))
 
     def _done(self, run: Run, _: asyncio.Task[None]) -> None:
         del self._tasks[run]
-        self._pump()
+        self._pumped()

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .claiming import CLAIM, CLAIM_ONE, SET_UP_TURNS, SKIP_LOCKED, WAITING
+from .relay_records import SET_UP_RELAY, RelayRecords
 from .usage_records import SET_UP_USAGE, UsageRecords
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ SET_UP = (
     )""",
     "CREATE INDEX IF NOT EXISTS served_runs_of ON served_runs (thread_id, created_at, run_id)",
     "CREATE INDEX IF NOT EXISTS served_runs_in_flight ON served_runs (status) WHERE status IN ('pending', 'running')",
+    SET_UP_TURNS,
     SET_UP_USAGE,
+    *SET_UP_RELAY,
 )
 """`{bytewise}` is what makes the database order text as Python does."""
 
@@ -112,7 +116,8 @@ class RunRecord:
     process: str
     """The process that runs it, by the name that a lease has for it; empty where none does."""
     beat: float
-    """When that process last said that it lives, in seconds since the epoch, by the clock of the database."""
+    """When that process last said that it lives, in seconds since the epoch, by the clock of the database; 0 where none
+    has had the run."""
 
 
 class Records:
@@ -123,6 +128,8 @@ class Records:
         vault: Encrypts what callers sent.
         clock: What the database calls its clock, in seconds since the epoch.
         write_lightly: Runs a statement whose effect a loss of power may undo; default: `query`.
+        skip_locked: What has a query pass over the rows that another process is about to change.
+        has_channel: Whether processes can tell each other something through the database.
     """
 
     def __init__(
@@ -132,11 +139,16 @@ class Records:
         *,
         clock: str = SQLITE_CLOCK,
         write_lightly: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]] | None = None,
+        skip_locked: str = "",
+        has_channel: bool = False,
     ) -> None:
         self._query = query
         self._vault = vault
         self._clock = clock
-        self.usage = UsageRecords(query, write_lightly or query, self.clock)
+        self._write_lightly = write_lightly or query
+        self._claim = CLAIM.format(clock=clock, columns=RUN_COLUMNS, skip_locked=skip_locked)
+        self.usage = UsageRecords(query, self._write_lightly, self.clock)
+        self.relay = RelayRecords(query, clock, has_channel=has_channel)
 
     def clock(self) -> float:
         """Return the time as the database has it, which is the same for all servers, whatever their own clocks say."""
@@ -241,18 +253,44 @@ class Records:
         statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {IN_FLIGHT} ORDER BY created_at, run_id"  # noqa: S608
         return [self._run(row) for row in self._query(statement, {})]
 
-    def take_over(
-        self, record: RunRecord, process: str, *, request: Mapping[str, Any], attempts: int, beat: float
-    ) -> bool:
-        """Make a run that another process left this process's; `False` where somebody else was quicker."""
+    def waiting(self, process: str) -> tuple[dict[str, int], int]:
+        """Return how many runs of each owner wait, and how many a process has under way."""
         statement = (
-            # Only as it was read: of two servers that want it, one changes the row and the other finds none.
-            "UPDATE served_runs SET process = %(process)s, beat = %(beat)s, "  # noqa: S608
-            "attempts = %(attempts)s, request = %(request)s WHERE run_id = %(run_id)s "
-            f"AND process = %(left)s AND beat = %(left_beat)s AND {IN_FLIGHT} RETURNING run_id"
+            f"SELECT owner, count(CASE WHEN {WAITING} THEN 1 END), "  # noqa: S608
+            "count(CASE WHEN status = 'running' AND process = %(process)s THEN 1 END) "
+            f"FROM served_runs WHERE {IN_FLIGHT} GROUP BY owner"
         )
-        values: dict[str, Any] = {"process": process, "attempts": attempts, "beat": beat, "run_id": record.run_id}
-        values["request"] = self._hidden(request)
+        rows = self._query(statement, {"process": process})
+        return {owner: waiting for owner, waiting, _ in rows if waiting}, sum(row[2] for row in rows)
+
+    def claim(self, process: str, most: int, *, now: str) -> list[RunRecord]:
+        """Make up to so many of the runs that wait a process's, whose turn it is, the first created first."""
+        if not self._query(f"SELECT 1 FROM served_runs WHERE {WAITING} LIMIT 1", {}):  # noqa: S608
+            return []
+        rows = self._write_lightly(self._claim, {"process": process, "most": most, "now": now})
+        records = [self._run(row) for row in rows]
+        if owners := {f"owner{number}": owner for number, owner in enumerate({record.owner for record in records})}:
+            each = ", ".join(f"(%({name})s, {self._clock})" for name in owners)
+            statement = (
+                f"INSERT INTO served_turns (owner, served_at) VALUES {each} "  # noqa: S608
+                "ON CONFLICT (owner) DO UPDATE SET served_at = excluded.served_at RETURNING owner"
+            )
+            self._write_lightly(statement, owners)
+        return sorted(records, key=lambda record: (record.created_at, record.run_id))
+
+    def claim_one(self, run_id: str, process: str, *, now: str) -> bool:
+        """Make a run a process's out of turn; `False` where it no longer waits."""
+        return bool(self._query(CLAIM_ONE, {"run_id": run_id, "process": process, "now": now}))
+
+    def release(self, record: RunRecord, *, request: Mapping[str, Any], attempts: int) -> bool:
+        """Let a run that a process left wait again; `False` where somebody else was quicker."""
+        statement = (
+            # Only as it was read: of two servers that see it left, one changes the row and the other finds none.
+            "UPDATE served_runs SET process = '', status = 'pending', attempts = %(attempts)s, request = %(request)s "  # noqa: S608
+            "WHERE run_id = %(run_id)s AND process = %(left)s AND beat = %(left_beat)s "
+            f"AND {IN_FLIGHT} RETURNING run_id"
+        )
+        values: dict[str, Any] = {"attempts": attempts, "request": self._hidden(request), "run_id": record.run_id}
         return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
 
     def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:
@@ -335,12 +373,19 @@ def open_records(saver: Any) -> Records:
             # Even with IF NOT EXISTS, servers that start at once would get in each other's way.
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(b"served", "big"),))
             for statement in SET_UP:
-                conn.execute(statement.format(bytewise='COLLATE "C"'))
+                conn.execute(statement.format(bytewise='COLLATE "C"', blob="BYTEA"))
         dialect = saver.lease_dialect
-        return Records(saver._query, saver.vault, clock=dialect.now, write_lightly=saver._query_lease)
+        return Records(
+            saver._query,
+            saver.vault,
+            clock=dialect.now,
+            write_lightly=saver._query_lease,
+            skip_locked=SKIP_LOCKED,
+            has_channel=True,
+        )
     query = getattr(saver, "_query", None) or _in_memory()
     for statement in SET_UP:
-        query(statement.format(bytewise=""), {})
+        query(statement.format(bytewise="", blob="BLOB"), {})
     lightly = getattr(saver, "_query_lease", None)
     return Records(query, getattr(saver, "vault", None), write_lightly=lightly)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ....state.usage import NO_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from ....state.usage import Usage
 
@@ -130,7 +132,15 @@ class Run:
     attempts: int = 1
     """Counts the processes that have had it."""
     log: list[ServerEvent | None] = field(default_factory=list)
-    """Sent so far; only grows. `None` stands for what was forgotten."""
+    """Sent so far; only grows. `None` stands for what was forgotten, or was sent where this process can't see it."""
+    stream: str = BOOT
+    """Names the numbers of its events, so that a client who comes back is not given others for them."""
+    here: bool = False
+    """It is, or was, under way in this process."""
+    is_behind: bool = False
+    """It has ended elsewhere, and what it sent is still to come."""
+    watch: Callable[..., AbstractContextManager[None]] | None = None
+    """Keeps it current within a block while it is under way elsewhere."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -142,6 +152,11 @@ class Run:
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def is_whole(self) -> bool:
+        """It has ended, and its log has all that there is to know of what it sent."""
+        return self.ended and not self.is_behind
 
     def send(self, event: str, data: Any) -> None:
         """Append an event, and wake who waits for it."""
@@ -163,19 +178,32 @@ class Run:
         """Return what is set when something is sent or the status changes next."""
         return self._changed
 
+    def watched(self, *, events: bool = True) -> AbstractContextManager[None]:
+        """Keep it current within the block: what it sends, or just how it ends."""
+        return nullcontext() if self.watch is None else self.watch(self, events=events)
+
     async def wait(self) -> None:
         """Return when it has ended."""
-        while not self.ended:
-            await self._changed.wait()
+        with self.watched(events=False):
+            while not self.ended:
+                await self._changed.wait()
 
-    async def follow(self, start: int = 0) -> AsyncIterator[tuple[int, ServerEvent]]:
-        """Give each event with its number, from `start` on, until the run has ended."""
-        while True:
-            changed = self._changed
-            while start < len(self.log):
-                if (event := self.log[start]) is not None:
-                    yield start, event
-                start += 1
-            if self.ended:
-                return
-            await changed.wait()  # set already, where something came while this was read
+    def first(self, after: tuple[str, int] | None) -> int:
+        """Return the number of the event that comes after one of this stream; 0 where that is none of this run's."""
+        return after[1] + 1 if after is not None and after[0] == self.stream else 0
+
+    async def follow(self, after: tuple[str, int] | None = None) -> AsyncIterator[tuple[int, ServerEvent]]:
+        """Give each event with its number until the run has ended: from the first, or after one of a stream."""
+        number: int | None = None
+        with self.watched():
+            while True:
+                changed = self._changed
+                if number is None and self.log:  # of which stream it is, is not known before
+                    number = self.first(after)
+                while number is not None and number < len(self.log):
+                    if (event := self.log[number]) is not None:
+                        yield number, event
+                    number += 1
+                if self.is_whole:
+                    return
+                await changed.wait()  # set already, where something came while this was read

@@ -1,16 +1,18 @@
-"""Takeover of runs: those in flight when a server ended go on in another process. Internal."""
+"""Takeover of runs: those under way when a process died wait again, and go on in another. Internal."""
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....state.storage.leases import alive, this_process
 from .records import RunRecord, now
-from .runs import Caller, Run
+from .runs import ENDED, Caller, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Collection
 
     from ....state.storage.index import RunIndex
     from .records import DbExecutor, Records
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Takeover", "run_of"]
 
 STOOD = "stood_at"
-"""Beside what a caller sent: where the thread stood when the process that has the run got it."""
+"""Beside what a caller sent: where the thread stood when the run began to wait."""
 DEAD_AFTER_S = 45.0
 """Silence after which a process on another machine counts as dead."""
 
 
 class Takeover:
-    """Notes the runs of this process, and takes those of dead ones.
+    """Notes new runs, and lets those of dead processes wait again.
 
     Args:
         records: The tables of runs.
@@ -40,9 +42,11 @@ class Takeover:
         self._db = db
         self._most_attempts = most_attempts
         self._process = this_process()
+        self._not_here: set[str] = set()
+        """Runs that this process has by the database, and that were not under way here at the last look."""
 
     async def note(self, run: Run) -> None:
-        """Keep a new run, as this process's."""
+        """Keep a new run, which waits for whoever claims it."""
         record = RunRecord(
             run_id=run.id,
             thread_id=run.thread_id,
@@ -58,39 +62,41 @@ class Takeover:
             updated_at=run.updated_at,
             begun=run.begun,
             attempts=run.attempts,
-            process=self._process,
-            beat=await self._db.read(self._records.clock),
+            process="",
+            beat=0.0,
         )
         await self._db.write(self._records.add_run, record)
 
-    async def take(self, known: Container[str]) -> list[Run]:
-        """Return the runs that nobody goes on with, as this process's from now on: the first created first.
+    async def release(self, here: Collection[str]) -> list[str]:
+        """Let the runs wait again that nobody goes on with; return the ids of those that were given up instead.
 
         Args:
-            known: Ids of the runs that are not looked at.
+            here: Ids of the runs that are under way in this process.
         """
-        taken = []
+        given_up = []
         at = await self._db.read(self._records.clock)
-        for record in await self._db.read(self._records.in_flight):
-            if record.run_id in known or not _left(record, at):
+        records = [record for record in await self._db.read(self._records.in_flight) if record.process]
+        not_here = {one.run_id for one in records if one.process == self._process and one.run_id not in here}
+        # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
+        lost, self._not_here = not_here & self._not_here, not_here
+        for record in records:
+            is_lost = record.run_id in lost
+            if not is_lost and not _left(record, at):
                 continue
             stands = await self._stands(record.thread_id)
             # In whatever direction: the clocks of the machines that wrote the two times may differ.
             moved = stands is not None and stands != record.request.get(STOOD)
-            uncounted = not record.process or self._index is None  # it was left in an orderly way
-            attempts = record.attempts if uncounted else 1 if moved else record.attempts + 1
+            attempts = record.attempts if is_lost or self._index is None else 1 if moved else record.attempts + 1
             if attempts > self._most_attempts:
                 told = {"error": "LostRunError", "message": "every server that ran it has died"}
-                given_up: dict[str, Any] = {"status": "error", "error": told, "process": ""}
-                await self._db.write(partial(self._records.change_run, record.run_id, now=now(), **given_up))
+                ended: dict[str, Any] = {"status": "error", "error": told, "process": ""}
+                change = partial(self._records.change_run, record.run_id, now=now(), held_by=record.process, **ended)
+                if await self._db.write(change):
+                    given_up.append(record.run_id)
                 continue
             request = {**record.request, STOOD: stands}
-            claim = partial(self._records.take_over, record, self._process, request=request, attempts=attempts, beat=at)
-            if await self._db.write(claim):
-                run = run_of(record)
-                run.status, run.attempts = "pending", attempts
-                taken.append(run)
-        return taken
+            await self._db.write(partial(self._records.release, record, request=request, attempts=attempts))
+        return given_up
 
     async def _stands(self, thread_id: str) -> str | None:
         """Return what changes whenever a thread moves; `None` where it has not begun, or nothing says."""
@@ -118,15 +124,22 @@ def run_of(record: RunRecord) -> Run:
         status=record.status,
         updated_at=record.updated_at,
         error=record.error,
+        submitted_at=_seconds(record.created_at),
         begun=record.begun,
         attempts=record.attempts,
+        ended_at=_seconds(record.updated_at) if record.status in ENDED else None,
     )
 
 
+def _seconds(moment: str) -> float:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:  # somebody else wrote the row
+        return time.time()
+
+
 def _left(record: RunRecord, at: float) -> bool:
-    """Return whether nobody runs it any more, at this time of the database's."""
-    if not record.process:
-        return True
+    """Return whether the process that has a run has died, at this time of the database's."""
     # A process on this machine can be looked up; of one elsewhere only its silence tells.
     lives = alive(record.process)
     return lives is False or (lives is None and at - record.beat > DEAD_AFTER_S)

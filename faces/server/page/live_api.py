@@ -37,49 +37,40 @@ async def live(request: Request, caller: KnownCaller, run_id: str) -> Response:
     """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
     engine: Engine = request.app.state.engine
     run = await engine.run(caller, run_id)
-    start = event_after(request)
-    events = _events(engine, run, start) if engine.knows(run) else _end_elsewhere(engine, run)
-    return StreamingResponse(kept_open(events, PING), media_type="text/event-stream", headers=UNBUFFERED)
+    events = kept_open(_events(engine, run, event_after(request)), PING)
+    return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
 
 
-async def _events(engine: Engine, run: Run, start: int) -> AsyncIterator[bytes]:
+async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> AsyncIterator[bytes]:
     if "custom" not in run.request.get("stream_modes", ()):
         yield _sent("silent", {})
     number, rounds = 0, None
-    while True:
-        changed = run.change()
-        words = ""
-        while number < len(run.log):
-            event = run.log[number]
-            said = event.data if event is not None and event.event == "custom" and is_event(event.data) else None
-            if said is not None:
-                rounds = rounds or LiveRounds(await _record(engine, run))
-                rounds.take(said)
-            if number < start:  # sent before, to who takes the stream up here
-                pass
-            elif token := _token(event):
-                words += token
-            elif event is not None and (shown := _shown(event, rounds)):
-                if words:
-                    # By the number of the last event in it: who goes on after it misses no word, and gets none twice.
-                    yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
-                yield event_bytes(number, ServerEvent(*shown))
-                words = ""
-            number += 1
-        if words:
-            yield event_bytes(number - 1, ServerEvent("token", {"text": words}))
-        if run.ended:
-            break
-        await changed.wait()
-    yield _sent("end", {"status": run.status})
-
-
-async def _end_elsewhere(engine: Engine, run: Run) -> AsyncIterator[bytes]:
-    """Give the end of a run that another server of this database has."""
-    yield _sent("silent", {})
-    while not run.ended:
-        await asyncio.sleep(1)
-        run = await engine.run(run.caller, run.id)
+    with run.watched():
+        while True:
+            changed = run.change()
+            words = ""
+            while number < len(run.log):
+                event = run.log[number]
+                said = event.data if event is not None and event.event == "custom" and is_event(event.data) else None
+                if said is not None:
+                    rounds = rounds or LiveRounds(await _record(engine, run))
+                    rounds.take(said)
+                if number < run.first(after):  # sent before, to who takes the stream up here
+                    pass
+                elif token := _token(event):
+                    words += token
+                elif event is not None and (shown := _shown(event, rounds)):
+                    if words:
+                        # By the number of the last event in it: who goes on after it misses no word.
+                        yield event_bytes(run, number - 1, ServerEvent("token", {"text": words}))
+                    yield event_bytes(run, number, ServerEvent(*shown))
+                    words = ""
+                number += 1
+            if words:
+                yield event_bytes(run, number - 1, ServerEvent("token", {"text": words}))
+            if run.is_whole:
+                break
+            await changed.wait()
     yield _sent("end", {"status": run.status})
 
 

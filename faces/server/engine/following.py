@@ -1,0 +1,220 @@
+"""Runs of other replicas, followed from here: what they send, and how they end. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .relay_records import END
+from .runs import ENDED, ServerEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .records import DbExecutor, Records, RunRecord
+    from .relay_records import SentEvent
+    from .runs import Run
+
+__all__ = ["Follower", "is_recent"]
+
+LOG = logging.getLogger("redraft.server")
+RENEW_S = 20.0
+"""How often a wish is renewed."""
+LOOK_S = 1.0
+HEARD_LOOK_S = 10.0
+"""How often is looked where nothing was heard; the second where the channel is open."""
+PATIENCE_S = 2.0
+"""How long what a run sent is waited for after it has ended."""
+PAGE = 100
+RECENT_S = 120.0
+"""How long after its end what a run sent elsewhere is asked for."""
+NO_EVENTS = 2**31 - 1
+
+
+def is_recent(run: Run) -> bool:
+    """Return whether what a run sent may still be had from the process that had it."""
+    return not run.ended or time.time() - (run.ended_at or 0) < RECENT_S
+
+
+@dataclass(eq=False)
+class _Followed:
+    run: Run
+    readers: int = 0
+    events: bool = False
+    """Somebody reads what it sends, and not just how it ends."""
+    hint: asyncio.Event = field(default_factory=asyncio.Event)
+    look: bool = True
+    """Whether its record is looked at next."""
+    task: asyncio.Task[None] | None = None
+    ended_since: float | None = None
+
+
+class Follower:
+    """Keeps the runs current that somebody waits for here and that are under way elsewhere.
+
+    Args:
+        records: The tables of runs.
+        db: Calls them.
+        serde: Reads what runs sent.
+        can_hear: Whether the channel is open.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        db: DbExecutor,
+        serde: Any,
+        *,
+        can_hear: Callable[[], bool],
+    ) -> None:
+        self._records = records
+        self._relay = records.relay
+        self._db = db
+        self._serde = serde
+        self._can_hear = can_hear
+        self._followed: dict[str, _Followed] = {}
+
+    @contextmanager
+    def watching(self, run: Run, *, events: bool) -> Iterator[None]:
+        """Keep a run current within the block, wherever it is under way."""
+        is_late = run.ended and is_recent(run) and self._relay.has_channel
+        if run.here or (run.ended and not (is_late and events and not run.log)):
+            yield
+            return
+        one = self._followed.setdefault(run.id, _Followed(run))
+        one.readers += 1
+        if events and not one.events:
+            one.events = True
+            one.hint.set()
+        run.is_behind = is_late
+        if one.task is None:
+            one.task = asyncio.create_task(self._follow(one))
+        try:
+            yield
+        finally:
+            one.readers -= 1
+            if not one.readers:
+                self._drop(one)
+
+    def follows(self, run: Run) -> bool:
+        """Return whether somebody waits for a run here that is under way elsewhere."""
+        return run.id in self._followed and not run.here
+
+    def heard(self, run_id: str, *, ended: bool) -> None:
+        """Look at a run of which another process told something."""
+        if (one := self._followed.get(run_id)) is not None:
+            one.look = one.look or ended
+            one.hint.set()
+
+    def heard_all(self) -> None:
+        """Look at every run: something may have been missed."""
+        for run_id in self._followed:
+            self.heard(run_id, ended=True)
+
+    def claimed(self, run: Run) -> None:
+        """Follow a run no longer that begins here."""
+        run.here = True
+        if (one := self._followed.get(run.id)) is not None and one.task is not None:
+            one.task.cancel()
+
+    async def cancel(self, run: Run) -> None:
+        """Have whoever has a run cancel it, and return when it has ended."""
+        await self._db.write(partial(self._relay.wish, run.id, cancel=True))
+        await self._db.write(self._relay.tell, f"wish:{run.id}")
+        await run.wait()
+
+    async def close(self) -> None:
+        """Follow nothing more."""
+        tasks = [one.task for one in self._followed.values() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _drop(self, one: _Followed) -> None:
+        if one.task is not None:
+            one.task.cancel()
+        if self._followed.get(one.run.id) is one:
+            del self._followed[one.run.id]
+
+    async def _follow(self, one: _Followed) -> None:
+        renewed, wished_events = 0.0, False
+        while True:
+            one.hint.clear()
+            try:
+                if self._relay.has_channel and (
+                    time.monotonic() - renewed > RENEW_S or (one.events and not wished_events)
+                ):
+                    renewed, wished_events = time.monotonic(), one.events
+                    await self._db.write(partial(self._relay.wish, one.run.id, events=one.events))
+                    await self._db.write(self._relay.tell, f"wish:{one.run.id}")
+                if await self._read(one):
+                    return
+            except Exception:
+                LOG.exception("run %s can't be followed", one.run.id)
+            wait_s = HEARD_LOOK_S if self._can_hear() else LOOK_S
+            if one.ended_since is not None:
+                wait_s = PATIENCE_S / 4
+            try:
+                async with asyncio.timeout(wait_s):
+                    await one.hint.wait()
+            except TimeoutError:
+                one.look = True
+
+    async def _read(self, one: _Followed) -> bool:
+        """Take over what is new of a run; return whether it has ended, with all of that."""
+        run = one.run
+        end = await self._read_events(one) if self._relay.has_channel else None
+        whole = False
+        if end is not None:
+            last: dict[str, Any] = self._serde.loads_typed((end.tag, end.data))
+            whole = not one.events or (last["count"] is not None and len(run.log) >= last["count"])
+        if not whole and not one.look:
+            return False
+        one.look = False
+        record: RunRecord | None = await self._db.read(self._records.run, run.id)
+        if record is not None and record.status not in ENDED:
+            if not run.ended:
+                run.status = record.status
+            return False
+        one.ended_since = one.ended_since or time.monotonic()
+        has_time = self._relay.has_channel and time.monotonic() - one.ended_since < PATIENCE_S
+        if not whole and has_time:
+            return False
+        if end is not None:
+            run.output, run.error, run.used = last["output"], last["error"], last["used"]
+            run.status = last["status"]
+        elif record is not None:
+            run.error, run.status = record.error, record.status
+        else:  # it was deleted
+            run.status = "interrupted"
+        if record is not None:
+            run.updated_at, run.status = record.updated_at, record.status
+        run.is_behind = False
+        run.wake()
+        return True
+
+    async def _read_events(self, one: _Followed) -> SentEvent | None:
+        """Take over the events that are new, and return what it ended with."""
+        run, end = one.run, None
+        while True:
+            start = len(run.log) if one.events else NO_EVENTS
+            rows = await self._db.read(self._relay.sent, run.id, start, PAGE)
+            end = next((row for row in rows if row.number == END), None)
+            fresh = [row for row in rows if row.number != END]
+            if fresh and not run.log:
+                wishes = await self._db.read(self._relay.wishes, [run.id])
+                run.stream = wishes[0].stream if wishes else run.stream
+            for row in fresh:
+                if row.number != len(run.log):
+                    break
+                data = self._serde.loads_typed((row.tag, row.data))
+                run.log.append(ServerEvent(row.event, data, row.at) if row.event else None)
+            if fresh:
+                run.wake()
+            if len(rows) < PAGE or not fresh:
+                return end

@@ -1,0 +1,155 @@
+"""Records of the relay: what is wished of a run elsewhere, and what it sent, while somebody reads. Internal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+__all__ = ["CHANNEL", "END", "SET_UP_RELAY", "RelayRecords", "SentEvent", "Wish"]
+
+SET_UP_RELAY = (
+    """CREATE TABLE IF NOT EXISTS served_wishes (
+        run_id TEXT {bytewise} PRIMARY KEY,
+        cancel INTEGER NOT NULL,
+        events INTEGER NOT NULL,
+        stream TEXT {bytewise} NOT NULL,
+        until DOUBLE PRECISION NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS served_events (
+        run_id TEXT {bytewise} NOT NULL,
+        number INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        at BIGINT NOT NULL,
+        tag TEXT NOT NULL,
+        data {blob} NOT NULL,
+        PRIMARY KEY (run_id, number)
+    )""",
+)
+CHANNEL = "redraft_served"
+"""Of `NOTIFY`: `queued`; `wish`, `sent` or `ended` with the id of the run; `moved` with that of the thread."""
+END = -1
+"""Number of what a run ended with, which stands beside its events."""
+KEPT_S = 60.0
+"""How long what a run sent is kept after the last who read it here has left; time to come back on another server."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A wish of other processes of whichever has a run."""
+
+    run_id: str
+    cancel: bool
+    events: bool
+    """To see what it sends; else only how it ends."""
+    stream: str
+    """Names the sequence of numbers that its events have; empty before the first."""
+
+
+class SentEvent(NamedTuple):
+    """A row of what a run sent, serialised; an event that was forgotten since has no name."""
+
+    number: int
+    event: str
+    at: int
+    tag: str
+    data: bytes
+
+
+class RelayRecords:
+    """The two tables. Each method is one statement.
+
+    Args:
+        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
+        clock: What the database calls its clock.
+        has_channel: Whether the database can wake another process.
+    """
+
+    def __init__(
+        self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], clock: str, *, has_channel: bool
+    ) -> None:
+        self._query = query
+        self._clock = clock
+        self.has_channel = has_channel
+
+    def tell(self, *hints: str) -> None:
+        """Wake the other processes of the database."""
+        if self.has_channel:
+            statement = "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint"
+            self._query(statement, {"channel": CHANNEL, "hints": list(hints)})
+
+    def wish(self, run_id: str, *, events: bool = False, cancel: bool = False) -> None:
+        """Wish something of a run for a while; a wish to cancel it holds until it has ended."""
+        statement = (
+            "INSERT INTO served_wishes (run_id, cancel, events, stream, until) "  # noqa: S608
+            f"VALUES (%(run_id)s, %(cancel)s, %(events)s, '', {self._clock} + {KEPT_S}) "
+            "ON CONFLICT (run_id) DO UPDATE SET until = excluded.until, "
+            "cancel = CASE WHEN excluded.cancel = 1 THEN 1 ELSE served_wishes.cancel END, "
+            "events = CASE WHEN excluded.events = 1 THEN 1 ELSE served_wishes.events END RETURNING run_id"
+        )
+        self._query(statement, {"run_id": run_id, "cancel": int(cancel), "events": int(events)})
+
+    def wishes(self, run_ids: Collection[str]) -> list[Wish]:
+        """Return what is wished of these runs."""
+        values = {f"id{number}": run_id for number, run_id in enumerate(run_ids)}
+        if not values:
+            return []
+        places = ", ".join(f"%({name})s" for name in values)
+        statement = f"SELECT run_id, cancel, events, stream FROM served_wishes WHERE run_id IN ({places})"  # noqa: S608
+        return [Wish(run_id, bool(cancel), bool(events), stream)
+                for run_id, cancel, events, stream in self._query(statement, values)]  # fmt: skip
+
+    def name_stream(self, run_id: str, stream: str) -> None:
+        """Name the numbers of a run's events, where they have no name yet."""
+        statement = (
+            "UPDATE served_wishes SET stream = %(stream)s WHERE run_id = %(run_id)s AND stream = '' RETURNING run_id"
+        )
+        self._query(statement, {"run_id": run_id, "stream": stream})
+
+    def next_number(self, run_id: str) -> int:
+        """Return the number of a run's next event."""
+        statement = "SELECT coalesce(max(number), -1) + 1 FROM served_events WHERE run_id = %(run_id)s"
+        return int(self._query(statement, {"run_id": run_id})[0][0])
+
+    def send(self, run_id: str, rows: Sequence[SentEvent]) -> None:
+        """Write what a run sent; a row of the same number is replaced."""
+        values: dict[str, Any] = {"run_id": run_id}
+        places = []
+        for place, row in enumerate(rows):
+            values |= {f"{name}{place}": value for name, value in row._asdict().items()}
+            places.append(
+                f"(%(run_id)s, %(number{place})s, %(event{place})s, %(at{place})s, %(tag{place})s, %(data{place})s)"
+            )
+        statement = (
+            f"INSERT INTO served_events (run_id, number, event, at, tag, data) VALUES {', '.join(places)} "  # noqa: S608
+            "ON CONFLICT (run_id, number) DO UPDATE SET event = excluded.event, at = excluded.at, tag = excluded.tag, "
+            "data = excluded.data RETURNING number"
+        )
+        self._query(statement, values)
+
+    def sent(self, run_id: str, start: int, most: int) -> list[SentEvent]:
+        """Return a page of what a run sent from this number on, and before it what it ended with."""
+        statement = (
+            "SELECT number, event, at, tag, data FROM served_events WHERE run_id = %(run_id)s "  # noqa: S608
+            f"AND (number = {END} OR number >= %(start)s) ORDER BY number LIMIT %(most)s"
+        )
+        rows = self._query(statement, {"run_id": run_id, "start": start, "most": most})
+        return [SentEvent(number, event, at, tag, bytes(data)) for number, event, at, tag, data in rows]
+
+    def forget(self) -> None:
+        """Delete what nobody reads any more."""
+        going = (
+            "SELECT 1 FROM served_runs r WHERE r.run_id = served_wishes.run_id AND r.status IN ('pending', 'running')"
+        )
+        self._query(
+            f"DELETE FROM served_wishes WHERE until < {self._clock} AND (cancel = 0 OR NOT EXISTS ({going})) "  # noqa: S608
+            "RETURNING run_id",
+            {},
+        )
+        self._query(
+            "DELETE FROM served_events WHERE NOT EXISTS "
+            "(SELECT 1 FROM served_wishes w WHERE w.run_id = served_events.run_id) RETURNING number",
+            {},
+        )
