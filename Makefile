@@ -19,16 +19,24 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types notebooks bench crash supply requirements clean
+.PHONY: help demo test versions lint types notebooks bench crash supply requirements clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-11s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
 
 demo: $(DEMO) ## Refine six bundled tasks on the embedded model; no key, no compiler
 	@.venv/bin/redraft demo
 
 test: $(DEV) ## Run the tests on every core; ARGS="-k loop" passes arguments to pytest
 	@.venv/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
+
+RESOLUTION ?= lowest-direct
+UV = .venv/supply/bin/uv
+versions: .venv/supply/.done ## Run the tests with the lowest packages that pyproject.toml allows; RESOLUTION=highest: the newest
+	@$(UV) venv --quiet --clear --seed --python .venv/bin/python .venv/versions
+	@$(UV) pip install --quiet --python .venv/versions --only-binary :all: --resolution $(RESOLUTION) --editable ".[$(EXTRAS)]" --group dev
+	@# What packages that are not ours warn about is no failure here.
+	@.venv/versions/bin/python -m pytest --override-ini filterwarnings=default --numprocesses logical --dist worksteal $(ARGS)
 
 lint: $(DEV) ## Check style, formatting and who imports whom
 	@.venv/bin/python -m ruff check .

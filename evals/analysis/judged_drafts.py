@@ -64,6 +64,8 @@ def read_labelled(
             row = json.loads(line)
             if missing := [name for name in (task, draft, right) if not isinstance(row, dict) or name not in row]:
                 raise ValueError(f"it has no field {missing[0]!r}")  # noqa: TRY301
+            if wrong := [name for name in (task, draft) if not isinstance(row[name], str)]:
+                raise ValueError(f"{wrong[0]!r} must be a text, not {row[wrong[0]]!r}")  # noqa: TRY301
             label = row[right]
             if label not in (True, False):
                 raise ValueError(f"{right!r} must be true or false, not {label!r}")  # noqa: TRY301
@@ -72,8 +74,8 @@ def read_labelled(
                 raise ValueError(f"'round' must be a whole number from 0 up, not {at!r}")  # noqa: TRY301
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
-        known = problems.setdefault(str(row[task]), [])
-        one = LabelledDraft(len(problems) - 1, at or 0, str(row[task]), str(row[draft]), bool(label), row)
+        known = problems.setdefault(row[task], [])
+        one = LabelledDraft(len(problems) - 1, at or 0, row[task], row[draft], bool(label), row)
         known.append((at, one))
     if not problems:
         raise ValueError(f"{str(path)!r} holds no draft")
