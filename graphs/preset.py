@@ -55,6 +55,8 @@ class Served(NamedTuple):
     """`(model, checkpointer) -> graph`, for one that no recipe tells; the shell can't resume its threads."""
     listed: bool = True
     """Whether a search finds it; one that is not listed runs all the same."""
+    tool: str | None = None
+    """Its name as a tool of other agents, a verb; default: its name here. Empty: it is no tool."""
 
 
 class Preset(NamedTuple):

@@ -416,7 +416,13 @@ PRESETS = (
         no_verifiers="write the tests into the task, as `>>> f(1)` examples or as asserts",
         conversation="system",
     ),
-    Preset("writing", "Texts; the model judges itself.", _writing, options=(HUMAN, CLAUSE_PROMPT)),
+    Preset(
+        "writing",
+        "Texts; the model judges itself.",
+        _writing,
+        options=(HUMAN, CLAUSE_PROMPT),
+        serves=(Served("writing", tool="write"),),
+    ),
     Preset(
         "agent",
         "An agent that can calculate, whose answer is judged and refined.",
@@ -441,7 +447,14 @@ PRESETS = (
         # It searches by rules, so that it runs without a key and fetches no model.
         needs_model=False,
         model_for=("answer",),
-        serves=(Served("retrieval", "Searches the server's documents, refining its queries.", documents="folder"),),
+        serves=(
+            Served(
+                "retrieval",
+                "Searches the server's documents, refining its queries.",
+                documents="folder",
+                tool="retrieve",
+            ),
+        ),
         conversation="none",
     ),
     Preset(
@@ -468,13 +481,19 @@ PRESETS = (
             ),
         ),
     ),
-    Preset("zero-shot", "The baseline of one call.", _zero_shot, **BASELINE),
-    Preset("few-shot", "The baseline of one call after worked examples.", _few_shot, **BASELINE),
+    Preset("zero-shot", "The baseline of one call.", _zero_shot, serves=(Served("zero-shot", tool=""),), **BASELINE),
+    Preset(
+        "few-shot",
+        "The baseline of one call after worked examples.",
+        _few_shot,
+        serves=(Served("few-shot", tool=""),),
+        **BASELINE,
+    ),
     Preset(
         "majority-N",
         "The baseline of N samples and a vote.",
         _majority,
-        serves=(Served("majority-5", "The baseline of five samples and a vote.", {"preset": "majority-5"}),),
+        serves=(Served("majority-5", "The baseline of five samples and a vote.", {"preset": "majority-5"}, tool=""),),
         **BASELINE,
     ),
     Preset(

@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/licences.md"
 
-ALLOWED = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-CMU",
-           "MPL-2.0", "PSF-2.0", "Unlicense", "Zlib"}  # fmt: skip
+ALLOWED = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0",
+           "MIT-CMU", "MPL-2.0", "PSF-2.0", "Unlicense", "Zlib"}  # fmt: skip
 """What redraft may be used with in closed software, too."""
 EXCEPTIONS = {"psycopg": "LGPL-3.0-only", "psycopg-binary": "LGPL-3.0-only", "psycopg-pool": "LGPL-3.0-only"}
 """In the extra `postgres` alone, and used as they are, which the LGPL allows to any program; LangGraph's saver

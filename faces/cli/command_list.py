@@ -374,4 +374,13 @@ COMMANDS = (
             "redraft worker --db postgresql://me@localhost/runs --max-runs 64 --max-seconds 300",
         ),
     ),
+    LazyCommand(
+        "mcp",
+        "commands_mcp:mcp",
+        "Offer the presets as tools to the agent that starts this, by MCP on stdin and stdout.",
+        (
+            "redraft mcp --model openai:gpt-5-mini --max-cost-usd 0.50",
+            "redraft mcp --dir notes --max-calls 50",
+        ),
+    ),
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from socket import socket
 
-__all__ = ["serve", "worker"]
+__all__ = ["checked_settings", "named_pipelines", "serve", "worker"]
 
 LISTENING = "Who reaches it"
 BOUNDS = "What no caller can raise"
@@ -186,7 +186,7 @@ def _serve(
             index=index,
             documents=None if documents is None else str(Path(documents).expanduser().absolute()),
             judge=None if judge is None else str(judge.expanduser().absolute()),
-            pipelines=_named(pipeline or []),
+            pipelines=named_pipelines(pipeline or []),
             prompts=None if prompts is None else str(prompts.expanduser().absolute()),
             prices=None if prices is None else str(Path(prices).expanduser().absolute()),
             tokens=_tokens(token_file, "REDRAFT_SERVE_TOKENS"),
@@ -265,7 +265,7 @@ def worker() -> None:
     """
 
 
-def _named(given: list[str]) -> dict[str, str]:
+def named_pipelines(given: list[str]) -> dict[str, str]:
     """Return pipelines by name."""
     found: dict[str, str] = {}
     for one in given:
@@ -277,18 +277,30 @@ def _named(given: list[str]) -> dict[str, str]:
 
 
 def _app(**given: Any) -> tuple[Any, Any]:
+    try:
+        from ..server import create_app
+
+        settings = checked_settings(**given)
+        return create_app(settings), settings
+    except ImportError as error:
+        raise ImportError(f"{INSTALL} ({error})") from None
+
+
+def checked_settings(**given: Any) -> Any:
+    """Return the settings of a server, where `None` means not given.
+
+    Raises:
+        BadInputError: One makes no sense.
+    """
     from pydantic import ValidationError
 
-    try:
-        from ..server import Settings, create_app
+    from ..server import Settings
 
-        settings = Settings(**{name: value for name, value in given.items() if value is not None})
-        return create_app(settings), settings
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         told = [_told(detail) for detail in error.errors(include_input=False)]
         raise BadInputError("; ".join(told)) from None
-    except ImportError as error:
-        raise ImportError(f"{INSTALL} ({error})") from None
 
 
 def _told(detail: Any) -> str:
@@ -324,18 +336,15 @@ def _listen(app: Any, settings: Any) -> None:
     async def served() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        await app.state.engine.start()
-        gc.collect()
-        gc.freeze()  # what lives as long as the process is not looked through again and again
-        gc.set_threshold(100_000, 50, 50)
-        try:
+        async with app.router.lifespan_context(app):
+            gc.collect()
+            gc.freeze()  # what lives as long as the process is not looked through again and again
+            gc.set_threshold(100_000, 50, 50)
             with _socket(settings.host, settings.port) as listening:
                 shown = f"[{settings.host}]" if ":" in settings.host else settings.host
                 needed = "; a token is needed" if settings.tokens else ""
                 say(f"serving on http://{shown}:{listening.getsockname()[1]}{needed}")
                 await server.serve(sockets=[listening])
-        finally:
-            await app.state.engine.stop()
 
     asyncio.run(served())
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from .api import agent_protocol_api, demo_api, meta_api, metrics, openai_api
 from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app"]
 
-EXPOSED = ("Content-Location", "Location", "Retry-After", "X-Pagination-Next", "X-Pagination-Total")
-"""Headers that LangGraph's client reads, and a page of another site else does not see."""
+EXPOSED = ("Content-Location", "Location", "Retry-After", "X-Pagination-Next", "X-Pagination-Total",
+           "Mcp-Session-Id")  # fmt: skip
+"""Headers that LangGraph's client and MCP's read, and a page of another site else does not see."""
 
 
 def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
@@ -34,13 +37,18 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     """
     engine = engine if engine is not None else Engine(settings)
 
+    doors = _doors(engine)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await engine.start()
-        try:
-            yield
-        finally:
-            await engine.stop()
+        async with AsyncExitStack() as stack:
+            for door in doors.values():
+                await stack.enter_async_context(door.opened())
+            await engine.start()
+            try:
+                yield
+            finally:
+                await engine.stop()
 
     app = FastAPI(
         title="redraft",
@@ -56,6 +64,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     handle_problems(app)
     for part in (agent_protocol_api, openai_api, demo_api, metrics, meta_api, assets_api, live_api, views_api):
         app.include_router(part.router)
+    app.router.routes.extend(Route(path, door, include_in_schema=False) for path, door in doors.items())
     app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
 
@@ -86,3 +95,13 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
             allow_private_network=True,
         )
     return app
+
+
+def _doors(engine: Engine) -> dict[str, Any]:
+    """Return the protocols of other agents whose extra is installed, each an app with a life of its own, by path."""
+    doors: dict[str, Any] = {}
+    if find_spec("mcp"):
+        from .mcp.door import McpDoor
+
+        doors["/mcp"] = McpDoor(engine)
+    return doors

@@ -260,7 +260,9 @@ def _checked(value: Any, depth: int = 0) -> Any:
     return value
 
 
-LOGS = ("redraft.server", "uvicorn.error")
+LOGS = ("redraft.server", "uvicorn.error", "root", "mcp.server.lowlevel.server", "mcp.server.streamable_http",
+        "mcp.server.streamable_http_manager")  # fmt: skip
+"""The SDK of MCP says on the root's what a request had that could not be read."""
 
 
 class _Masked(logging.Filter):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .assistants import Assistant
 
-__all__ = ["call_options", "checked_options"]
+__all__ = ["MOST", "call_options", "checked_options"]
 
 MOST = 100
 """Of a number that its preset bounds by nothing."""

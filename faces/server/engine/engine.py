@@ -68,6 +68,8 @@ class Engine:
         self.settings = settings
         self.on_finished: list[Finished] = []
         """Called with each run that ended and its output: the values of its graph, or `None` where it has none."""
+        self.stopped = False
+        """True once it ends; the next server of its database goes on with what is under way."""
         self._given_saver = saver
         self._build_model = build_model
         self._runs: dict[str, Run] = {}
@@ -131,6 +133,7 @@ class Engine:
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
+        self.stopped = True
         for task in self._tending:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Model Context Protocol: the presets as tools of other agents, over HTTP and over stdin and stdout. Internal."""
