@@ -6,17 +6,12 @@ refiner, which have no tools unless the critic is a `tool_critic`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT, agent_judge
 from ..nodes.agents.agent_runs import agent_writer
-from ..nodes.agents.conversation import (
-    ConversationInput,
-    ConversationRefiner,
-    ConversationState,
-    read_conversation,
-)
 from ..nodes.agents.react import react_agent
+from ..nodes.agents.structured_answers import AnswerRefiner
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
@@ -32,9 +27,9 @@ if TYPE_CHECKING:
 
     from ..nodes.writing.prompts import Prompts
     from ..state.critique import Critic
-    from ..state.schema import RefineOutput
+    from ..state.schema import RefineInput, RefineOutput, RefineState
 
-    AgentGraph = CompiledStateGraph[ConversationState, None, ConversationInput, RefineOutput]
+    AgentGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
     AgentCritic = BaseChatModel | Critic
 
 __all__ = ["AGENT_CRITIC_PROMPT", "AGENT_REFINER_PROMPT", "AGENT_VERDICT_PROMPT", "build_agent_graph"]
@@ -76,8 +71,7 @@ def build_agent_graph(
             `limits=`. Default: what `limits=` says, or 3.
         refine_temperature: Revisions are sampled at this temperature where the model was built with a lower one,
             since a model that is sure of itself repeats its answer, which ends the run. `None`: as it was built.
-        options: Everything else that `build_refine_graph` takes. A `prepare` of your own stands in for
-            `redraft.nodes.agents.conversation.read_conversation`; a `state_schema` extends `ConversationState`.
+        options: Everything else that `build_refine_graph` takes.
 
     Raises:
         ValueError: At build: tools or `generate=` stand beside a base, a prompt is given that nothing would read, a
@@ -111,14 +105,11 @@ def build_agent_graph(
     defaults = {
         "generate": agent_writer(base if base is not None else react_agent(model, tools)),
         "critics": None if own else [judge(one) for one in given],
-        "refine": ConversationRefiner(revising_model(model, refine_temperature), prompt, what="refiner_prompt", **seen),
-        "prepare": read_conversation,
-        "state_schema": ConversationState,
-        "input_schema": ConversationInput,
+        "refine": AnswerRefiner(revising_model(model, refine_temperature), prompt, what="refiner_prompt", **seen),
         "name": "agent",
     }
     limits = merged_limits(options.pop("limits", None), None if max_rounds is None else {"max_rounds": max_rounds})
-    return cast("AgentGraph", build_refine_graph(model, limits=limits, **{**defaults, **options}))
+    return build_refine_graph(model, limits=limits, **{**defaults, **options})
 
 
 AGENT_REFINER_PROMPT = """\

@@ -17,7 +17,7 @@ from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm
-from .loop import build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,6 +111,7 @@ def build_code_graph(
         "repair": repair,
     }
     defaults = {
+        **TASK_ONLY,
         "generate_prompt": generate,
         "refine": AdaptiveWriter(writers, CODE_ARMS),
         "limits": {"max_rounds": sum(arm.tries for arm in CODE_ARMS)},

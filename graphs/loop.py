@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from langgraph.graph import END, START, StateGraph
 
@@ -28,6 +28,7 @@ from ..nodes.runtime.step import Router
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.writers import Writer, as_writer
+from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
 from ..state.threads.checked_graph import compiled
 from ..state.threads.loop_kind import LoopKind
@@ -44,9 +45,13 @@ if TYPE_CHECKING:
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
-__all__ = ["build_refine_graph", "default_prices"]
+__all__ = ["TASK_ONLY", "build_refine_graph", "default_prices"]
 
 LOG = logging.getLogger("redraft")
+
+
+TASK_ONLY: Mapping[str, Any] = {"state_schema": RefineState, "input_schema": RefineInput}
+"""Options of a preset that is no chat: who judges there would not know what was said before the task."""
 
 
 def route(state: RefineState) -> Literal["refine", "__end__"]:
@@ -75,11 +80,14 @@ def build_refine_graph(
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     journal: bool | None = None,
     store: BaseStore | None = None,
-    state_schema: type[RefineState] = RefineState,
-    input_schema: type[RefineInput] = RefineInput,
+    state_schema: type[RefineState] = ConversationState,
+    input_schema: type[RefineInput] = ConversationInput,  # type: ignore[assignment]  # which needs no task
     name: str = "refine",
 ) -> RefineGraph:
     """Return the loop as an ordinary compiled graph: it streams, draws itself, and works as a node in another graph.
+
+    Its input is a `task`, or `messages`: then it is a chat. The last user message is the task, writers and model
+    critics are told what was said before it in the thread, and the answer is the last of the output's `messages`.
 
     Args:
         model: Writes drafts and revisions, and judges them where no critic is given. Needed unless `generate`,
@@ -110,7 +118,9 @@ def build_refine_graph(
             has the last word: `{"configurable": {"redraft_journal": False}}`.
         store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
         state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.
-        input_schema: A subclass of `RefineInput` with those of them that a caller may give.
+            Default: one with `messages`.
+        input_schema: A subclass of `RefineInput` with those of them that a caller may give. Default: one with
+            `messages`.
         name: Name of the graph, as a node and in traces.
 
     Raises:
@@ -118,7 +128,7 @@ def build_refine_graph(
             verifier (judging is free then), or `journal=True` beside a saver that is not of `open_checkpointer`.
         TypeError: A critic is not callable.
     """
-    prices = prices if prices is not None else default_prices()
+    prices = default_prices() if prices is None else prices
     if model is None and (generate is None or refine is None or (not critics and feedback is None)):
         raise ValueError("without a model, give generate=, refine= and critics= (or feedback=)")
     if feedback is not None and critics:
@@ -148,15 +158,20 @@ def build_refine_graph(
         assert model is not None  # noqa: S101  # checked above
         return PromptedModel(model, prompts, what=what, keep=keep, memory=memory)
 
-    asks = bool(named) and judge_last
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
-    options = {"keep": keep, "judge_last": judge_last, "asks": asks, "custom_check": check is not None}
+    options = {
+        "keep": keep,
+        "judge_last": judge_last,
+        "asks": bool(named) and judge_last,
+        "custom_check": check is not None,
+    }
     first = writer(generate, generate_prompt, "generate_prompt")
     revise = writer(refine, refine_prompt, "refine_prompt")
     if isinstance(revise, AdaptiveWriter):
         options["arms"] = [list(arm) for arm in revise.arms]
 
-    graph = StateGraph(state_schema, input_schema=input_schema, output_schema=RefineOutput)
+    output = ConversationOutput if "messages" in get_type_hints(state_schema) else RefineOutput
+    graph = StateGraph(state_schema, input_schema=input_schema, output_schema=output)
     rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
     made = fingerprint(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],

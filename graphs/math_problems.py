@@ -18,7 +18,7 @@ from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
 from ..state.choices import Arm
-from .loop import build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +102,12 @@ def build_math_graph(
     # Sampled, since a model that is sure of itself writes the same solution again.
     after_programs = evidence_prompt or (prompt if own else PROGRAM_REFINE_PROMPT)
     revise = EvidenceWriter(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
-    defaults: dict[str, Any] = {"generate_prompt": MATH_GENERATE_PROMPT, "refine": revise, "name": "math"}
+    defaults: dict[str, Any] = {
+        **TASK_ONLY,
+        "generate_prompt": MATH_GENERATE_PROMPT,
+        "refine": revise,
+        "name": "math",
+    }
     if own_judge and [*several] == ["program"]:
         sample = PromptedModel(
             sampled(model), options.get("generate_prompt", MATH_GENERATE_PROMPT), what="generate_prompt"
@@ -142,7 +147,7 @@ def build_majority_graph(
 
 
 def _baseline(model: BaseChatModel, name: str, prompt: str, options: dict[str, Any]) -> RefineGraph:
-    defaults = {"generate_prompt": prompt, "critics": [], "check": _at_once, "name": name}
+    defaults = {**TASK_ONLY, "generate_prompt": prompt, "critics": [], "check": _at_once, "name": name}
     return build_refine_graph(model, **{**defaults, **options})
 
 

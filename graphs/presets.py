@@ -373,6 +373,7 @@ PRESETS = (
         "Drafts, judges and revises; the model judges itself.",
         _refine,
         options=(HUMAN, JUDGE),
+        conversation="messages",
         serves=(
             Served("refine"),
             Served(

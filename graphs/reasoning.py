@@ -25,7 +25,7 @@ from ..nodes.retrieval.measured import measured
 from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
-from .loop import build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +115,7 @@ def build_reasoning_graph(
         threshold=threshold,
     )
     defaults: dict[str, Any] = {
+        **TASK_ONLY,
         "generate": steps.writer("draft", tools=tools),
         "refine": steps.writer("improve", tools=tools),
         "limits": _limits(iterations, options.pop("limits", None)),

@@ -13,7 +13,7 @@ from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
-from .loop import build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +106,7 @@ def build_rubric_graph(
     seen = seen_by_refiner(rest)
     revising = revising_model(model, refine_temperature)
     defaults: dict[str, Any] = {
+        **TASK_ONLY,
         "generate": GroundedModel(model, generate_prompt or RUBRIC_GENERATE_PROMPT, what="generate_prompt", **seen),
         "refine": GroundedModel(revising, refine_prompt or RUBRIC_REFINE_PROMPT, what="refine_prompt", **seen),
         "name": "rubric",

@@ -22,7 +22,7 @@ from ..nodes.travel import (
 )
 from ..nodes.writing.prompts import seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
-from .loop import build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +92,7 @@ def build_travel_graph(
         return GroundedModel(revising_model(model, temperature), prompts, what=what, **seen)
 
     defaults: dict[str, Any] = {
+        **TASK_ONLY,
         "generate": writer(generate_prompt or TRAVEL_GENERATE_PROMPT, "generate_prompt"),
         "refine": writer(refine_prompt or TRAVEL_REFINE_PROMPT, "refine_prompt"),
         "name": "travel",

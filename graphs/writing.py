@@ -16,7 +16,7 @@ from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm
-from .loop import build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,6 +88,7 @@ def build_writing_graph(
     listed = "\n".join(f"- {line}" for line in told).replace("{", "{{").replace("}", "}}")
     shown = f"\n\nThe text must meet all of these:\n{listed}" if told else ""
     defaults: dict[str, Any] = {
+        **TASK_ONLY,
         "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
         "refine_prompt": WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown),
         "name": "writing",

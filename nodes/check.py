@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
+from langchain_core.messages import AIMessage
+
 from ..state.choices import arms_of, choose
+from ..state.conversation import answer_id
 from ..state.events import failure, record
 from ..state.limits import limits_in_force
 from ..state.stopping import (
@@ -127,7 +130,7 @@ def check(
         sealed = record({**state, **extra}, *news, verdict)
         for event in sealed["events"]:
             emit(**event)
-        found = {
+        found: dict[str, Any] = {
             "stop_reason": reason,
             "answer": best.text if best and reason else "",
             "rounds": rounds(events),
@@ -136,6 +139,8 @@ def check(
             "oracle": oracle_touched(events),
             "usage": usage_total(events),
         }
+        if best and reason and (name := answer_id(events)):
+            found["messages"] = [AIMessage(best.text, id=name)]
         # What stays as it was is not written again: a saver would keep a row of it each round.
         changed = {key: value for key, value in found.items() if key not in state or state[key] != value}
         return {**extra, "events": [*added, *sealed["events"]], "head": sealed["head"], **changed}

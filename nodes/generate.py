@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from ..state.conversation import before_task, kept_conversation
 from ..state.events import failure, given_draft, record
 from ..state.stopping import spent_budget
 from .agents.agent_answers import AgentRun, AgentUnfinishedError
-from .agents.conversation import before_task
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit, extra_update
 from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
@@ -49,10 +49,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         if state.get("draft") is not None:
-            event = given_draft(state["draft"])
-            if before := before_task(state.get("conversation") or []):
-                event["conversation"] = before
-            update = record(state, event)
+            update = record(state, given_draft(state["draft"]))
             emit(**update["events"][0])
             return update
         if spent_budget(state["events"], state["limits"]) and not getattr(writer, "asks_no_model", False):
@@ -108,7 +105,7 @@ def agent_update(state: Mapping[str, Any], run: AgentRun, event: Mapping[str, An
     draft: dict[str, Any] = {**event, "text": run.text, "steps": list(run.steps)}
     node = "generate" if draft["kind"] == "draft" else "refine"
     news = [draft]
-    if node == "generate" and (before := before_task(state.get("conversation") or [])):
+    if node == "generate" and (before := before_task(kept_conversation(state))):
         draft["conversation"] = before
     if run.schema is not None:
         draft["schema"] = dict(run.schema)

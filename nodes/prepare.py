@@ -10,6 +10,7 @@ from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, extra_update
+from .writing.conversation import read_conversation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -32,8 +33,8 @@ def prepare(
 
     Args:
         then: A Runnable or callable run after that, on the fresh state; its update is added (retrieval stands here).
-            What it makes of `task` or `limits` is validated and recorded like the caller's. Where the caller gives no
-            task, it must.
+            What it makes of `task` or `limits` is validated and recorded like the caller's. Where the caller gives
+            neither a task nor messages, it must give one.
         limits: In force where the thread has none yet; what the caller gives as a plain dict is put over the limits in
             force, and a `Limits` replaces them.
         options: What of the graph's options the record must hold for its folds.
@@ -41,7 +42,7 @@ def prepare(
         no_draft: Why a caller can't give the first draft; empty: they can.
         prices: Prices of the models that `then` may call.
 
-    Reads: task, draft, limits. Writes: everything.
+    Reads: task, messages, draft, limits. Writes: everything.
 
     Raises:
         ValueError: At run: the task is empty, a draft is blank or has no place here, or a limit makes no sense.
@@ -50,8 +51,11 @@ def prepare(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         earlier = state.get("events") or []
-        left_out = then is not None and state.get("task") is None
-        task = "" if left_out else _checked(state.get("task"))
+        heard = read_conversation(state)
+        asked = heard.pop("task", state.get("task"))
+        older = {"messages": heard.pop("messages")} if "messages" in heard else {}
+        left_out = then is not None and asked is None
+        task = "" if left_out else _checked(asked)
         draft = None if state.get("draft") is None else given_draft(state["draft"])["text"]
         if draft is not None and no_draft:
             raise ValueError(f"draft has no place here: {no_draft}")
@@ -65,8 +69,9 @@ def prepare(
             "oracle": False,
             # A copy, since all runs share the constant.
             "usage": NO_USAGE.copy(),
+            **older,
         }
-        opening = _opening(state, task, valid, options, fingerprint=fingerprint)
+        opening = _opening(state, task, valid, options, fingerprint=fingerprint, **heard)
         if then is not None:
             fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
             outcome = yield from call(then, fresh, config=config, prices=prices, state=fresh)
@@ -80,7 +85,7 @@ def prepare(
             usage = {} if counted else {"usage": outcome.usage}
             # Made anew: `then` may have changed the task or the limits that the first one holds.
             changed = merged_limits(valid, given.get("limits"))
-            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **usage)
+            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **heard, **usage)
             added = extra_update({**fresh, **opening}, given, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}
         # Written once more, for `generate`: the channel holds it for one step only.

@@ -120,6 +120,10 @@ class _Incomplete(TypedDict):
 class _Task(TypedDict):
     format: NotRequired[int]
     """`FORMAT` of the release that wrote it."""
+    conversation: NotRequired[list[dict[str, Any]]]
+    """The messages that it came in, itself the last user's: of a thread that goes on, those since its last task."""
+    continues: NotRequired[bool]
+    """What the tasks before it hold of the conversation was said before."""
     carried: NotRequired[bool]
     """Its usage is what earlier topics of the same run of a pipeline cost."""
 
@@ -158,7 +162,7 @@ class _Draft(TypedDict):
     given: NotRequired[bool]
     """draft: the caller's own, which the run began with."""
     conversation: NotRequired[list[dict[str, Any]]]
-    """The messages before the task, where it came as the last one of a conversation."""
+    """The messages before the task, in records of releases that kept them here."""
 
 
 class _Critique(TypedDict):

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from langchain_core.prompts import ChatPromptTemplate
 
 from ...state.summary import current_run
-from ..critics.model_critic import Verdict
+from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import structured_model
 from ..writing.prompt_injection import fence, opens_part
-from .conversation import ConversationCritic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AGENT_CRITIC_PROMPT", "AGENT_VERDICT_PROMPT", "WitnessCritic", "agent_judge"]
 
 
-class WitnessCritic(ConversationCritic):
+class WitnessCritic(ModelCritic):
     """A model as judge that is also shown which tools were called for the task, and what came back."""
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
@@ -41,8 +40,8 @@ def agent_judge(
     *,
     prompt: Prompts | None = None,
     stop_phrase: str = "no issues",
-    kind: type[ConversationCritic] = ConversationCritic,
-) -> ConversationCritic:
+    kind: type[ModelCritic] = ModelCritic,
+) -> ModelCritic:
     """Return a model as critic. Only one without structured output is told the phrase that accepts.
 
     Args:

@@ -7,19 +7,26 @@ from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, TypeAdapter
 
 from ...state.summary import current_run
 from ..critics.structured_replies import unfenced
 from ..verify.json_schema import matches_json_schema
+from ..writing.prompts import PromptedModel
+from ..writing.replies import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
+
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
     from ...state.critique import Verifier
     from ...state.events import Event
+    from ..runtime.dual import Do
 
-__all__ = ["as_json", "like", "misfit", "normalized", "schema_in", "schema_of"]
+__all__ = ["AnswerRefiner", "as_json", "like", "misfit", "normalized", "schema_in", "schema_of"]
 
 
 def as_json(data: Any) -> str:
@@ -80,3 +87,23 @@ def misfit(text: str, schema: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=8)
 def _verifier(schema: str) -> Verifier:
     return matches_json_schema(json.loads(schema))
+
+
+class AnswerRefiner(PromptedModel):
+    """A model that revises an agent's answer; data is revised as data."""
+
+    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the messages that the model is asked with."""
+        asked, schema = super().messages(state), schema_in(state["events"])
+        return asked if schema is None else [*asked, HumanMessage(AS_DATA.format(schema=json.dumps(schema)))]
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
+        reply = yield from super().logic(input, config)
+        if schema_in(input["events"]) is None:
+            return reply
+        return reply.model_copy(update={"content": normalized(read_text(reply))})
+
+
+AS_DATA = """\
+The answer is data. Reply with one JSON object that fits this JSON Schema, and nothing else:
+{schema}"""

@@ -13,13 +13,12 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import StructuredTool, ToolException, create_retriever_tool
 
 from ...state.critique import Critique
-from ..critics.model_critic import Verdict
+from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
 from ..runtime.dual import Do, DualCritic
 from ..verify.expressions import Expression, plain_notation
 from ..writing.prompt_injection import fence, opens_part
 from .agent_answers import steps_of
-from .conversation import ConversationCritic
 from .react import ANY_DURABILITY, react_agent
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class ToolCritic(DualCritic):
         ending = VERDICT_NOW.replace("STOP_PHRASE", braced) if self._structured is None else VERDICT_LATER
         prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
         # Unlike other critics it is no judge of texts alone, and so it ranks with functions, before them.
-        self._judge = ConversationCritic(
+        self._judge = ModelCritic(
             model,
             prompt=[one.replace("VERDICT", ending) if isinstance(one, str) else one for one in prompts],
             stop_phrase=stop_phrase,

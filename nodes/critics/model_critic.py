@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from ...state.critique import Critique
 from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCritic
+from ..writing.conversation import in_context
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
@@ -94,7 +95,8 @@ class ModelCritic(DualCritic):
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return the messages to the judge."""
-        values = prompt_values(task, history, latest_draft(history), memory=self.memory) | {"draft": draft}
+        asked = in_context(task, history)
+        values = prompt_values(asked, history, latest_draft(history), memory=self.memory) | {"draft": draft}
         return fenced_messages(self.templates[min(rounds(history), len(self.templates) - 1)], values)
 
     def read(self, reply: Any) -> Critique:

@@ -13,6 +13,7 @@ from ...state.events import DRAFT_KINDS
 from ...state.retrievals import passages
 from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, rounds
 from ..runtime.dual import Do, DualRunnable
+from .conversation import in_context
 from .prompt_injection import fence, fenced_messages, opens_part
 from .seeds import reseeded
 
@@ -179,7 +180,7 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         attempt = attempt_at_hand(events, self.keep)
         templates = self.templates_for(attempt)
         template = templates[min(rounds(events), len(templates) - 1)]
-        values = prompt_values(state["task"], events, attempt, memory=self.memory)
+        values = prompt_values(in_context(state["task"], events), events, attempt, memory=self.memory)
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
         return fenced_messages(template, {**values, "context": values["context"] + thoughts(events)})
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 
+from ...state.conversation import conversation_of, kept_conversation
 from ..runtime.dual import Do, DualRunnable
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
@@ -37,7 +38,8 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
         """Return the input of the Runnable."""
         events = state.get("events", [])
         values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
-        messages: list[Any] = list(state.get("conversation") or [("user", state["task"])])
+        said = conversation_of(events) or kept_conversation(state)
+        messages: list[Any] = [*said] if said else [("user", state["task"])]
         if self.given == "values":
             return {**values, "messages": messages}
         if self.given == "state":

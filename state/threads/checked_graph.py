@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
+from ..conversation import ThreadMessages, given_messages
 from ..dual import Do, adrive, do, drive
 from .fingerprint import ChangedGraphError
 from .kind import attach_kind, kind_of
@@ -53,16 +54,31 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph of ours."""
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002
-        whole = ensure_config(self.config, config)
+        whole, input = ensure_config(self.config, config), self._heard(input)  # noqa: A001
         if _goes_on(input, whole):
             return self._stream_on(input, whole, options)
         return super().stream(input, _unmarked(config), **options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002
-        whole = ensure_config(self.config, config)
+        whole, input = ensure_config(self.config, config), self._heard(input)  # noqa: A001
         if _goes_on(input, whole):
             return self._astream_on(input, whole, options)
         return super().astream(input, _unmarked(config), **options)
+
+    def _heard(self, given: Any) -> Any:
+        """Return the input; one with messages has no task, by which `prepare` knows that the messages are it.
+
+        Raises:
+            ValueError: This graph takes no messages, or these are none.
+        """
+        if not isinstance(given, dict) or not given.get("messages"):
+            return given
+        if isinstance(self.channels.get("messages"), ThreadMessages):
+            return {**given, "messages": given_messages(given["messages"]), "task": None}
+        inputs = self.builder.schemas[self.builder.input_schema]
+        if "messages" not in inputs and "task" in inputs and given.get("task") is None:
+            raise ValueError(f"{self.get_name()!r} is no chat: give it a task, in place of messages")
+        return given
 
     def _stream_on(self, given: Any, config: RunnableConfig, options: dict[str, Any]) -> Iterator[Any]:
         config = drive(self._look(given, config))

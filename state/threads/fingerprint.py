@@ -24,6 +24,8 @@ FORM = "form"
 HASHED = "#"
 """Begins a hash, which stands for a text that is too long to be kept."""
 PROMPT = "prompt of "
+HEARD = ("prepare", "read_conversation", None)
+"""Of agents, before every loop read conversations by itself."""
 
 
 class ChangedGraphError(ValueError):
@@ -60,7 +62,7 @@ def differences(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list
         was, now = recorded.get(name), present.get(name)
         if was == now or name in (RELEASE, FORM) or (other_release and name.startswith(PROMPT)):
             continue
-        if other_form and name not in recorded:
+        if (other_form and name not in recorded) or (name, was, now) == HEARD:
             continue
         if HASHED in f"{was}{now}" and name in recorded and name in present:
             told.append(f"another {name}")

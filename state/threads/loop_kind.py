@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..conversation import Waiting, answer_id, conversation_of
 from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
 from ..limits import merged_limits
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
@@ -81,8 +82,11 @@ class LoopKind(GraphKind):
 
     def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task of an input that waits, as an input again; an agent may be given it in messages."""
-        given = {"messages": waiting["messages"]} if waiting.get("messages") else {}
-        return {"task": waiting.get("task"), **given}
+        task, messages = waiting.get("task"), waiting.get("messages")
+        # Of a chat the thread keeps the messages; they wait where no task does.
+        if messages and (task is None or isinstance(messages, Waiting)):
+            return {"messages": list(messages)}
+        return {"task": task}
 
     def task_again(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return the input that runs the thread's last begun task once more, with the limits in force.
@@ -93,12 +97,13 @@ class LoopKind(GraphKind):
         values = self.values_of_last_run(snapshot)
         if not values.get("events"):
             raise ValueError("no task of this thread has begun, so none can run once more; resume() begins it")
-        given = {"messages": values["conversation"]} if values.get("conversation") else {}
+        said = conversation_of(values["events"])
+        given: dict[str, Any] = {"messages": said} if said else {"task": values["task"]}
         for event in current_run(values["events"]):
             if event.get("given"):
                 given["draft"] = event["text"]
             given |= event.get("plan", {}).get("asked", {})
-        return {"task": values["task"], **given, "limits": values["limits"]}
+        return {**given, "limits": values["limits"]}
 
     def fork_point(
         self,
@@ -289,8 +294,12 @@ def _critiques_from(events: Sequence[Event]) -> list[Event]:
 
 
 def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, Any] | None) -> dict[str, Any]:
+    messages = values.get("messages")
+    # Its own answer takes the place of the one that the parent gave.
+    said = {"messages": [one for one in messages if one.id != answer_id(events)]} if messages else {}
     return {
         **values,
+        **said,
         "events": events,
         "head": digest(events[-1]),
         "limits": merged_limits(values.get("limits"), limits),

@@ -29,6 +29,7 @@ from redraft.nodes.agents.react import react_agent
 from redraft.nodes.agents.tool_critics import calculator_tool, search_tool, tool_critic
 from redraft.nodes.critics.critics import verifier_critic
 from redraft.state import Critique, Limits, Thread, open_checkpointer
+from redraft.state.conversation import conversation_of
 from typing_extensions import TypedDict
 
 TASK = "What is 17 times 3, plus 4?"
@@ -212,8 +213,8 @@ def test_a_conversation_can_be_the_input(run: Any, objects: bool) -> None:
     said = "Instructions: Be brief.\n\nUser: What is 17 times 3?\n\nAssistant: 51\n\n(Now the user asks:)\nAnd plus 4?"
     assert said in model.calls[1][0].text
     assert "17" not in model.calls[3][0].text
-    assert values["conversation"] == CONVERSATION
-    assert "messages" not in values
+    assert conversation_of(values["events"]) == CONVERSATION
+    assert [(one.type, one.text) for one in values["messages"][-2:]] == [("human", "And plus 4?"), ("ai", "55")]
     assert (again["answer"], rerun) == ("12", ["What is 3 times 4?"])
 
 

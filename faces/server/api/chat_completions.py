@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from ....state.usage import NO_USAGE
+from ..engine.conversations import conversation_input
 from .wire import RequestBody, dumps
 
 if TYPE_CHECKING:
@@ -151,9 +152,7 @@ def split_model(name: str, presets: Collection[str], upstream: Collection[str]) 
 def graph_input(messages: list[ChatMessage], conversation: Conversation) -> dict[str, Any]:
     """Return what a graph is given for a conversation.
 
-    The last user message is the task, and what comes after it is left out. A graph that takes messages gets the
-    conversation as it is. Elsewhere what was said before, system messages first of all, is put before the task; where
-    programs read the task that is the system messages only, and a search gets its query and nothing else.
+    The last user message is the task, and what comes after it is left out.
 
     Args:
         messages: As the client sent them.
@@ -167,24 +166,7 @@ def graph_input(messages: list[ChatMessage], conversation: Conversation) -> dict
     if not asked or not said[asked[-1]][1].strip():
         raise RequestRefusedError("the last user message is the task, and there is none", param="messages")
     told = [{"role": role, "content": text} for role, text in said[: asked[-1] + 1] if role and text.strip()]
-    before, task = told[:-1], told[-1]["content"]
-    if conversation == "messages":
-        return {"messages": told}
-    if conversation == "none":
-        before = []
-    elif conversation == "system":
-        before = [message for message in before if message["role"] == "system"]
-    return {"task": _after(before, task)}
-
-
-def _after(before: list[dict[str, str]], task: str) -> str:
-    if not before:
-        return task
-    from ....nodes.agents.conversation import in_context
-    from ....state.events import record, task_event
-
-    events: Any = record({}, task_event(task, {}, {}, conversation=before))["events"]
-    return in_context(task, events)
+    return conversation_input(told, conversation)
 
 
 SPEAKER = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}

@@ -283,6 +283,7 @@ class Engine:
         request = checked_request(
             self.settings,
             graph,
+            conversation=self.assistant(assistant).preset.conversation,
             input=input,
             command=command,
             config=config,

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from ....nodes.retrieval.planning import checked_threshold, checked_top_k
 from ....state.checked_channels import DATA_ERRORS, check_update
+from ....state.conversation import given_messages
 from ....state.limits import MOST_TOKENS, merged_limits
 from ....state.stopping import check_record
 from ....state.threads.kind import kind_of
 from ....state.threads.snapshots import schemas_of
+from .conversations import task_of
 from .runs import BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ....graphs.preset import Conversation
     from ....state.events import Event
     from ..settings import Settings
 
@@ -50,6 +53,7 @@ def checked_request(
     settings: Settings,
     graph: Any,
     *,
+    conversation: Conversation,
     input: Any,  # noqa: A002  (as LangGraph's clients name it)
     command: Any,
     config: Any,
@@ -61,9 +65,17 @@ def checked_request(
 ) -> dict[str, Any]:
     """Return what a run is asked for as it is kept: plain data.
 
+    Args:
+        conversation: What of `messages` the graph is told, where it takes none: as in `task_of`.
+
     Raises:
         BadRequestError: Something makes no sense or is not allowed.
     """
+    takes = graph.builder.schemas[graph.builder.input_schema]
+    if isinstance(input, dict) and input.get("messages") and "messages" not in takes:
+        _check_messages(input["messages"], settings.max_task_characters)
+        told = {"task": task_of(input["messages"], conversation)} if input.get("task") is None else {}
+        input = {**{name: value for name, value in input.items() if name != "messages"}, **told}  # noqa: A001
     return {
         "input": checked_input(input, settings) if input is not None else None,
         "command": checked_command(command, settings, graph) if command is not None else None,
@@ -209,6 +221,10 @@ def _check_messages(messages: object, most: int) -> None:
         raise BadRequestError("messages must be a list")
     if sum(len(str(message)) for message in messages) > most:
         raise BadRequestError(f"messages are too long: at most {most} characters")
+    try:
+        given_messages(messages)
+    except ValueError as error:
+        raise BadRequestError(str(error)[:500]) from None
 
 
 def _check_limits(limits: object, settings: Settings) -> None:

@@ -20,7 +20,7 @@ def given(preset: str, *messages: Any) -> dict[str, Any]:
     return graph_input(request.messages, find_preset(preset).conversation)
 
 
-@pytest.mark.parametrize("preset", ["refine", "math", "retrieval", "majority-5"])
+@pytest.mark.parametrize("preset", ["writing", "math", "retrieval", "majority-5"])
 def test_one_message_is_the_task(preset: str) -> None:
     """A single user message reaches every workflow as it was written."""
     assert given(preset, FIRST) == {"task": "Write about 7 boats."}

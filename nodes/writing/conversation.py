@@ -1,0 +1,56 @@
+"""A conversation as the input of a run: its last user message is the task, the others its context. Internal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import HumanMessage, convert_to_messages, convert_to_openai_messages
+
+from ...state.conversation import Waiting, before_task, conversation_of, said_so_far
+from .prompt_injection import fence, opens_part
+from .replies import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...state.events import Event
+
+__all__ = ["in_context", "read_conversation"]
+
+
+def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task that messages hold, where they are the input, and what of the conversation the record lacks.
+
+    Reads: task, messages, events.
+    """
+    messages = state.get("messages")
+    waits = isinstance(messages, Waiting)
+    if not messages or not (waits or state.get("task") is None):
+        return {}
+    said = convert_to_openai_messages(messages)
+    known = said_so_far(state.get("events") or [])
+    goes_on = bool(known) and said[: len(known)] == known
+    asked = [message for message in messages if isinstance(message, HumanMessage)]
+    found: dict[str, Any] = {"task": str(asked[-1].text), "conversation": said[len(known) :] if goes_on else said}
+    return {**found, **({"continues": True} if goes_on else {}), **({"messages": list(messages)} if waits else {})}
+
+
+def in_context(task: str, events: Sequence[Event]) -> str:
+    """Return the task as a prompt shows it: after what was said before it, where the record holds that."""
+    lines = [
+        f"{SPEAKERS[message.type]}: {_said(text)}"
+        for message in convert_to_messages(before_task(conversation_of(events)))
+        if message.type in SPEAKERS
+        and (text := read_text(message) if message.type == "ai" else str(message.text)).strip()
+    ]
+    return "\n\n".join([BEFORE, *lines, f"{NOW}\n{_said(task)}"]) if lines else task
+
+
+def _said(text: str) -> str:
+    """Return what was said, in a fence where a line of it could pass for what somebody else said."""
+    return fence(text) if opens_part(text, [BEFORE, NOW, *(f"{one}:" for one in SPEAKERS.values())]) else text
+
+
+SPEAKERS = {"system": "Instructions", "human": "User", "ai": "Assistant"}
+BEFORE = "(What was said before:)"
+NOW = "(Now the user asks:)"
