@@ -103,19 +103,22 @@ def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: b
             _check(adapter, {channel: bare(value)})
 
 
-def check_update(values: Mapping[str, Any], schemas: tuple[type, ...]) -> None:
+def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
     """Return if a state update holds a value of its type for each channel, and no channel is unknown.
 
     Args:
         values: The update, as somebody who does not own the graph sends it.
         schemas: The typed states of the graph.
+        also: What may be written there besides, by itself.
 
     Raises:
         ValueError: It does not; the message names the channel, what it holds and what would be right.
     """
     known = {name for schema in schemas for name in get_type_hints(schema)}
     if unknown := sorted(values.keys() - known):
-        raise ValueError(f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted(known))}")
+        raise ValueError(
+            f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*known, *also}))}"
+        )
     _check(_state_adapter(schemas), values)
 
 

@@ -13,7 +13,7 @@ from langgraph._internal._config import ensure_config, patch_configurable
 from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_RESUMING
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command
+from langgraph.types import Command, StateUpdate
 
 from ..conversation import ThreadMessages, given_messages
 from ..dual import Do, adrive, do, drive
@@ -91,12 +91,10 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
                 yield part
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
-        drive(self._unedited(config, supersteps))
-        return super().bulk_update_state(config, supersteps)
+        return super().bulk_update_state(config, drive(self._meant(config, supersteps)))
 
     async def abulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
-        await adrive(self._unedited(config, supersteps))
-        return await super().abulk_update_state(config, supersteps)
+        return await super().abulk_update_state(config, await adrive(self._meant(config, supersteps)))
 
     def _look(self, given: Any, config: RunnableConfig) -> Logic:
         """Return the config to go on with, where the thread is this graph's; an agreed change is written.
@@ -135,21 +133,31 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         # What was written is the newest checkpoint now.
         return config if nested else patch_configurable(config, {"checkpoint_id": None})
 
-    def _unedited(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> Logic:
-        """Raise ValueError where a fork is made of a record that was edited: at a checkpoint, or in a new thread."""
+    def _meant(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> Logic:
+        """Return the updates as they are written: `feedback` and a `draft` do at a checkpoint what they do to a fork.
+
+        Raises:
+            ValueError: A fork would be made of a record that was edited: at a checkpoint, or in a new thread; or as
+                `GraphKind.meant_by`.
+        """
         whole = ensure_config(self.config, config)
         if not self._keeps_threads(whole):
-            return
+            return supersteps
         kind, place = kind_of(self), whole["configurable"]
-        if place.get("checkpoint_id"):
+        given = [update for step in supersteps for update in step]
+        alone = given[0] if len(given) == 1 and given[0].as_node is None and not place.get("checkpoint_ns") else None
+        if place.get("checkpoint_id") or (alone is not None and isinstance(alone.values, dict)):
             # The config of a listed snapshot knows what was read then; this one is a copy that does not.
             snapshot: StateSnapshot = yield do(self, "get_state", whole)
-            refuse_edited(kind, str(place["thread_id"]), snapshot.values)
-            return
-        given = [update.values for step in supersteps for update in step]
-        records = [one for one in given if isinstance(one, dict) and one.get("events") and "head" in one]
-        if records and (yield do(self, "get_state", whole)).created_at is None:
-            refuse_edited(kind, str(place["thread_id"]), records[0])
+            point = None if alone is None else kind.meant_by(snapshot, alone.values)
+            if place.get("checkpoint_id") or point is not None:
+                refuse_edited(kind, str(place["thread_id"]), snapshot.values)
+            return supersteps if point is None else [[StateUpdate(point.values, point.as_node)]]
+        records = [one.values for one in given if isinstance(one.values, dict) and one.values.get("events")]
+        new = [one for one in records if "head" in one]
+        if new and (yield do(self, "get_state", whole)).created_at is None:
+            refuse_edited(kind, str(place["thread_id"]), new[0])
+        return supersteps
 
     def _keeps_threads(self, config: RunnableConfig) -> bool:
         place = config["configurable"]

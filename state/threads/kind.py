@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langgraph.types import Overwrite
+
 from ..checked_channels import CheckedDelta
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run
@@ -150,6 +152,33 @@ class GraphKind:
             ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
         """
         raise NotImplementedError
+
+    def meant_by(self, snapshot: StateSnapshot, values: Any) -> ForkPoint | None:
+        """Return what a state update with `feedback` or a `draft` is written as: at its checkpoint they do what they do
+        to a fork, within the thread; so do `limits` alone where the thread has ended. `None` for any other update.
+
+        Args:
+            snapshot: Where it is written.
+            values: As somebody gives them to `update_state`, without a node.
+
+        Raises:
+            ValueError: As `fork_point`; or something else is written along with them.
+        """
+        given = {name: value for name, value in values.items() if value is not None} if isinstance(values, dict) else {}
+        at_end = given.keys() == {"limits"} and not snapshot.next and bool(self.read(snapshot.values))
+        if not self.forkable or "task" in given or not (given.keys() & {"feedback", "draft"} or at_end):
+            return None
+        if others := sorted(given.keys() - {"feedback", "draft", "limits"}):
+            raise ValueError(f"feedback, draft and limits are written by themselves, and not with {others[0]!r:.80}")
+        for name in ("feedback", "draft"):
+            if not isinstance(given.get(name, ""), str):
+                raise ValueError(f"{name} must be a text, not {given[name]!r:.80}")  # noqa: TRY004  (as a blank one)
+        point = self.fork_point(snapshot, snapshot.config["configurable"].get("checkpoint_id", ""), **given)
+        # Only what changes: a channel with a reducer of its own would take the rest in twice.
+        changed = {name: value for name, value in point.values.items() if snapshot.values.get(name, point) != value}
+        if "events" in changed:
+            changed["events"] = Overwrite(changed["events"])
+        return ForkPoint(changed, point.as_node)
 
 
 OF_ONE_TASK = ("draft", "top_k", "confidence_threshold")

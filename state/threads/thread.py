@@ -265,6 +265,7 @@ class Thread:
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Thread:
         """Return a new thread that starts in the middle of this one. Only writes: `resume` runs it; this one stays.
 
@@ -274,13 +275,14 @@ class Thread:
             draft: Replaces that draft; it is judged anew.
             limits: Changed limits; those not named stay.
             thread_id: Of the new thread; default: this one's with a random ending.
+            metadata: Kept with the fork's first checkpoint, over what is kept of its parent; `None` drops a value.
 
         Raises:
             UnknownThreadError: There is no such thread or checkpoint.
             ValueError: There is no such draft, a text is blank, a limit makes no sense, `thread_id` is taken, `at` is
                 neither a round nor an id, the graph is not ours, or the record was edited after it was written.
         """
-        return drive(self._fork(at, thread_id, feedback=feedback, draft=draft, limits=limits))
+        return drive(self._fork(at, thread_id, metadata, feedback=feedback, draft=draft, limits=limits))
 
     async def afork(
         self,
@@ -290,11 +292,14 @@ class Thread:
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Thread:
         """Async twin of `fork`."""
-        return await adrive(self._fork(at, thread_id, feedback=feedback, draft=draft, limits=limits))
+        return await adrive(self._fork(at, thread_id, metadata, feedback=feedback, draft=draft, limits=limits))
 
-    def _fork(self, at: int | str, thread_id: str | None, **changes: Any) -> Logic[Thread]:
+    def _fork(
+        self, at: int | str, thread_id: str | None, given: Mapping[str, Any] | None, **changes: Any
+    ) -> Logic[Thread]:
         branch = yield from self._branch("fork()", thread_id)
         if not isinstance(at, int | str) or isinstance(at, bool) or at == "":
             raise ValueError(f"at must be a round (0 is the first draft) or a checkpoint id, not {at!r}")
@@ -318,6 +323,7 @@ class Thread:
             "redraft_fork_at": at,
             "redraft_recipe": row.recipe if row else known.get("redraft_recipe"),
             "redraft_preset": row.preset if row else known.get("redraft_preset"),
+            **(given or {}),
         }
         kept = {key: value for key, value in metadata.items() if value is not None}
         config = {**branch.config, "metadata": kept}

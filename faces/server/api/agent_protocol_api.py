@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from . import assistants_api, protocol_api, runs_api, thread_states_api, threads_api
+from . import assistants_api, forks_api, protocol_api, runs_api, thread_states_api, threads_api
 from .problems import problem
 
 __all__ = ["NOT_SERVED", "router"]
@@ -34,7 +34,7 @@ NOT_SERVED = {
 """By method and path, the reason; an answer with one helps more than a bare 404."""
 
 router = APIRouter()
-for part in (assistants_api, threads_api, thread_states_api, runs_api, protocol_api):
+for part in (assistants_api, threads_api, forks_api, thread_states_api, runs_api, protocol_api):
     router.include_router(part.router)
 
 

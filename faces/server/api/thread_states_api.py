@@ -12,14 +12,17 @@ from ....state.checked_channels import BadCheckpointError
 from ....state.threads.kind import kind_of
 from ....state.threads.record_checks import EditedRecordError
 from ....state.threads.snapshots import astate_of
-from ..engine.requests import checked_id, checked_update
+from ..engine.requests import checked_id, checked_update, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from .guards import KnownCaller
 from .problems import answers
 from .wire import RequestBody, json_list, json_response, thread_state
 
 if TYPE_CHECKING:
+    from langgraph.types import StateSnapshot
+
     from ..engine.engine import Engine
+    from ..settings import Settings
 
 __all__ = ["router"]
 
@@ -80,7 +83,10 @@ async def at_checkpoint(request: Request, caller: KnownCaller, thread_id: str, b
 
 @router.post("/state")
 async def update(request: Request, caller: KnownCaller, thread_id: str, body: Update) -> Response:
-    """Write a state after a checkpoint, as if a node had; a run without input goes on from there."""
+    """Write a state after a checkpoint, as if a node had; a run without input goes on from there.
+
+    `feedback` or a `draft`, and `limits`, do there what they do to a fork, within the thread.
+    """
     from langgraph.errors import InvalidUpdateError
 
     engine: Engine = request.app.state.engine
@@ -89,17 +95,20 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, body: Up
         raise TakenError("the thread is busy with a run")
     if isinstance(body.values, list):
         raise BadRequestError("values must be an object")
-    graph = await engine.graphs.reader(record)
+    place = body.checkpoint or Place(checkpoint_id=body.checkpoint_id)
+    graph = await engine.graphs.reader(record, place.checkpoint_id and checked_id(place.checkpoint_id))
     if body.as_node is not None and body.as_node not in graph.nodes:
         raise BadRequestError(f"as_node is one of {', '.join(name for name in graph.nodes if name[:2] != '__')}")
-    place = body.checkpoint or Place(checkpoint_id=body.checkpoint_id)
     config = await _config(graph, thread_id, place)
-    values = None
-    if body.values is not None:
-        before = kind_of(graph).read((await astate_of(graph, config)).values)
-        values = checked_update(body.values, engine.settings, graph, before)
+    values, as_node = body.values, body.as_node
+    if values is not None:
+        before = await astate_of(graph, config)
+        values, as_node = _update(values, as_node, engine.settings, graph, before)
+        # What goes on from there goes on with the recipe of that place.
+        kept = {name: part for name, part in (before.metadata or {}).items() if name in RECIPE}
+        config = {**config, "metadata": kept}
     try:
-        written = await graph.aupdate_state(config, values, as_node=body.as_node)
+        written = await graph.aupdate_state(config, values, as_node=as_node)
     except BadCheckpointError:
         raise
     except EditedRecordError as error:
@@ -141,6 +150,27 @@ async def _history(request: Request, caller: Caller, thread_id: str, body: Past)
     if body.metadata:
         limits["filter"] = {name: value for name, value in body.metadata.items() if _plain(name, value)}
     return await json_list(thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits))
+
+
+RECIPE = ("redraft_preset", "redraft_recipe")
+
+
+def _update(
+    values: dict[str, Any], as_node: str | None, settings: Settings, graph: Any, before: StateSnapshot
+) -> tuple[dict[str, Any], str | None]:
+    """Return what is written, and as which node; raises BadRequestError for what makes no sense there."""
+    kind = kind_of(graph)
+    if as_node is None:
+        checked_values(values, settings)
+        try:
+            point = kind.meant_by(before, values)
+        except ValueError as error:
+            raise BadRequestError(str(error)[:500]) from error
+        if point is not None:
+            return point.values, point.as_node
+    elif kind.forkable and as_node != "__start__" and {"feedback", "draft"} & values.keys():
+        raise BadRequestError("feedback and a draft are written without as_node: they go where the draft is")
+    return checked_update(values, settings, graph, kind.read(before.values)), as_node
 
 
 def _plain(name: str, value: Any) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ....state.events import Event
     from ..settings import Settings
 
-__all__ = ["MODES", "can_be_id", "checked_id", "checked_modes", "checked_request", "checked_update"]
+__all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request", "checked_update"]
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
@@ -47,6 +47,11 @@ def checked_id(given: object) -> str:
     if not isinstance(given, str) or not ID.fullmatch(given):
         raise BadRequestError("an id has 1 to 128 letters, digits and . _ : -, and starts with a letter or digit")
     return given
+
+
+def can_be_served(thread_id: str) -> bool:
+    """Return whether the API takes a thread's id: the shell may have made one that it doesn't."""
+    return ID.fullmatch(thread_id) is not None
 
 
 def checked_request(
@@ -120,7 +125,7 @@ def checked_values(given: object, settings: Settings) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise BadRequestError("values must be an object")
     most = settings.max_task_characters
-    for name in ("task", "draft"):
+    for name in ("task", "draft", "feedback"):
         text = given.get(name, "")
         if not isinstance(text, str):
             raise BadRequestError(f"{name} must be a text")
@@ -157,7 +162,7 @@ def checked_update(given: object, settings: Settings, graph: Any, before: Sequen
     if not schemas:
         return values
     try:
-        check_update(values, schemas)
+        check_update(values, schemas, also=("feedback",) if kind_of(graph).forkable else ())
         if values.get("events"):
             check_record([*before, *values["events"]])
     except DATA_ERRORS as error:

@@ -134,6 +134,13 @@ class ThreadGraphs:
             raise offering_fork("the thread goes on with the model that it was begun with, and not with another")
         return await self._graph(recorded.recipe), recorded.recipe
 
+    async def of_fork(self, record: ThreadRecord) -> tuple[Any, RunConfig | None]:
+        """Return a graph that forks a thread, and the recipe of the fork where it is not its parent's."""
+        recipe = (found := await self.recorded(record)).recipe
+        if recipe is None or found.refused or recipe.of_fork() == recipe:
+            return await self.reader(record), None
+        return await self._graph(recipe.of_fork()), recipe.of_fork()
+
     async def reader(self, record: ThreadRecord, checkpoint_id: str | None = None) -> Any:
         """Return a graph that reads and forks a thread: its own, or where that can't be run here, one like it that has
         no model."""

@@ -58,10 +58,9 @@ export function newId() {
 const MODES = ["custom", "messages-tuple"];
 
 /** Start a run on a thread; `asked` holds an input, a command, or nothing, which goes on where the thread stands. */
-export function startRun(thread, assistant, asked = {}, model = null) {
-  const config = model === null ? {} : { config: { configurable: { model } } };
+export function startRun(thread, assistant, asked = {}) {
   return call(`threads/${encodeURIComponent(thread)}/runs`, {
     method: "POST",
-    body: { assistant_id: assistant, stream_mode: MODES, if_not_exists: "create", ...config, ...asked },
+    body: { assistant_id: assistant, stream_mode: MODES, if_not_exists: "create", ...asked },
   });
 }

@@ -39,8 +39,8 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
     try:
         values, raised = read_state(thread)
     except UnknownThreadError:
-        none = dict.fromkeys(("timeline", "tree", "curve", "forkable", "begun"))
-        return {**_read(thread.thread_id, {}), **none, "raised": "", "rounds": []}
+        none = dict.fromkeys(("timeline", "tree", "curve"))
+        return {**_read(thread.thread_id, {}), **none, "forkable": False, "begun": False, "raised": "", "rounds": []}
     found = _read(thread.thread_id, values)
     steps = [dataclasses.replace(step, events=tuple(plain(step.events))) for step in thread.history()]
     cards = round_cards(plain(values.get("events") or []))

@@ -9,7 +9,7 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
   const path = `page/threads/${encodeURIComponent(id)}`;
   const facts = await call(path, { signal });
   show(place, facts.html);
-  const { assistant, model, drafts } = facts;
+  const { assistant, drafts } = facts;
 
   const live = place.querySelector("section.live");
   if (live !== null) {
@@ -47,11 +47,13 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
       fork.closest("details").open = true;
       fork.elements.at.focus();
     };
-    onSend(fork, async ({ at, change, feedback, draft, more }) => {
+    onSend(fork, async ({ at, change, feedback, draft, more, under }) => {
       const text = change === "draft" ? { draft } : { feedback };
       const limits = more === "" ? {} : { limits: { max_rounds: Number(at) + Number(more) } };
-      const made = await call(`${path}/fork`, { method: "POST", body: { at: Number(at), ...text, ...limits } });
-      go(`#/threads/${encodeURIComponent(made.thread_id)}`, await started(made.thread_id, {}));
+      const other = under === "" ? {} : { assistant_id: under };
+      const body = { at: Number(at), ...text, ...limits, ...other };
+      const made = await call(`threads/${encodeURIComponent(id)}/fork`, { method: "POST", body });
+      go(`#/threads/${encodeURIComponent(made.thread_id)}`, await started(made.thread_id, under || assistant));
     });
   }
   const answer = place.querySelector("form[data-form=answer]");
@@ -59,23 +61,23 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
     answer.elements.draft.value = facts.asked;
     onSend(answer, async ({ action, text, draft }) => {
       const said = { accept: {}, stop: {}, feedback: { text }, edit: { draft } }[action];
-      await startRun(id, assistant, { command: { resume: { action, ...said } } }, model);
+      await startRun(id, assistant, { command: { resume: { action, ...said } } });
       again();
     });
   }
   const onward = place.querySelector("form[data-form=go-on]");
   if (onward !== null) {
     onSend(onward, async () => {
-      await startRun(id, assistant, {}, model);
+      await startRun(id, assistant);
       again();
     });
   }
   return facts.title;
 
   /** Start a run on a fork that is written; where it can't start, the fork is there all the same, and says why. */
-  async function started(fork, asked) {
+  async function started(fork, under) {
     try {
-      await startRun(fork, assistant, asked, model);
+      await startRun(fork, under);
       return null;
     } catch (error) {
       return error;

@@ -1,16 +1,13 @@
-"""Views of the page for one caller: their threads, one of them, two compared, and a fork. Internal."""
+"""Views of the page for one caller: their threads, one of them, and two compared. Internal."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import secrets
-import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 from starlette.responses import Response
 
 from ....state.dual import adrive
@@ -22,9 +19,10 @@ from ...views.documents import macros
 from ...views.drafts import diff_facts
 from ...views.timeline import event_row
 from ..api.guards import KnownCaller
-from ..api.wire import RequestBody, json_response
-from ..engine.requests import checked_id, checked_values
-from ..engine.runs import BadRequestError, Caller, NotThereError
+from ..api.wire import json_response
+from ..engine.requests import can_be_served
+from ..engine.runs import Caller, NotThereError
+from ..engine.thread_graphs import Recorded
 from .drawing import drawn
 from .reading import read_side, read_thread, visible
 
@@ -40,15 +38,6 @@ router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the AP
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
 A_PAGE = 20
-
-
-class Fork(RequestBody):
-    """The place of a fork, and what changes there."""
-
-    at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]
-    feedback: str | None = None
-    draft: str | None = None
-    limits: dict[str, Any] | None = None
 
 
 @router.get("/home")
@@ -94,14 +83,19 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
     runs = await engine.runs(caller, thread_id)
     under_way = [run for run in reversed(runs) if not run.ended]
     last = runs[0] if runs else None
-    served = record.assistant in engine.assistants() and _can_be_served(thread_id)
+    recorded = await _recorded(engine, record) if facts["begun"] else Recorded(None)
+    served = not recorded.refused and can_be_served(thread_id)
+    # A pipeline's fork goes on as another preset.
+    facts["forkable"] |= recorded.recipe is not None and recorded.recipe.of_fork() != recorded.recipe
     question = await read.aquestion() if facts["begun"] and not under_way and served else None
     facts |= {
         "assistant": record.assistant,
         "status": record.status,
         "run": under_way[0].id if under_way else None,
         "question": None if question is None else _question(question, engine),
-        "no_fork": _no_fork(facts, record, under_way=bool(under_way), served=served),
+        "no_fork": _no_fork(facts, under_way=bool(under_way)),
+        "refused": recorded.refused,
+        "forks_as": [one.id for one in engine.assistants().values() if one.served.listed],
         "can_go_on": bool(
             facts["begun"]
             and served
@@ -118,34 +112,10 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
             "html": drawn("thread", facts),
             "title": facts["title"],
             "assistant": record.assistant,
-            "model": last.model if last else None,
             "drafts": [{name: draft[name] for name in ("round", "text", "feedback")} for draft in facts["drafts"]],
             "asked": question["draft"] if question else None,
         }
     )
-
-
-@router.post("/threads/{thread_id:path}/fork")
-async def fork(request: Request, caller: KnownCaller, thread_id: str, body: Fork) -> Response:
-    """Write a new thread of the caller's that starts in the middle of one of theirs; a run without input runs it."""
-    engine: Engine = request.app.state.engine
-    read, record = await _read(engine, caller, thread_id)
-    most = engine.settings.max_task_characters
-    for name, text in (("feedback", body.feedback), ("draft", body.draft)):
-        if text is not None and len(text) > most:
-            raise BadRequestError(f"{name} is too long: at most {most} characters")
-    checked_values({"limits": body.limits}, engine.settings)
-    at = checked_id(body.at) if isinstance(body.at, str) else body.at
-    try:
-        branch = await read.afork(
-            at=at, feedback=body.feedback, draft=body.draft, limits=body.limits, thread_id=_new_id(thread_id)
-        )
-    except UnknownThreadError as error:
-        raise NotThereError("there is no such checkpoint, or nothing was run on the thread yet") from error
-    except ValueError as error:
-        raise BadRequestError(str(error)[:500]) from error
-    await engine.owned.own(caller, branch.thread_id, assistant=record.assistant)
-    return json_response({"thread_id": branch.thread_id})
 
 
 @router.get("/compare")
@@ -227,18 +197,22 @@ def _problem(last: Run | None, raised: str) -> str:
     return f"An error ended the last run: {raised}" if raised and not (last and not last.ended) else ""
 
 
-def _no_fork(facts: dict[str, Any], record: ThreadRecord, *, under_way: bool, served: bool) -> str:
+def _no_fork(facts: dict[str, Any], *, under_way: bool) -> str:
     """Return why a thread can't be forked here; empty where it can."""
     if not facts["forkable"]:
         return "A search is not forked as a whole: open one of its paths, and fork that."
-    if under_way:
-        return "A run is under way; the thread can be forked when it has ended."
-    if not _can_be_served(record.thread_id):
-        return "The id of this thread can't stand in a request; fork it with the command: redraft fork."
-    if not served:
-        name = record.assistant or "a graph built in Python"
-        return f"The thread was made by {name}, which this server does not offer; fork it where it was made."
-    return ""
+    return "A run is under way; the thread can be forked when it has ended." if under_way else ""
+
+
+async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
+    """Return the recipe of a thread, and in words that follow "it" why this server does not go on with it."""
+    try:
+        recorded = await engine.graphs.recorded(record)
+    except BadRunError:
+        return Recorded(None, refused="can't be read")
+    if recorded == Recorded(None) and record.assistant not in engine.assistants():
+        return Recorded(None, refused="was built in Python")
+    return recorded
 
 
 def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:
@@ -251,16 +225,3 @@ def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:
         "said": [event_row({"kind": "critique", **critique}) for critique in question["critiques"]],
         "most_characters": engine.settings.max_task_characters,
     }
-
-
-def _can_be_served(thread_id: str) -> bool:
-    """Return whether the API takes a thread's id: the shell may have made one that it doesn't."""
-    try:
-        checked_id(thread_id)
-    except BadRequestError:
-        return False
-    return True
-
-
-def _new_id(parent: str) -> str:
-    return f"{parent}-{secrets.token_hex(3)}" if len(parent) <= 100 and _can_be_served(parent) else str(uuid.uuid4())

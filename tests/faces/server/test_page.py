@@ -212,7 +212,7 @@ def test_what_models_write_stays_text(start_server: Callable[..., Any], stepwise
         unharmed(chromium)
         writer.steps.release()
         chromium.wait_for("document.querySelector('.compared ins')")
-        fork = client.post("/page/threads/bad/fork", json={"at": 0, "feedback": f"Again {HOSTILE}"}).json()["thread_id"]
+        fork = client.post("/threads/bad/fork", json={"at": 0, "feedback": f"Again {HOSTILE}"}).json()["thread_id"]
     chromium.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert written(chromium).count(image) >= 6
     assert chromium.run("document.querySelectorAll('#place :is(script, iframe, img)').length") == 0

@@ -54,7 +54,7 @@ def test_the_page_itself_needs_no_token(start_server: Callable[..., Any], tokens
         assert "<script>" not in page
         for path in ("home", "threads", "threads/x", "threads/x/diff", "compare?one=x&two=x", "runs/x/live", "x.js"):
             assert client.get(f"/page/{path}").status_code == 401
-        assert client.post("/page/threads/x/fork", json={"at": 0}).status_code == 401
+        assert client.post("/threads/x/fork", json={"at": 0}).status_code == 401
 
 
 def test_another_s_threads_are_not_there(
@@ -67,14 +67,14 @@ def test_another_s_threads_are_not_there(
         client.headers = httpx.Headers(mine)
         ran(client, "mine")
         run = client.get("/threads/mine/runs").json()[0]["run_id"]
-        fork = client.post("/page/threads/mine/fork", json={"at": 0, "feedback": "Name the month."}).json()["thread_id"]
+        fork = client.post("/threads/mine/fork", json={"at": 0, "feedback": "Name the month."}).json()["thread_id"]
         client.headers = httpx.Headers(theirs)
         ran(client, "theirs")
         for path in (f"runs/{run}/live", "threads/mine", "threads/mine/diff", "compare?one=mine&two=theirs",
                      "compare?one=theirs&two=mine", f"threads/{fork}"):  # fmt: skip
             reply = client.get(f"/page/{path}")
             assert (reply.status_code, reply.json()["error"]["type"]) == (404, "not_found")
-        assert client.post("/page/threads/mine/fork", json={"at": 0}).status_code == 404
+        assert client.post("/threads/mine/fork", json={"at": 0}).status_code == 404
         assert "mine" not in client.get("/page/home").text
         # a program that works on the database itself may fork one's thread for another
         graph = server.engine._assistants.graph("refine")
@@ -101,7 +101,7 @@ def test_a_fork_goes_on_as_the_callers_own(http: httpx.Client, talking: Any) -> 
     )
     for at in (0, checkpoint):
         asked = {"at": at, "feedback": "Name the month.", "limits": {"max_rounds": 1}}
-        fork = http.post("/page/threads/story/fork", json=asked).json()["thread_id"]
+        fork = http.post("/threads/story/fork", json=asked).json()["thread_id"]
         output = http.post(f"/threads/{fork}/runs/wait", json={"assistant_id": "refine"}).json()
         assert (output["answer"], output["stop_reason"]) == ("second draft", "accepted")
     assert http.post("/threads/count", json={}).json() == 3
@@ -128,7 +128,7 @@ def test_a_fork_raises_no_limit(
     server = start_server(max_rounds=5, max_task_characters=1000)
     with httpx.Client(base_url=server.url, timeout=30) as client:
         ran(client, "story")
-        reply = client.post("/page/threads/story/fork", json=asked)
+        reply = client.post("/threads/story/fork", json=asked)
         assert reply.status_code == status
         assert "Traceback" not in reply.text
         assert client.post("/threads/count", json={}).json() == 1
@@ -146,7 +146,7 @@ def test_what_is_not_there_is_said(http: httpx.Client, talking: Any) -> None:
     http.post("/threads", json={"thread_id": "empty"})
     assert "Nothing was run on this thread yet." in http.get("/page/threads/empty").json()["html"]
     assert http.get("/page/compare?one=story&two=empty").status_code == 404
-    assert http.post("/page/threads/empty/fork", json={"at": 0}).status_code == 404
+    assert http.post("/threads/empty/fork", json={"at": 0}).status_code == 404
 
 
 def test_threads_come_in_pages(http: httpx.Client) -> None:
@@ -205,16 +205,17 @@ def test_a_run_that_tells_nothing_is_followed_all_the_same(http: httpx.Client, t
 def test_threads_of_the_shell_are_shown(
     start_server: Callable[..., Any], scripted: Callable[..., str], shell: Callable[..., Any]
 ) -> None:
-    """A thread that the shell made is in the list and opens, whatever its id; where its id fits, it is forked."""
+    """A thread that the shell made is in the list and opens, and forks, whatever its id."""
     for name in ("from-shell", "two words/b é"):
         assert shell("run", "Write.", "--model", scripted("draft", "no issues"), "--thread", name).code == 0
     server = start_server(db="runs.sqlite")
     with httpx.Client(base_url=server.url, timeout=30) as client:
         assert "two%20words/b%20%C3%A9" in client.get("/page/home").json()["html"]
-        for name, forked in (("from-shell", True), ("two%20words%2Fb%20%C3%A9", False)):
+        for name in ("from-shell", "two%20words%2Fb%20%C3%A9"):
             html = client.get(f"/page/threads/{name}").json()["html"]
             assert "draft" in html
-            assert ('data-form="fork"' in html) is forked
+            assert 'data-form="fork"' in html
+            assert client.post(f"/threads/{name}/fork", json={"at": 0}).status_code == 200
 
 
 def test_no_request_forks_an_edited_record(start_server: Any, talking: Any, tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_no_request_forks_an_edited_record(start_server: Any, talking: Any, tmp_
                     connection.execute("UPDATE writes SET value = ? WHERE rowid = ?", (ormsgpack.packb(events), rowid))
         state = {"values": {"limits": {"max_rounds": 2}}, "as_node": "feedback", "checkpoint_id": place}
         told = [
-            client.post("/page/threads/x/fork", json={"at": 0}).text,
+            client.post("/threads/x/fork", json={"at": 0}).text,
             client.post("/threads/x/state", json=state).text,
             client.post("/threads/x/runs/wait", json={"assistant_id": "refine", "checkpoint_id": place}).text,
         ]
