@@ -45,7 +45,8 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     here = [event for event in path if event["round"] == number and event["kind"] != "task"]
     written = [event for event in here if event["kind"] in DRAFT_KINDS]
     notes = [event for event in here if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)]
-    notes = [event for event in notes if event["kind"] != "verdict" or event.get("stop_reason")]
+    # That it was accepted stands beside what accepted it.
+    notes = [one for one in notes if one["kind"] != "verdict" or one.get("stop_reason") not in (None, "accepted")]
     if not written and not notes:
         return None
     summary = RunSummary().grown(path)

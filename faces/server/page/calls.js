@@ -46,15 +46,6 @@ export async function call(path, options) {
   return reply.status === 204 ? null : reply.json();
 }
 
-/** An id for a new thread. crypto.randomUUID is missing where a page came without TLS from another machine. */
-export function newId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = (bytes[6] & 0x0f) | 0x40;
-  bytes[8] = (bytes[8] & 0x3f) | 0x80;
-  const hex = [...bytes].map((one) => one.toString(16).padStart(2, "0")).join("");
-  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
-}
-
 const MODES = ["custom", "messages-tuple"];
 
 /** Start a run on a thread; `asked` holds an input, a command, or nothing, which goes on where the thread stands. */

@@ -92,7 +92,7 @@ async function render({ quietly = false } = {}) {
     if (signal.aborted) return;
     const back = element("p");
     back.append(element("a", "All threads", { href: "#/" }));
-    place.replaceChildren(back);
+    place.replaceChildren(element("h1", "This can't be shown", { tabindex: "-1" }), back);
     place.removeAttribute("data-view");
     failed(trouble);
   }

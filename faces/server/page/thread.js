@@ -86,14 +86,15 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
 }
 
 function compare(form, path, signal, failed) {
-  const place = form.parentElement.querySelector(".compared");
+  const details = form.parentElement;
+  const place = details.querySelector(".compared");
   const draw = async () => {
     const { before, after } = Object.fromEntries(new FormData(form));
     show(place, (await call(`${path}/diff?before=${before}&after=${after}`, { signal })).html);
   };
   form.addEventListener("change", () => draw().catch(failed));
   form.addEventListener("submit", (event) => event.preventDefault());
-  draw().catch(failed);
+  details.addEventListener("toggle", () => draw().catch(failed), { once: true });
 }
 
 function renewSteps(place, html) {

@@ -1,9 +1,8 @@
-"""Views of the page for one caller: their threads, one of them, and two compared. Internal."""
+"""Views of a thread for one caller: one, and two compared. Internal."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,6 @@ from .drawing import drawn
 from .reading import read_side, read_thread, visible
 
 if TYPE_CHECKING:
-    from ....state.storage.index import RunIndex
     from ..engine.engine import Engine
     from ..engine.records import ThreadRecord
     from ..engine.runs import Run
@@ -35,28 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["router"]
 
 router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
-Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
-A_PAGE = 20
-
-
-@router.get("/home")
-async def home(request: Request, caller: KnownCaller, offset: Offset = 0) -> Response:
-    """Draw the form that starts a run, above the caller's threads."""
-    engine: Engine = request.app.state.engine
-    facts = {
-        **await _threads(engine, caller, offset),
-        "presets": [one for one in engine.assistants().values() if one.served.listed],
-        "most_characters": engine.settings.max_task_characters,
-        "most_rounds": engine.settings.max_rounds,
-    }
-    return json_response({"html": drawn("home", facts)})
-
-
-@router.get("/threads")
-async def threads(request: Request, caller: KnownCaller, offset: Offset = 0) -> Response:
-    """Draw a page of the caller's threads, those changed last first."""
-    return json_response({"html": drawn("threads", await _threads(request.app.state.engine, caller, offset))})
 
 
 # Before the route of a thread, whose `:path` takes slashes too and would match this address.
@@ -154,40 +131,6 @@ async def _read_or_404(read: Any) -> Any:
         return await asyncio.to_thread(read)
     except (UnknownThreadError, ValueError) as error:
         raise NotThereError(str(error)[:500]) from error
-
-
-async def _threads(engine: Engine, caller: Caller, offset: int) -> dict[str, Any]:
-    every = sorted(
-        await engine.owned.every(caller), key=lambda record: (record.updated_at, record.thread_id), reverse=True
-    )
-    page = every[offset : offset + A_PAGE]
-    rows = await asyncio.to_thread(lambda: [_row(record, engine.saver.runs) for record in page])
-    return {
-        "rows": rows,
-        "total": len(every),
-        "newer": max(offset - A_PAGE, 0) if offset else None,
-        "older": offset + A_PAGE if offset + A_PAGE < len(every) else None,
-    }
-
-
-def _row(record: ThreadRecord, index: RunIndex) -> dict[str, Any]:
-    try:
-        kept = index.get(record.thread_id)
-    except BadRunError:  # it hides no other
-        record, kept = dataclasses.replace(record, status="error"), None
-    return {
-        "thread_id": record.thread_id,
-        "assistant": record.assistant,
-        "status": record.status,
-        "updated_at": record.updated_at,
-        "when": f"{record.updated_at[:16].replace('T', ' ')} UTC",
-        "kept": kept is not None,
-        "task": kept.task if kept else "",
-        "stop_reason": kept.stop_reason if kept else None,
-        "rounds": kept.rounds if kept else 0,
-        "score": kept.score if kept else None,
-        "parent": bool(kept and kept.parent_thread_id),
-    }
 
 
 def _problem(last: Run | None, raised: str) -> str:

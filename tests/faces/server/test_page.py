@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 REFINE = {"assistant_id": "refine", "input": {"task": "Write about autumn."}}
+OPTIONS = "Budgets, and what the preset can be told"
 READY = "document.getElementById('place')?.getAttribute('aria-busy') === 'false'"
 HOSTILE = (
     "</textarea></script><script>window.taken = 1</script><img src=x onerror='window.taken = 2'>"
@@ -160,6 +161,36 @@ def test_words_come_as_they_are_written(start_server: Callable[..., Any], stepwi
         client.get(f"/threads/mine/runs/{run['run_id']}/join")
 
 
+def test_a_run_is_told_who_judges_and_what_it_may_cost(start_server: Callable[..., Any], chromium: Any) -> None:
+    """The form has each preset's options, as far as this server leaves them to callers: with a verifier, another model
+    and a budget the run is judged by that verifier, and what the verifier's name is wrong about is said beside it."""
+    built: list[str] = []
+
+    def build(spec: str) -> ScriptedModel:
+        built.append(spec)
+        return ScriptedModel(["first draft", "second draft"])
+
+    server = start_server(model="openai:writer", models=("openai:other",), build_model=build)
+    chromium.visit(server.url)
+    chromium.wait_for(READY)
+    shown = "[...document.querySelectorAll('fieldset.preset:enabled [data-kind]')].map((one) => one.name)"
+    assert set(chromium.run(shown)) == {"human", "critics_after", "critics", "verifiers"}
+    chromium.run("document.querySelector('details.options').open = true")
+    for name, value in (("task", "Write."), ("model", "openai:other"), ("max-tokens", "5000")):
+        chromium.run(f"document.getElementById({name!r}).value = {value!r}")
+    for verifier in ("no_such", "uses_words:second"):
+        chromium.run(f"document.getElementById('refine-verifiers').value = {verifier!r}")
+        chromium.run("document.querySelector('[data-form=start] .main').click()")
+        if verifier == "no_such":
+            shows(chromium, "'no_such' is not a verifier", within="[data-form=start] .problem")
+    shows(chromium, "second draft", within=".answer")
+    assert "accepted by uses_words" in written(chromium)
+    assert built == ["openai:writer", "openai:other"]
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        (thread,) = client.post("/threads/search", json={}).json()
+        assert thread["values"]["limits"]["max_tokens"] == 5000
+
+
 @pytest.mark.parametrize("width", [1200, 360])
 def test_a_fork_is_run_and_compared(server: Any, talking: Any, chromium: Any, width: int) -> None:
     """Forked with edited feedback, a thread goes on as another branch; tree, timeline, diff and both branches side by
@@ -169,9 +200,9 @@ def test_a_fork_is_run_and_compared(server: Any, talking: Any, chromium: Any, wi
     calls = len(talking.model.calls)
     chromium.looks(width)
     chromium.visit(f"{server.url}/#/threads/story")
-    chromium.wait_for("document.querySelector('.compared ins')")
-    assert chromium.run("document.querySelector('.compared del').innerText").strip() == "first"
-    assert "Name the month." in chromium.run("document.querySelector('.compared').innerText")
+    chromium.wait_for("document.querySelector('.made ins')")
+    assert chromium.run("document.querySelector('.made del').innerText").strip() == "first"
+    assert "Name the month." in chromium.run("document.querySelector('.made .why').innerText")
     assert chromium.run("document.querySelectorAll('#steps tbody tr').length") > 5
     chromium.run("document.querySelector('button[data-fork=\"0\"]').click()")
     assert chromium.run("document.getElementById('fork-feedback').value") == "Name the month."
@@ -211,7 +242,7 @@ def test_what_models_write_stays_text(start_server: Callable[..., Any], stepwise
         chromium.wait_for(f'document.querySelector(".rounds")?.innerText.split("{image}").length === 4')
         unharmed(chromium)
         writer.steps.release()
-        chromium.wait_for("document.querySelector('.compared ins')")
+        chromium.wait_for("document.querySelector('.answer') && document.querySelector('.made ins')")
         fork = client.post("/threads/bad/fork", json={"at": 0, "feedback": f"Again {HOSTILE}"}).json()["thread_id"]
     chromium.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert written(chromium).count(image) >= 6
@@ -230,13 +261,13 @@ def test_the_keyboard_is_enough(server: Any, talking: Any, chromium: Any) -> Non
     focused = "document.activeElement.id || document.activeElement.textContent.trim()"
     chromium.run("document.activeElement.blur()")
     order = []
-    for _ in range(6):
+    for _ in range(7):
         chromium.press("Tab")
         order.append(chromium.run(focused))
         assert chromium.run("getComputedStyle(document.activeElement).outlineStyle") != "none"
         if order[-1] == "task":
             chromium.type("Write about autumn.")
-    assert order == ["skip", "redraft", "task", "assistant", "rounds", "Start"]
+    assert order == ["skip", "redraft", "task", "assistant", "rounds", OPTIONS, "Start"]
     chromium.press("Enter")
     shows(chromium, "second draft", within=".answer")
     chromium.wait_for("document.activeElement.tagName === 'H1'")

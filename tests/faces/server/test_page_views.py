@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import ormsgpack
 import pytest
+from redraft.graphs.branching import build_branching_graph
 from redraft.models import ScriptedModel
-from redraft.state import Thread
+from redraft.nodes import uses_words
+from redraft.nodes.critics.critics import verifier_critic
+from redraft.state import Thread, open_checkpointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +59,7 @@ def test_the_page_itself_needs_no_token(start_server: Callable[..., Any], tokens
         for path in ("home", "threads", "threads/x", "threads/x/diff", "compare?one=x&two=x", "runs/x/live", "x.js"):
             assert client.get(f"/page/{path}").status_code == 401
         assert client.post("/threads/x/fork", json={"at": 0}).status_code == 401
+        assert client.post("/page/start", json={"assistant": "refine", "task": "x"}).status_code == 401
 
 
 def test_another_s_threads_are_not_there(
@@ -160,6 +165,35 @@ def test_threads_come_in_pages(http: httpx.Client) -> None:
     assert 'href="#/"' in pages[1]
     assert "older" not in pages[2]
     assert "nothing on this page" in pages[3]
+
+
+def test_threads_are_found(start_server: Callable[..., Any], talking: Any, tmp_path: Path) -> None:
+    """Threads are found by words of their task or id, by preset, and by why they stopped; the paths of a search stand
+    folded under it, and nowhere else."""
+    db = str(tmp_path / "runs.sqlite")
+    with open_checkpointer(db) as saver:
+        verifier = verifier_critic(uses_words("boat"))
+        search = build_branching_graph(ScriptedModel(["A lamp."] * 9), critics=[verifier], depth=1, checkpointer=saver)
+        search.invoke({"task": "Look for a boat."}, {"configurable": {"thread_id": "search"}})
+    server = start_server(db=db)
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "story")
+        ran(client, "short", input={"task": "Write about winter.", "limits": {"max_rounds": 0}})
+
+        def found(**asked: str) -> set[str]:
+            html = client.get("/page/threads", params=asked).json()["html"]
+            return set(re.findall(r'<li><a href="#/threads/([^"]+)"><span', html))
+
+        everything = client.get("/page/threads").json()["html"]
+        assert found() == {"story", "short", "search"}
+        assert "6 paths of this search" in everything
+        assert everything.count("#/threads/search/b") == 6
+        assert found(q="ABOUT write") == {"story", "short"}
+        assert found(q="autumn") == {"story"} == found(stop="accepted", assistant="refine")
+        assert found(stop="max_rounds", assistant="refine") == {"short"}
+        assert found(q="boat") == {"search"}
+        assert found(q="nothing") == set()
+        assert client.get("/page/threads", params={"q": "x" * 300}).status_code == 422
 
 
 def test_many_rounds_stay_readable(start_server: Callable[..., Any]) -> None:
