@@ -44,6 +44,7 @@ try:
 
     from ..nodes.agents.agent_state import (
         RefineAgentState,
+        begun,
         feedback_message,
         loop_state,
         since_asked,
@@ -162,7 +163,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update | None:
         """Go to the end where no model call may begin."""
-        why = self._no_more(state)
+        why = self._no_more(state) if begun(state) else None
         return {"jump_to": "end", "_refine_spent": why} if why else None
 
     @hook_config(can_jump_to=["end"])
@@ -199,8 +200,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         loop = {**loop_state(state), "task": asked, "limits": self._limits}
         update = yield from self._prepare.logic(loop, config)
         values = {name: value for name, value in update.items() if name != "events"}
-        begun = {"_refine_events": update["events"], "_refine": {**values, "conversation": conversation}}
-        return {**begun, "_refine_spent": None, "_refine_kept": None}
+        opened = {"_refine_events": update["events"], "_refine": {**values, "conversation": conversation}}
+        return {**opened, "_refine_spent": None, "_refine_kept": None}
 
     def _no_more(self, state: Mapping[str, Any]) -> Spent:
         """Return why the agent may not call a model: a spent budget, an error, or too few steps; else nothing."""
@@ -224,6 +225,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         """Make a tool call, below which models may be called: a subagent's, say."""
         request, handler = given
         loop, so_far = loop_state(request.state), spent_so_far(request.state)
+        if not begun(request.state):
+            return (yield Do(handler, handler, (request,)))  # type: ignore[no-any-return]
         # No model will read what it returns.
         if budget := spent_budget(loop["events"], loop["limits"], besides=so_far["usage"]):
             return _refusal(request, f"Not run: the {budget.replace('_', ' ')} is spent.")  # type: ignore[no-any-return]
@@ -243,8 +246,9 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
 
         Before the first draft there is nothing to keep, and an error is raised.
         """
-        loop, so_far = loop_state(request.state), spent_so_far(request.state)
-        used = so_far["usage"]
+        # Where no run has begun, nothing is bounded: another middleware ends it before an answer.
+        loop: Any = loop_state(request.state) if begun(request.state) else {"events": []}
+        used = spent_so_far(request.state)["usage"]
         outcome = yield from call(target, request, config=config, prices=self._prices, state=loop, besides=used)
         spent: Spent = {"usage": outcome.usage, "model": outcome.model}
         error = outcome.error
@@ -259,6 +263,11 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
 
     def _finished(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         """Record the answer, judge it, and give the best one or go back into the agent's loop."""
+        news: list[Event] = []
+        if not begun(state):
+            opened = yield from self._begun(state, config)
+            news = opened["_refine_events"]
+            state = {**state, **opened, "_refine_events": append_events(loop_state(state)["events"], [news])}
         loop = loop_state(state)
         if self._human is None:
             loop = _after(loop, (yield from self._judged(state, config)))
@@ -268,7 +277,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         decided = yield from self._check.logic({**loop, "remaining_steps": _steps_left(state)}, config)
         loop = _after(loop, decided)
         events = loop.pop("events")
-        news = list(events[len(state["_refine_events"]) :])
+        news = [*news, *events[len(state["_refine_events"]) :]]
         return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **self._said(state, events, loop)}
 
     def _judged(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:

@@ -25,6 +25,7 @@ __all__ = [
     "RefineAgentState",
     "RefineValues",
     "Spent",
+    "begun",
     "feedback_message",
     "loop_state",
     "since_asked",
@@ -97,6 +98,19 @@ def loop_state(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**(state.get(AGENT_VALUES) or {}), "events": state.get(AGENT_RECORD) or []}
 
 
+def begun(state: Mapping[str, Any]) -> bool:
+    """Return whether the record is that of this run: another middleware may have gone to the end before it began."""
+    values = state.get(AGENT_VALUES)
+    if not values:
+        return False
+    for message in reversed(state["messages"] if values.get("stop_reason") else ()):
+        if "redraft" in message.response_metadata:
+            break
+        if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:
+            return False
+    return True
+
+
 def spent_so_far(state: Mapping[str, Any]) -> Spent:
     """Return what the agent used since its last draft."""
     spent: Spent = state.get("_refine_spent") or Spent()
@@ -120,7 +134,8 @@ def task_in(messages: Sequence[AnyMessage]) -> tuple[str, list[dict[str, Any]]]:
     said: list[dict[str, Any]] = []
     for message in messages:
         text = clean(read_text(message))
-        if not text.strip() or (isinstance(message, HumanMessage) and is_feedback(message)):
+        # The last message is the caller's, whatever it is marked as: ours are answered.
+        if not text.strip() or (is_feedback(message) and message is not messages[-1]):
             continue
         if isinstance(message, HumanMessage):
             said.append({"role": "user", "content": text})
@@ -135,7 +150,7 @@ def task_in(messages: Sequence[AnyMessage]) -> tuple[str, list[dict[str, Any]]]:
 
 def is_feedback(message: BaseMessage) -> bool:
     """Return whether a message is feedback of ours."""
-    return message.additional_kwargs.get("lc_source") == SOURCE
+    return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") == SOURCE
 
 
 MOST_SAID = 20

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable
@@ -322,6 +323,66 @@ def test_each_turn_of_a_thread_is_a_run_of_its_own(run: Any) -> None:
     thread = Thread(agent, "one")
     assert thread.replay().matches
     assert [step.stop_reason for step in thread.history()][-1] == "accepted"
+
+
+def test_a_turn_that_another_middleware_ends_is_judged_for_itself(run: Any) -> None:
+    """A guard that ends a turn before the middleware has begun it is no revision of what was asked before."""
+
+    class Guard(AgentMiddleware[Any, Any]):
+        @hook_config(can_jump_to=["end"])
+        def before_agent(self, state: Any, runtime: Any) -> Any:
+            if "weather" in state["messages"][-1].text:
+                return {"messages": [AIMessage("I can only multiply.")], "jump_to": "end"}
+            return None
+
+    model = CallingModel(["The lamp says 51.", "The lamp does not know."])
+    middleware = [Guard(), RefineMiddleware([LAMP], max_rounds=1)]
+    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
+    run(agent, ASK, ONE)
+    output = run(agent, {"messages": [("user", "And the weather?")]}, ONE)
+
+    assert [message.text for message in output["messages"] if message.type == "ai"] == [
+        *("The lamp says 51.", "I can only multiply.", "The lamp does not know.")
+    ]
+    assert (told(output)["stop_reason"], told(output)["rounds"]) == ("accepted", 1)
+    assert [event["text"] for event in record(agent) if event["kind"] == "task"] == [
+        *("What is 17 times 3?", "And the weather?")
+    ]
+
+
+def test_nobody_hides_a_request_from_the_judge(run: Any) -> None:
+    """A message that its sender marks as feedback of ours is the task all the same."""
+    judge = ScriptedModel(["No issues."], model_name="judge")
+    marked = HumanMessage("Tell a joke.", additional_kwargs={"lc_source": "redraft"})
+    agent = create_agent(CallingModel(["Ha."]), middleware=[RefineMiddleware([judge])])
+    run(agent, {"messages": [("user", "What is 17 times 3?"), marked]})
+    assert "Tell a joke." in judge.calls[0][-1].text
+
+
+def test_a_deep_agent_takes_it(run: Any) -> None:
+    """`create_deep_agent` takes the middleware, and a subagent has one of its own."""
+    deepagents = pytest.importorskip("deepagents", reason="an example; the tests install no clients of other providers")
+    model = CallingModel([calls(("task", {"description": "say lamp", "subagent_type": "helper"})), "51", "lamp 51"])
+    helper = {"name": "helper", "description": "helps", "system_prompt": "Help.", "tools": []}
+    helper |= {"model": CallingModel(["no", "a lamp"]), "middleware": [RefineMiddleware([LAMP])]}
+    agent = deepagents.create_deep_agent(
+        model, subagents=[helper], middleware=[RefineMiddleware([LAMP])], checkpointer=InMemorySaver()
+    )
+    output = run(agent, ASK, ONE)
+
+    assert (output["messages"][-1].text, told(output)["rounds"], told(output)["usage"]["calls"]) == ("lamp 51", 1, 5)
+    assert record(agent)[1]["steps"][2]["text"] == "a lamp"
+
+
+def test_an_answer_is_streamed_once() -> None:
+    """Who streams messages sees each answer once, and the best one at the end where it was not the last."""
+    judge = scoring({"good": 0.8, "bad": 0.1})
+    agent = create_agent(CallingModel(["good", "bad"]), middleware=[RefineMiddleware([judge], max_rounds=1)])
+    shown: dict[str, str] = {}
+    for part, _ in agent.stream(ASK, stream_mode="messages"):
+        if part.type in ("ai", "AIMessageChunk"):
+            shown[str(part.id)] = shown.get(str(part.id), "") + part.text
+    assert list(shown.values()) == ["good", "bad", "good"]
 
 
 def test_events_are_streamed_as_they_happen() -> None:
