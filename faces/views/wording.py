@@ -53,6 +53,8 @@ REJECTED_WORDS: Mapping[str, str] = {
     "refused": "the model refused",
     "meta": "it talks about the draft instead of being one",
     "repeat": "it repeats an earlier draft",
+    "invalid": "it does not fit the schema",
+    "unfinished": "the agent did not finish it",
 }
 
 
