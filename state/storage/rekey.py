@@ -20,7 +20,7 @@ __all__ = ["rekey"]
 
 TABLES = (
     *("checkpoints", "writes", "checkpoint_blobs", "checkpoint_writes", "runs", "redraft_journal"),
-    *("served_threads", "served_runs", "redraft_encryption"),
+    *("served_threads", "served_runs", "served_items", "redraft_encryption"),
 )
 """Tables that hold what is encrypted, on one database or the other; the server's among them."""
 

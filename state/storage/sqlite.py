@@ -45,7 +45,7 @@ __all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "op
 
 OWN_TABLES = (
     "checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "redraft_encryption", "served_threads",
-    "served_runs",
+    "served_runs", "served_items",
 )  # fmt: skip
 BUSY_TIMEOUT_S = 30.0
 READERS = 4

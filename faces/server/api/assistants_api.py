@@ -1,4 +1,4 @@
-"""Assistants over HTTP: the presets that can be run, their schemas and their drawings. Internal."""
+"""Assistants over HTTP: the presets, and those that callers make of them, with schemas and drawings. Internal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from fastapi import APIRouter, Body, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ..engine.runs import NotThereError
+from ..engine.call_options import call_options
+from ..engine.runs import BadRequestError, Caller, NotThereError
+from .guards import KnownCaller
 from .problems import answers
-from .wire import RequestBody, json_response, selected
+from .wire import Metadata, RequestBody, json_response, selected
 
 if TYPE_CHECKING:
     from ..engine.assistants import Assistant
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/assistants", tags=["assistants"], responses=answers(404))
+router = APIRouter(prefix="/assistants", tags=["assistants"], responses=answers(404, 409))
 SINCE = "2026-01-01T00:00:00+00:00"
 
 
@@ -35,8 +37,36 @@ class Search(RequestBody):
     select: list[str] | None = None
 
 
+Text = Annotated[str, Field(max_length=500)]
+
+
+class Change(RequestBody):
+    """A new version of an assistant: what is left out stays. Options of the preset stand in `context`."""
+
+    graph_id: str | None = None
+    config: Metadata | None = None
+    context: Metadata | None = None
+    metadata: Metadata | None = None
+    name: Text | None = None
+    description: Text | None = None
+
+
+class Create(Change):
+    """A new assistant."""
+
+    graph_id: str
+    assistant_id: str | None = None
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+
+
+class Latest(RequestBody):
+    """The version that is to be run."""
+
+    version: int
+
+
 def shown(assistant: Assistant) -> dict[str, Any]:
-    """Return an assistant as clients read it."""
+    """Return a preset as clients read it."""
     return {
         "assistant_id": assistant.id,
         "graph_id": assistant.id,
@@ -51,9 +81,10 @@ def shown(assistant: Assistant) -> dict[str, Any]:
     }
 
 
-def found(engine: Engine, search: Search) -> list[dict[str, Any]]:
-    """Return every assistant that is listed and meant."""
-    every = [shown(one) for one in engine.assistants().values() if one.served.listed]
+async def found(engine: Engine, caller: Caller, search: Search) -> list[dict[str, Any]]:
+    """Return every assistant that is listed and meant: the caller's own, then the presets."""
+    every = await engine.saved.every(caller)
+    every += [shown(one) for one in engine.assistants().values() if one.served.listed]
     if search.sort_by is not None:
         key = search.sort_by
         every.sort(key=lambda one: str(one[key]), reverse=search.sort_order == "desc")
@@ -67,76 +98,138 @@ def found(engine: Engine, search: Search) -> list[dict[str, Any]]:
     ]
 
 
+@router.post("")
+async def create(request: Request, caller: KnownCaller, body: Create) -> Response:
+    """Make an assistant: a preset with a model and options of the caller's."""
+    given = body.model_dump(exclude={"assistant_id", "if_exists"})
+    engine: Engine = request.app.state.engine
+    return json_response(await engine.saved.create(caller, body.assistant_id, given, if_exists=body.if_exists))
+
+
 @router.post("/search")
-async def search(request: Request, body: Annotated[Search | None, Body()] = None) -> Response:
+async def search(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List assistants."""
     body = body or Search()
-    every = found(request.app.state.engine, body)
+    every = await found(request.app.state.engine, caller, body)
     return json_response([selected(one, body.select) for one in every[body.offset : body.offset + body.limit]])
 
 
 @router.post("/count")
-async def count(request: Request, body: Annotated[Search | None, Body()] = None) -> Response:
+async def count(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count assistants."""
-    return json_response(len(found(request.app.state.engine, body or Search())))
+    return json_response(len(await found(request.app.state.engine, caller, body or Search())))
 
 
 @router.get("/{assistant_id}")
-async def get(request: Request, assistant_id: str) -> Response:
+async def get(request: Request, caller: KnownCaller, assistant_id: str) -> Response:
     """Return an assistant."""
-    return json_response(shown(request.app.state.engine.assistant(assistant_id)))
+    engine: Engine = request.app.state.engine
+    if assistant_id in engine.assistants():
+        return json_response(shown(engine.assistant(assistant_id)))
+    return json_response(await engine.saved.get(caller, assistant_id))
+
+
+@router.patch("/{assistant_id}")
+async def update(request: Request, caller: KnownCaller, assistant_id: str, body: Change) -> Response:
+    """Add a version to an assistant of the caller's, and run it from now on."""
+    engine = _changing(request, assistant_id)
+    return json_response(await engine.saved.update(caller, assistant_id, body.model_dump(exclude_none=True)))
+
+
+@router.delete("/{assistant_id}", status_code=204)
+async def delete(request: Request, caller: KnownCaller, assistant_id: str, delete_threads: bool = False) -> Response:
+    """Forget an assistant of the caller's; its threads stay."""
+    if delete_threads:
+        raise BadRequestError("delete_threads is not served: threads stay until they are deleted by themselves")
+    await _changing(request, assistant_id).saved.delete(caller, assistant_id)
+    return Response(status_code=204)
+
+
+@router.post("/{assistant_id}/latest")
+async def set_latest(request: Request, caller: KnownCaller, assistant_id: str, body: Latest) -> Response:
+    """Run another version of an assistant of the caller's from now on."""
+    engine = _changing(request, assistant_id)
+    return json_response(await engine.saved.set_latest(caller, assistant_id, body.version))
 
 
 @router.get("/{assistant_id}/schemas")
-async def schemas(request: Request, assistant_id: str) -> Response:
-    """Return the JSON schemas of what the graph takes and gives."""
-    graph = await request.app.state.engine.graph(assistant_id)
+async def schemas(request: Request, caller: KnownCaller, assistant_id: str) -> Response:
+    """Return the JSON schemas of what the graph takes and gives, and of the options that a caller may set."""
+    engine: Engine = request.app.state.engine
+    preset, graph = await _graph(request, caller, assistant_id)
+    options = call_options(engine.assistant(preset), engine.settings).model_json_schema()
+    models = [engine.settings.model, *engine.settings.models]
+    options["properties"] = {**options.get("properties", {}), "model": {"enum": models, "description": "Writes."}}
     return json_response(
         {
-            "graph_id": assistant_id,
+            "graph_id": preset,
             "input_schema": graph.get_input_jsonschema(),
             "output_schema": graph.get_output_jsonschema(),
             "state_schema": _state_schema(graph),
-            "config_schema": {},
-            "context_schema": {},
+            "config_schema": options,
+            "context_schema": options,
         }
     )
 
 
 @router.get("/{assistant_id}/graph")
-async def drawing(request: Request, assistant_id: str, xray: bool | int = False) -> Response:
+async def drawing(request: Request, caller: KnownCaller, assistant_id: str, xray: bool | int = False) -> Response:
     """Return the nodes and edges of the graph."""
-    graph = await request.app.state.engine.graph(assistant_id)
+    _, graph = await _graph(request, caller, assistant_id)
     depth = xray if isinstance(xray, bool) else min(max(xray, 0), 10)
     drawn = await graph.aget_graph(xray=depth)
     return json_response(drawn.to_json())
 
 
 @router.post("/{assistant_id}/versions")
-async def versions(request: Request, assistant_id: str, body: Annotated[Search | None, Body()] = None) -> Response:
-    """Return the versions of an assistant; there is one, since a preset is not edited here."""
-    body = body or Search()
-    every = [shown(request.app.state.engine.assistant(assistant_id))]
+async def versions(
+    request: Request, caller: KnownCaller, assistant_id: str, body: Annotated[Search | None, Body()] = None
+) -> Response:
+    """Return the versions of an assistant, the newest first; a preset has one."""
+    body, engine = body or Search(), request.app.state.engine
+    if assistant_id in engine.assistants():
+        every = [shown(engine.assistant(assistant_id))]
+    else:
+        every = await engine.saved.versions(caller, assistant_id)
+    wanted = (body.metadata or {}).items()
+    every = [one for one in every if all(one["metadata"].get(name) == value for name, value in wanted)]
     return json_response(every[body.offset : body.offset + body.limit])
 
 
 @router.get("/{assistant_id}/subgraphs")
-async def subgraphs(request: Request, assistant_id: str, recurse: bool = False) -> Response:
+async def subgraphs(request: Request, caller: KnownCaller, assistant_id: str, recurse: bool = False) -> Response:
     """Return the subgraphs with their schemas."""
-    return json_response(await _subgraphs(request, assistant_id, recurse=recurse))
+    return json_response(await _subgraphs(request, caller, assistant_id, recurse=recurse))
 
 
 @router.get("/{assistant_id}/subgraphs/{namespace}")
-async def subgraph(request: Request, assistant_id: str, namespace: str, recurse: bool = False) -> Response:
+async def subgraph(
+    request: Request, caller: KnownCaller, assistant_id: str, namespace: str, recurse: bool = False
+) -> Response:
     """Return the subgraph of a namespace with its schemas."""
-    every = await _subgraphs(request, assistant_id, recurse=recurse)
+    every = await _subgraphs(request, caller, assistant_id, recurse=recurse)
     if namespace not in every:
         raise NotThereError("there is no such subgraph")
     return json_response({namespace: every[namespace]})
 
 
-async def _subgraphs(request: Request, assistant_id: str, *, recurse: bool) -> dict[str, Any]:
-    graph = await request.app.state.engine.graph(assistant_id)
+def _changing(request: Request, assistant_id: str) -> Engine:
+    """Return the engine for a change of an assistant that is no preset."""
+    engine: Engine = request.app.state.engine
+    if assistant_id in engine.assistants():
+        raise BadRequestError("a preset of the server stays as it is: make an assistant of it (POST /assistants)")
+    return engine
+
+
+async def _graph(request: Request, caller: Caller, assistant_id: str) -> tuple[str, Any]:
+    """Return the preset of an assistant, and its graph."""
+    engine: Engine = request.app.state.engine
+    preset, model, options = await engine.saved.resolved(caller, assistant_id)
+    return preset, await engine.graph(preset, model, options)
+
+
+async def _subgraphs(request: Request, caller: Caller, assistant_id: str, *, recurse: bool) -> dict[str, Any]:
+    _, graph = await _graph(request, caller, assistant_id)
     return {
         name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
         for name, one in graph.get_subgraphs(recurse=recurse)

@@ -215,7 +215,7 @@ def shown(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.id,
         "thread_id": run.thread_id,
-        "assistant_id": run.assistant,
+        "assistant_id": run.metadata.get("assistant_id", run.assistant),
         "created_at": run.created_at,
         "updated_at": run.updated_at,
         "status": run.status,
@@ -235,17 +235,18 @@ async def submitted(request: Request, caller: Caller, thread_id: str | None, bod
     """Queue a run that is asked for, and return it."""
     if body.webhook is not None or body.after_seconds is not None:
         raise BadRequestError("webhook and after_seconds are not served")
-    if body.context:
-        raise BadRequestError("no graph takes a context; configurable.model names a model")
     engine: Engine = request.app.state.engine
+    preset, model, options = await engine.saved.resolved(caller, body.assistant_id, body.context)
     config = body.config or {}
     configurable = config.get("configurable")
     upstream = configurable.get("model") if isinstance(configurable, dict) else None
     if upstream is not None and not isinstance(upstream, str):
         raise BadRequestError("configurable.model is the spec of a model")
+    # A run of an assistant of the caller's is its preset's; which one it was stands in its metadata.
+    saved = {} if preset == body.assistant_id else {"assistant_id": body.assistant_id}
     return await engine.submit(
         caller,
-        body.assistant_id,
+        preset,
         thread_id=thread_id,
         input=body.input,
         command=body.command,
@@ -253,8 +254,9 @@ async def submitted(request: Request, caller: Caller, thread_id: str | None, bod
         checkpoint={"checkpoint_id": body.checkpoint_id, **(body.checkpoint or {})},
         stream_modes=checked_modes(body.stream_mode),
         subgraphs=body.stream_subgraphs,
-        model=upstream,
-        metadata=body.metadata,
+        model=upstream or model,
+        options=options or None,
+        metadata={**(body.metadata or {}), **saved},
         interrupt_before=body.interrupt_before,
         interrupt_after=body.interrupt_after,
         if_not_exists=body.if_not_exists,

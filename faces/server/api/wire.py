@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..engine.runs import Run, ServerEvent
 
 __all__ = [
+    "MOST_METADATA",
     "Metadata",
     "RequestBody",
     "checked_metadata",

@@ -27,6 +27,8 @@ from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_id, checked_request
 from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
+from .saved_assistants import SavedAssistants
+from .store import Store
 from .sweeping import Sweeper
 from .takeover import Takeover, run_of
 from .thread_graphs import ThreadGraphs, offering_fork
@@ -97,11 +99,13 @@ class Engine:
         """
         self.saver = self._given_saver if self._given_saver is not None else await self._db.write(self._opened)
         self.records: Records = await self._db.write(open_records, self.saver)
+        self.store = Store(self.records.items, self._db)
         self.owned = OwnedThreads(self.saver, self.records, self._db)
         index = getattr(self.saver, "runs", None)
         self._takeover = Takeover(self.records, index, self._db, most_attempts=self.settings.max_attempts)
         self._leases = LeaseHolder(self.saver)
         self._assistants = Assistants(self.settings, self.saver, self._build_model)
+        self.saved = SavedAssistants(self.records.saved, self._db, self._assistants, self.settings)
         self.graphs = ThreadGraphs(self._assistants, self.saver)
         prices = await asyncio.to_thread(_prices, self.settings)
         self._ceilings = Ceilings(self.settings, self.records.usage, self._db, prices)

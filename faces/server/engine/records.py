@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .claiming import CLAIM, CLAIM_ONE, SET_UP_TURNS, SKIP_LOCKED, WAITING
+from .item_records import SET_UP_ITEMS, ItemRecords
 from .relay_records import SET_UP_RELAY, RelayRecords
 from .usage_records import SET_UP_USAGE, UsageRecords
 
@@ -62,9 +63,12 @@ SET_UP = (
     "CREATE INDEX IF NOT EXISTS served_runs_in_flight ON served_runs (status) WHERE status IN ('pending', 'running')",
     SET_UP_TURNS,
     SET_UP_USAGE,
+    SET_UP_ITEMS,
     *SET_UP_RELAY,
 )
 """`{bytewise}` is what makes the database order text as Python does."""
+
+SPACES = ("store", "assistants")
 
 IN_FLIGHT = "status IN ('pending', 'running')"
 RUN_COLUMNS = (
@@ -147,6 +151,7 @@ class Records:
         self._clock = clock
         self._write_lightly = write_lightly or query
         self._claim = CLAIM.format(clock=clock, columns=RUN_COLUMNS, skip_locked=skip_locked)
+        self.items, self.saved = (ItemRecords(name, query, self._hidden, self._shown) for name in SPACES)
         self.usage = UsageRecords(query, self._write_lightly, self.clock)
         self.relay = RelayRecords(query, clock, has_channel=has_channel)
 

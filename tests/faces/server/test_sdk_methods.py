@@ -163,21 +163,12 @@ def test_what_is_not_served_is_refused(client: Any, talking: Any, ask: Any) -> N
 
 
 ABSENT = {
-    "assistants.create": lambda client: client.assistants.create("refine"),
-    "assistants.update": lambda client: client.assistants.update("refine", name="x"),
-    "assistants.delete": lambda client: client.assistants.delete("refine"),
-    "assistants.set_latest": lambda client: client.assistants.set_latest("refine", 1),
     "crons.create": lambda client: client.crons.create("refine", schedule="* * * * *", input=TASK),
     "crons.create_for_thread": lambda client: client.crons.create_for_thread("a", "refine", schedule="* * * * *"),
     "crons.update": lambda client: client.crons.update("a", schedule="* * * * *"),
     "crons.delete": lambda client: client.crons.delete("a"),
     "crons.search": lambda client: client.crons.search(),
     "crons.count": lambda client: client.crons.count(),
-    "store.put_item": lambda client: client.store.put_item(["a"], key="b", value={}),
-    "store.get_item": lambda client: client.store.get_item(["a"], key="b"),
-    "store.delete_item": lambda client: client.store.delete_item(["a"], key="b"),
-    "store.search_items": lambda client: client.store.search_items(["a"]),
-    "store.list_namespaces": lambda client: client.store.list_namespaces(),
 }
 
 

@@ -1,0 +1,175 @@
+"""Assistants that callers made: a preset with a model and options of theirs, in versions. Internal."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .call_options import checked_options
+from .records import now
+from .requests import checked_id
+from .runs import BadRequestError, Caller, NotThereError, TakenError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..settings import Settings
+    from .assistants import Assistants
+    from .item_records import Item, ItemRecords
+    from .records import DbExecutor
+
+__all__ = ["SavedAssistants"]
+
+MOST_ASSISTANTS, MOST_VERSIONS = 500, 50
+"""Of one caller, and of one assistant."""
+NOT_OPTIONS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "assistant_id", "graph_id", "user_id"})
+"""Keys of LangGraph's own in `configurable`."""
+
+
+class SavedAssistants:
+    """The assistants of all callers, each to be reached by its owner alone.
+
+    A version is what clients read: `graph_id`, `config`, `context`, `metadata`, `name`, `description`, `version` and
+    `created_at`. Of `context`, and of `config["configurable"]`, `model` is a model that the server allows, and the rest
+    options of the preset that callers may set.
+
+    Args:
+        records: Where they are.
+        db: Calls them.
+        presets: What they are made of.
+        settings: The limits.
+    """
+
+    def __init__(self, records: ItemRecords, db: DbExecutor, presets: Assistants, settings: Settings) -> None:
+        self._records = records
+        self._db = db
+        self._presets = presets
+        self._settings = settings
+
+    async def create(
+        self, caller: Caller, assistant_id: str | None, given: Mapping[str, Any], *, if_exists: str
+    ) -> dict[str, Any]:
+        """Make an assistant, and return it.
+
+        Raises:
+            BadRequestError: An option makes no sense, or is no caller's to set.
+            NotThereError: There is no such preset.
+            TakenError: The id is in use.
+        """
+        name = str(uuid.uuid4()) if assistant_id is None else checked_id(assistant_id)
+        if name in self._presets.known:
+            raise TakenError("a preset of the server has this id")
+        version = self._version(given, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
+        if await self._db.read(self._records.count, caller.id) >= MOST_ASSISTANTS:
+            raise BadRequestError(f"a caller has {MOST_ASSISTANTS} assistants at most")
+        value = {"latest": 1, "versions": [version]}
+        added = await self._db.write(partial(self._records.add, caller.id, (), name, value, now=now()))
+        if not added and if_exists != "do_nothing":
+            raise TakenError("this assistant id is in use")
+        return await self.get(caller, name)
+
+    async def get(self, caller: Caller, assistant_id: str) -> dict[str, Any]:
+        """Return an assistant in its latest version.
+
+        Raises:
+            NotThereError: There is none of this id, or it is another's.
+        """
+        return _shown(await self._item(caller, assistant_id))
+
+    async def every(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return all of a caller's, the last changed first."""
+        return [_shown(item) for item in await self._db.read(self._records.under, caller.id, ())]
+
+    async def versions(self, caller: Caller, assistant_id: str) -> list[dict[str, Any]]:
+        """Return the versions of an assistant, the newest first."""
+        item = await self._item(caller, assistant_id)
+        return [{**one, "assistant_id": item.key} for one in reversed(item.value["versions"])]
+
+    async def update(self, caller: Caller, assistant_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Add a version, which becomes the latest, and return it; metadata are put over those before."""
+        item = await self._item(caller, assistant_id)
+        before = _latest(item)
+        metadata = {**before["metadata"], **(given.get("metadata") or {})}
+        versions = item.value["versions"]
+        if given.get("graph_id") not in (None, before["graph_id"]):
+            before = {**before, "context": {}, "config": {}}  # another preset has other options
+        version = self._version({**given, "metadata": metadata}, before, versions[-1]["version"] + 1)
+        value = {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
+        return await self._change(caller, item, value)
+
+    async def set_latest(self, caller: Caller, assistant_id: str, version: int) -> dict[str, Any]:
+        """Make an earlier version the one that is run, and return it."""
+        item = await self._item(caller, assistant_id)
+        if version not in {one["version"] for one in item.value["versions"]}:
+            raise NotThereError("there is no such version")
+        return await self._change(caller, item, {**item.value, "latest": version})
+
+    async def delete(self, caller: Caller, assistant_id: str) -> None:
+        """Forget an assistant; its threads stay."""
+        await self._item(caller, assistant_id)
+        await self._db.write(self._records.remove, caller.id, (), assistant_id)
+
+    async def resolved(
+        self, caller: Caller, assistant_id: str, context: Mapping[str, Any] | None = None
+    ) -> tuple[str, str | None, dict[str, Any]]:
+        """Return the preset that a run is made with, the model, and the options: those of a run go over its
+        assistant's.
+
+        Raises:
+            BadRequestError: The context holds something else.
+            NotThereError: There is no such assistant.
+        """
+        if assistant_id in self._presets.known:
+            return (assistant_id, *_parted(context or {}))
+        saved = await self.get(caller, assistant_id)
+        return (saved["graph_id"], *_parted({**_own(saved), **(context or {})}))
+
+    def _version(self, given: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """Return a version: what is given, and for the rest what was before."""
+        names = ("graph_id", "config", "context", "metadata", "name", "description")
+        found = {name: given[name] if given.get(name) is not None else before.get(name) for name in names}
+        preset = self._presets.get(str(found["graph_id"]))
+        model, options = _parted(_own(found))
+        self._presets.spec(model)
+        if options:
+            checked_options(preset, self._settings, options)
+        return {**found, "version": number, "created_at": now()}
+
+    async def _item(self, caller: Caller, assistant_id: str) -> Item:
+        found = await self._db.read(self._records.get, caller.id, (), assistant_id)
+        if found is None:
+            raise NotThereError("there is no such assistant")
+        return found
+
+    async def _change(self, caller: Caller, item: Item, value: Mapping[str, Any]) -> dict[str, Any]:
+        put = partial(self._records.put, caller.id, (), item.key, value, now=now(), instead=item)
+        if not await self._db.write(put):
+            raise TakenError("somebody else has just changed this assistant: read it again")
+        return await self.get(caller, item.key)
+
+
+def _latest(item: Item) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in item.value["versions"] if one["version"] == item.value["latest"])
+    return found
+
+
+def _shown(item: Item) -> dict[str, Any]:
+    created = {"created_at": item.created_at, "updated_at": item.updated_at}
+    return {**_latest(item), **created, "assistant_id": item.key}
+
+
+def _own(version: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a version sets: the two places mean the same."""
+    configurable = (version["config"] or {}).get("configurable") or {}
+    if not isinstance(configurable, dict):
+        raise BadRequestError("config.configurable must be an object")
+    return {**configurable, **(version["context"] or {})}
+
+
+def _parted(given: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the model and the options."""
+    model = given.get("model")
+    if model is not None and not isinstance(model, str):
+        raise BadRequestError("model is the spec of a model")
+    return model, {name: value for name, value in given.items() if name != "model" and name not in NOT_OPTIONS}

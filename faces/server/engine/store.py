@@ -1,0 +1,104 @@
+"""The store: values that a caller keeps under namespaces and keys, apart from every other caller's. Internal."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .records import now
+from .runs import BadRequestError, Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .item_records import Item, ItemRecords
+    from .records import DbExecutor
+
+__all__ = ["MOST_ITEMS", "Store"]
+
+MOST_ITEMS = 1000
+"""Of one caller."""
+LONGEST_NAME, DEEPEST = 256, 20
+
+COMPARED = {
+    "$eq": lambda value, wanted: value == wanted,
+    "$ne": lambda value, wanted: value != wanted,
+    "$gt": lambda value, wanted: value > wanted,
+    "$gte": lambda value, wanted: value >= wanted,
+    "$lt": lambda value, wanted: value < wanted,
+    "$lte": lambda value, wanted: value <= wanted,
+}
+
+
+class Store:
+    """The items of all callers, each to be reached by its owner alone."""
+
+    def __init__(self, records: ItemRecords, db: DbExecutor) -> None:
+        self._records = records
+        self._db = db
+
+    async def put(self, caller: Caller, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
+        """Keep a value.
+
+        Raises:
+            BadRequestError: A name is none, or the caller keeps as much as may be kept.
+        """
+        _check_names(namespace, key)
+        if not namespace:
+            raise BadRequestError("a namespace has one name at least")
+        known = await self._db.read(self._records.get, caller.id, namespace, key)
+        if known is None and await self._db.read(self._records.count, caller.id) >= MOST_ITEMS:
+            raise BadRequestError(f"the store holds {MOST_ITEMS} items of a caller at most")
+        await self._db.write(partial(self._records.put, caller.id, namespace, key, value, now=now()))
+
+    async def get(self, caller: Caller, namespace: Sequence[str], key: str) -> Item | None:
+        _check_names(namespace, key)
+        return await self._db.read(self._records.get, caller.id, namespace, key)
+
+    async def remove(self, caller: Caller, namespace: Sequence[str], key: str) -> None:
+        _check_names(namespace, key)
+        await self._db.write(self._records.remove, caller.id, namespace, key)
+
+    async def search(self, caller: Caller, prefix: Sequence[str], wanted: Mapping[str, Any]) -> list[Item]:
+        """Return the items within a namespace whose values are as wanted, the last changed first."""
+        _check_names(prefix)
+        found = await self._db.read(self._records.under, caller.id, prefix)
+        return [item for item in found if all(_fits(item.value.get(name), told) for name, told in wanted.items())]
+
+    async def namespaces(
+        self, caller: Caller, *, prefix: Sequence[str], suffix: Sequence[str], depth: int | None
+    ) -> list[tuple[str, ...]]:
+        """Return the namespaces that hold items, in their order; `*` stands for any name."""
+        found = {item.namespace for item in await self._db.read(self._records.under, caller.id, ())}
+        return sorted({
+            one[:depth]
+            for one in found
+            if len(one) >= max(len(prefix), len(suffix))
+            and _agree(one, prefix)
+            and _agree(one[::-1], suffix[::-1])
+        })  # fmt: skip
+
+
+def _agree(names: Sequence[str], wanted: Sequence[str]) -> bool:
+    return all(told in ("*", name) for name, told in zip(names, wanted, strict=False))
+
+
+def _fits(value: Any, told: Any) -> bool:
+    if not isinstance(told, dict) or not any(name.startswith("$") for name in told):
+        return bool(value == told)
+    if others := sorted(told.keys() - COMPARED.keys()):
+        raise BadRequestError(f"a filter compares by {', '.join(COMPARED)}, not {others[0]!r:.40}")
+    try:
+        return all(COMPARED[name](value, wanted) for name, wanted in told.items())
+    except TypeError:  # a text is neither more nor less than a number
+        return False
+
+
+def _check_names(namespace: Sequence[str], *key: str) -> None:
+    if len(namespace) > DEEPEST:
+        raise BadRequestError(f"a namespace has at most {DEEPEST} names")
+    if any("." in name for name in namespace):
+        raise BadRequestError("a name of a namespace has no dot")
+    for name in (*namespace, *key):
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise BadRequestError(f"a name has 1 to {LONGEST_NAME} printable characters")
