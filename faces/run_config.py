@@ -224,7 +224,8 @@ class RunConfig(BaseModel):
                 found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
             elif spec.startswith(FILE_SPECS):
                 found.append(f"open the file of {spec}")
-        found += [f"open the file of {spec}" for spec in self.verifiers if spec.startswith("json_schema:")]
+        checked = [spec for spec in self.verifiers if spec.startswith("json_schema:")]
+        found += [f"open the file of {spec}" for spec in checked if not _holds_schema(spec.partition(":")[2])]
         if self.prices is not None:
             found.append(f"open the file {self.prices}")
         known = known_options()
@@ -369,9 +370,15 @@ def _found_anywhere(spec: str, schemes: tuple[str, ...]) -> str:
     """Return a spec whose file, where it names one, is found from any folder."""
     for scheme in schemes:
         path = spec.removeprefix(scheme)
-        if path and path != spec:
+        if path and path != spec and not _holds_schema(path):
             return scheme + _anywhere(path)
     return spec
+
+
+def _holds_schema(argument: str) -> bool:
+    """Return whether a schema stands where a file's name could, as `nodes.verify.verifiers`, which loads slowly, has
+    it."""
+    return argument.lstrip().startswith("{")
 
 
 def _anywhere(path: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...state.critique import Critique
@@ -42,6 +44,8 @@ def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
             faults = list(islice(errors_of(found), MOST_COUNTED))
         except RecursionError:
             return Critique("The JSON is nested too deeply.", accepted=False, score=0.0)
+        except TimeoutError:
+            return Critique(f"It could not be checked within {MOST_SECONDS} s.", accepted=False, score=0.0)
         except json.JSONDecodeError as error:
             where = f"line {error.lineno}, column {error.colno}"
             text = f"The draft must be JSON and nothing else; at {where}: {error.msg}."
@@ -82,7 +86,19 @@ def _schema_checker(schema: Mapping[str, Any] | bool) -> Callable[[Any], Iterato
         except TimeoutError as error:
             yield ValidationError(str(error))
 
-    dialect = extend(dialect, {"pattern": pattern})
+    until: ContextVar[float] = ContextVar("until")
+
+    def timed(check: Callable[..., Any]) -> Callable[..., Any]:
+        def within(*asked: Any) -> Any:
+            if monotonic() > until.get():
+                raise TimeoutError
+            return check(*asked)
+
+        return within
+
+    # References that lead to one another can double the work at each step.
+    checks = {**dialect.VALIDATORS, "pattern": pattern}
+    dialect = extend(dialect, {name: timed(check) for name, check in checks.items()})
     validator = dialect(schema, registry=EMPTY_REGISTRY, format_checker=dialect.FORMAT_CHECKER)
 
     def complaint(error: ValidationError) -> str:
@@ -90,7 +106,11 @@ def _schema_checker(schema: Mapping[str, Any] | bool) -> Callable[[Any], Iterato
         cut = " …" if len(nearest.message) > LONGEST_MESSAGE else ""
         return f"{nearest.json_path}: {nearest.message[:LONGEST_MESSAGE]}{cut}"
 
-    return lambda value: map(complaint, validator.iter_errors(value))
+    def errors_of(value: Any) -> Iterator[str]:
+        until.set(monotonic() + MOST_SECONDS)
+        return map(complaint, validator.iter_errors(value))
+
+    return errors_of
 
 
 def _check_references(schema: Mapping[str, Any] | bool) -> None:
@@ -121,6 +141,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 PARSED = 0.3
+MOST_SECONDS = 5
 MOST_SHOWN = 5
 MOST_COUNTED = 100
 LONGEST_MESSAGE = 300

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
     from ...state.critique import Verifier
 
-__all__ = ["RETIRED", "stored_verifier", "verifier"]
+__all__ = ["RETIRED", "holds_schema", "stored_verifier", "verifier"]
 
 
 def verifier(spec: str) -> Verifier:
     """Return the verifier that a text names, as the shell does: `uses_words:river,lamp`, `length:20-40`.
 
     The shell has `uses_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also `length:-280 characters` and
-    `length:20-40 words, 2- sentences`), `json_schema:FILE`, `reading_level:GRADE` and `ends_with_answer`.
+    `length:20-40 words, 2- sentences`), `json_schema:FILE` or the schema itself as `json_schema:{…}`,
+    `reading_level:GRADE` and `ends_with_answer`.
 
     Raises:
         ValueError: No such verifier, or what follows the colon makes no sense.
@@ -67,12 +68,19 @@ def _length(argument: str) -> Verifier:
     return has_length(**limits)
 
 
-def _schema_file(argument: str) -> Verifier:
+def _schema(argument: str) -> Verifier:
+    text = argument if holds_schema(argument) else Path(argument).expanduser().read_text(encoding="utf-8")
     try:
-        schema = json.loads(Path(argument).expanduser().read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{argument!r} holds no JSON: {error}") from None
-    return matches_json_schema(schema)
+        return matches_json_schema(json.loads(text))
+    except RecursionError:
+        raise ValueError("the JSON schema is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{argument!r:.200} holds no JSON: {error}") from None
+
+
+def holds_schema(argument: str) -> bool:
+    """Return whether what stands behind `json_schema:` is a schema, and no file's name."""
+    return argument.lstrip().startswith("{")
 
 
 def _grade(argument: str) -> Verifier:
@@ -100,6 +108,6 @@ WITH_ARGUMENT: Mapping[str, Callable[[str], Verifier]] = {
     "uses_words": lambda argument: uses_words(*(word.strip() for word in argument.split(","))),
     "matches": matches,
     "length": _length,
-    "json_schema": _schema_file,
+    "json_schema": _schema,
     "reading_level": _grade,
 }

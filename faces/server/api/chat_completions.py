@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ....graphs.preset import Conversation
     from ..engine.runs import Run
+    from .structured_format import StructuredFormat
 
 __all__ = [
     "DONE",
@@ -27,8 +28,10 @@ __all__ = [
     "error_body",
     "graph_input",
     "model_data",
+    "run_facts",
     "split_model",
     "sse",
+    "unix_seconds",
 ]
 
 PREFIX = "redraft-"
@@ -106,14 +109,12 @@ class ChatRequest(RequestBody):
         """Refuse a request whose answer can't be given as it is asked for.
 
         Raises:
-            RequestRefusedError: The request wants tools, several answers, structured output, log probabilities or
-                sound.
+            RequestRefusedError: The request wants tools, several answers, log probabilities or sound.
         """
         wanted = {
             "n": self.n not in (None, 1),
             "tools": bool(self.tools),
             "functions": bool(self.functions),
-            "response_format": (self.response_format or {"type": "text"}).get("type") != "text",
             "logprobs": bool(self.logprobs),
             "modalities": bool(set(self.modalities or ()) - {"text"}),
             "audio": self.audio is not None,
@@ -149,7 +150,7 @@ def split_model(name: str, presets: Collection[str], upstream: Collection[str]) 
     return preset, model if slash else None
 
 
-def graph_input(messages: list[ChatMessage], conversation: Conversation) -> dict[str, Any]:
+def graph_input(messages: list[ChatMessage], conversation: Conversation, instruction: str = "") -> dict[str, Any]:
     """Return what a graph is given for a conversation.
 
     The last user message is the task, and what comes after it is left out.
@@ -157,6 +158,7 @@ def graph_input(messages: list[ChatMessage], conversation: Conversation) -> dict
     Args:
         messages: As the client sent them.
         conversation: What of it the graph is told, as its preset says.
+        instruction: Said before all.
 
     Raises:
         RequestRefusedError: There is no user message, it is blank, or a message is no text.
@@ -166,7 +168,8 @@ def graph_input(messages: list[ChatMessage], conversation: Conversation) -> dict
     if not asked or not said[asked[-1]][1].strip():
         raise RequestRefusedError("the last user message is the task, and there is none", param="messages")
     told = [{"role": role, "content": text} for role, text in said[: asked[-1] + 1] if role and text.strip()]
-    return conversation_input(told, conversation)
+    first = [{"role": "system", "content": instruction}] if instruction else []
+    return conversation_input([*first, *told], conversation)
 
 
 SPEAKER = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -183,21 +186,17 @@ class ChatReply:
     Args:
         run: The run behind it.
         model: As the client named it.
+        form: The form that the answer must have, where it must have one.
     """
 
-    def __init__(self, run: Run, model: str) -> None:
+    def __init__(self, run: Run, model: str, form: StructuredFormat | None = None) -> None:
         self._run = run
-        self._head = {"id": f"chatcmpl-{run.id}", "created": _unix(run.created_at), "model": model}
+        self._form = form
+        self._head = {"id": f"chatcmpl-{run.id}", "created": unix_seconds(run.created_at), "model": model}
 
     def whole(self, reasoning: str) -> dict[str, Any]:
         """Return the answer with the run's progress beside it, once the run has ended."""
-        output = self._run.output or {}
-        message = {
-            "role": "assistant",
-            "content": output.get("answer") or "",
-            "refusal": None,
-            "reasoning_content": reasoning,
-        }
+        message = {"role": "assistant", **self.answer(), "reasoning_content": reasoning}
         choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(), "logprobs": None}
         return {
             **self._head,
@@ -206,6 +205,12 @@ class ChatReply:
             "usage": self.usage(),
             "metadata": self.metadata(),
         }
+
+    def answer(self) -> dict[str, str | None]:
+        """Return the answer as `content`, or why there is none as `refusal`."""
+        text = (self._run.output or {}).get("answer") or ""
+        content, refusal = (text, None) if self._form is None else self._form.read(text)
+        return {"content": content, "refusal": refusal}
 
     def piece(self, **delta: Any) -> dict[str, Any]:
         """Return a chunk that carries this much more of the message."""
@@ -231,9 +236,7 @@ class ChatReply:
 
     def metadata(self) -> dict[str, str]:
         """Return thread, stop reason, rounds, score and who accepted; texts only, since clients expect no other."""
-        output = self._run.output or {}
-        told = {"thread_id": self._run.thread_id, "rounds": 0, **{name: output.get(name) for name in TOLD}}
-        return {name: str(value) for name, value in told.items() if value is not None}
+        return run_facts(self._run.thread_id, self._run.output or {})
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": "chat.completion.chunk", "choices": choices}
@@ -241,6 +244,12 @@ class ChatReply:
     def _finish_reason(self) -> str:
         """Return `length` for a spent budget, which is to a run what a token limit is to a reply."""
         return "length" if str((self._run.output or {}).get("stop_reason")).endswith("_budget") else "stop"
+
+
+def run_facts(thread_id: str, output: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a reply tells of its run beside the answer."""
+    told = {"thread_id": thread_id, "rounds": 0, **{name: output.get(name) for name in TOLD}}
+    return {name: str(value) for name, value in told.items() if value is not None}
 
 
 TOLD = ("stop_reason", "rounds", "score", "accepted_by")
@@ -269,5 +278,6 @@ def sse(data: Mapping[str, Any]) -> bytes:
     return b"data: %b\n\n" % dumps(data)
 
 
-def _unix(moment: str) -> int:
+def unix_seconds(moment: str) -> int:
+    """Return a moment as seconds since the epoch."""
     return timegm(strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ....graphs.presets import COMMON
-from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, verifier
+from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, holds_schema, verifier
 from .runs import BadRequestError
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ __all__ = ["MOST", "call_options", "checked_options"]
 MOST = 100
 """Of a number that its preset bounds by nothing."""
 MOST_VERIFIERS, LONGEST_VERIFIER = 8, 500
-READS_FILES = "json_schema"
+LONGEST_SCHEMA = 20_000
+SCHEMA = "json_schema"
+"""Only with the schema in it: callers have no files here."""
 OF_DOCUMENTS = ("passages", "search")
 """Options that say something only where documents are searched."""
 JUDGES = "Who judges: self is the model that writes; else another model, or a name that the preset knows."
@@ -75,8 +77,9 @@ def checked_options(assistant: Assistant, settings: Settings, given: Mapping[str
 
 
 def _check_verifier(spec: str) -> None:
-    name = spec.partition(":")[0].strip()
-    if name == READS_FILES or len(spec) > LONGEST_VERIFIER:
+    name, _, argument = spec.partition(":")
+    is_schema = name == SCHEMA and holds_schema(argument)
+    if (name.strip() == SCHEMA and not is_schema) or len(spec) > (LONGEST_SCHEMA if is_schema else LONGEST_VERIFIER):
         raise BadRequestError(f"verifiers: {name:.40} is not for callers, or is too long. {VERIFIERS}")
     try:
         verifier(spec)
@@ -84,8 +87,8 @@ def _check_verifier(spec: str) -> None:
         raise BadRequestError(f"verifiers: {error}"[:500]) from None
 
 
-NAMES = ", ".join(name for name in (*WITH_ARGUMENT, *WITHOUT_ARGUMENT) if name != READS_FILES)
+NAMES = ", ".join((*WITH_ARGUMENT, *WITHOUT_ARGUMENT))
 VERIFIERS = (
     f"Programs that check each draft, and decide alone: {NAMES}. Examples: uses_words:river,lamp; length:20-40 words; "
-    "matches:REGEX; reading_level:8."
+    'matches:REGEX; reading_level:8; json_schema:{"type": "object"}, with the schema itself.'
 )

@@ -19,6 +19,7 @@ from .records import now
 from .runs import BadRequestError, NotThereError
 from .streaming import stream_graph
 from .thread_graphs import offering_fork
+from .upstream import upstream_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,7 +125,8 @@ class Execution:
                 run.error = {"error": "RunTimeoutError", "message": message}
             else:  # what models and libraries say may hold prompts, paths and keys
                 LOG.exception("run %s failed", run.id)
-                run.error = {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
+                hidden = {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
+                run.error = upstream_error(error) or hidden
         finally:
             if ceiling is not None:
                 run.used = ceiling.used

@@ -1,0 +1,208 @@
+"""OpenAI's Responses API: workflows that answer, whose answers are stored and gone on from. Internal.
+
+A response is a turn of a thread: `previous_response_id` goes on where that turn ended, in the same thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from ....state.threads.snapshots import astate_of
+from ..engine.conversations import conversation_input
+from ..engine.runs import NotThereError
+from .chat_completions import RequestRefusedError, split_model
+from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
+from .guards import KnownCaller
+from .openai_runs import OpenAIRoute, error_response, presets, problem_of, progress, retry_headers
+from .problems import Answers, answers
+from .responses import KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
+from .structured_format import format_of
+from .wire import dumps
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from ..engine.engine import Engine
+    from ..engine.runs import Caller, Run
+
+__all__ = ["router"]
+
+ENDS: Answers = {
+    200: {"content": {"text/event-stream": {}}, "description": "The response, or with `stream` its events."},
+    **answers(409, 429, 502, 504),
+}
+router = APIRouter(prefix="/v1/responses", route_class=OpenAIRoute, tags=["OpenAI"], responses=answers(404))
+
+
+@router.post("", responses=ENDS)
+async def create(body: ResponseRequest, request: Request, caller: KnownCaller) -> Response:
+    """Run a workflow on what is given, and return its response, whole or as a stream."""
+    engine: Engine = request.app.state.engine
+    body.check_supported()
+    preset, upstream = split_model(body.model, presets(request), request.app.state.settings.models)
+    assistant = engine.assistants()[preset]
+    form = format_of(body.text.format if body.text else None, param="text.format")
+    options = form.options(assistant, param="text.format") if form else None
+    messages = messages_of(body, form.instruction if form else "")
+    if not any(message["role"] == "user" for message in messages):
+        raise RequestRefusedError("input holds no user message, so there is no task in it", param="input")
+    place: dict[str, Any] = {"keep": body.store is not False}
+    if body.previous_response_id is not None:
+        if assistant.preset.conversation != "messages":
+            raise RequestRefusedError(
+                f"{body.model} is no chat: send what was said before as input", param="previous_response_id"
+            )
+        messages, place = await _going_on(engine, caller, body, messages)
+    given = conversation_input(messages, assistant.preset.conversation)
+    if body.limits is not None:
+        given["limits"] = body.limits
+    asked: dict[str, Any] = {"stream_modes": ("custom",), "model": upstream, "options": options, **place}
+    run = await engine.submit(caller, preset, input=given, metadata={KEPT: body.kept()}, **asked)
+    reply = ResponseReply(run, form)
+    if body.stream:
+        events = kept_open(_events(engine, run, reply), PING, cancels=(engine, run))
+        return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
+    if not await ended_before_disconnect(request, engine, run):
+        return Response(status_code=CLIENT_LEFT)
+    if problem := problem_of(run):
+        return error_response(*problem, headers=retry_headers(run))
+    return JSONResponse(reply.whole(await _output(engine, run), await _reasoning(run)))
+
+
+@router.get("/{name}")
+async def retrieve(name: str, request: Request, caller: KnownCaller) -> Response:
+    """Return a stored response."""
+    engine: Engine = request.app.state.engine
+    return Response(dumps(await _shown(engine, await _stored(engine, caller, name))), media_type="application/json")
+
+
+@router.get("/{name}/input_items")
+async def input_items(name: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
+    """Return what a stored response was given."""
+    run = await _stored(request.app.state.engine, caller, name)
+    given: Mapping[str, Any] = run.request.get("input") or {}
+    said = given.get("messages") or [{"role": "user", "content": given.get("task", "")}]
+    items = [
+        {
+            **{"id": f"msg_{run.id.replace('-', '')}_{number}", "type": "message", "status": "completed"},
+            **{"role": one["role"], "content": [{"type": "input_text", "text": one["content"]}]},
+        }
+        for number, one in enumerate(said)
+        if one["role"] in ("system", "user", "assistant")
+    ]
+    ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {}
+    return {"object": "list", "data": items, "has_more": False, **ends}
+
+
+@router.post("/{name}/cancel", responses=answers(409))
+async def cancel(name: str, request: Request, caller: KnownCaller) -> Response:
+    """End the run of a response where it stands, and return the response."""
+    engine: Engine = request.app.state.engine
+    run = await _stored(engine, caller, name)
+    await engine.cancel(caller, run.id)
+    return Response(dumps(await _shown(engine, run)), media_type="application/json")
+
+
+@router.delete("/{name}")
+async def delete(name: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
+    """Delete a stored response, and with the last one of a conversation all that was said in it."""
+    engine: Engine = request.app.state.engine
+    run = await _stored(engine, caller, name)
+    others = [one for one in await engine.runs(caller, run.thread_id) if one.id != run.id]
+    await engine.forget(caller, run.id)
+    if not others:
+        await engine.delete_thread(caller, run.thread_id)
+    return {"id": response_id(run.id), "object": "response", "deleted": True}
+
+
+async def _going_on(
+    engine: Engine, caller: Caller, body: ResponseRequest, messages: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return what is said after an earlier response, and where: behind its own turn, whatever came after that."""
+    try:
+        before = await _stored(engine, caller, str(body.previous_response_id))
+    except NotThereError:
+        raise RequestRefusedError(
+            f"Previous response with id {body.previous_response_id!r} not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        ) from None
+    end = await _last_checkpoint(engine, before)
+    if before.status != "success" or end is None:
+        raise RequestRefusedError("the previous response has no answer to go on from", param="previous_response_id")
+    if body.store is not False:
+        # The instructions of one request are not carried over to the next.
+        new = messages if messages[0].get("id") else [FORGET, *messages]
+        return new, {"thread_id": before.thread_id, "checkpoint": {"checkpoint_id": end["checkpoint_id"]}}
+    said = (await _output(engine, before)).get("messages") or []
+    told = [{"role": ROLES[one.type], "content": str(one.text)} for one in said if one.type in ROLES]
+    first = messages[:1] if messages[0].get("id") else []
+    return [*first, *(one for one in told if one["role"] != "system"), *messages[len(first) :]], {"keep": False}
+
+
+FORGET = {"role": "remove", "content": "", "id": "instructions"}
+ROLES = {"system": "system", "human": "user", "ai": "assistant"}
+
+
+async def _stored(engine: Engine, caller: Caller, name: str) -> Run:
+    """Return the run of a stored response of the caller's.
+
+    Raises:
+        NotThereError: There is none.
+    """
+    try:
+        run = await engine.run(caller, run_id_of(name))
+    except NotThereError:
+        run = None
+    if run is None or not (run.metadata.get(KEPT) or {}).get("store"):
+        raise NotThereError(f"Response with id {name[:80]!r} not found.")
+    return run
+
+
+async def _shown(engine: Engine, run: Run) -> Any:
+    reply = ResponseReply(run, format_of(run.metadata[KEPT].get("format"), param="text.format"))
+    if not run.ended:
+        return reply.waiting()
+    return reply.whole(await _output(engine, run), await _reasoning(run), problem_of(run))
+
+
+async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterator[bytes]:
+    for event in reply.begun():
+        yield _sse(event)
+    told = []
+    async for text in progress(run):
+        told.append(text)
+        yield _sse(reply.thought(text))
+    problem = problem_of(run)
+    output = {} if problem else await _output(engine, run)
+    for event in reply.ended(output, "".join(told), problem):
+        yield _sse(event)
+
+
+def _sse(event: Mapping[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dumps(event))
+
+
+async def _reasoning(run: Run) -> str:
+    return "".join([text async for text in progress(run)])
+
+
+async def _output(engine: Engine, run: Run) -> Mapping[str, Any]:
+    """Return the values that a run ended with, also where others have run on its thread since."""
+    if run.output is not None:
+        return run.output
+    if (end := await _last_checkpoint(engine, run)) is None:
+        return {}
+    graph = await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id))
+    return dict((await astate_of(graph, {"configurable": end})).values)
+
+
+async def _last_checkpoint(engine: Engine, run: Run) -> dict[str, Any] | None:
+    """Return the place of the last checkpoint that a run wrote; `None` where it wrote none."""
+    of_thread = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ""}}
+    async for found in engine.saver.alist(of_thread, filter={"run_id": run.id}, limit=1):
+        return dict(found.config["configurable"])
+    return None
