@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["RunConfig", "kept_spec"]
+__all__ = ["RunConfig", "kept_spec", "small_model_options"]
 
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
 # Unknown keys are refused and not dropped: another version may have written them, and meant something.
@@ -59,6 +59,8 @@ class RunConfig(BaseModel):
     temperature: float | None = Field(default=None, ge=0, strict=True)
     max_output_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, strict=True)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, strict=True)
+    timeout_s: float | None = Field(default=None, gt=0, strict=True)
+    """Seconds that an attempt of a call may take, of critics too; default: as `chat_model` has it."""
     prices: str | None = None
     options: dict[str, Any] = {}
     """Options of presets that say something, by name. Outside of Python they stand beside the other fields."""
@@ -235,6 +237,15 @@ class RunConfig(BaseModel):
                 found.append(said.replace("{}", str(value)))
         return found
 
+    def with_model(self, spec: str) -> RunConfig:
+        """Return it for another model; what the embedded model alone is asked stays behind.
+
+        Raises:
+            BadInputError: The spec makes no sense.
+        """
+        kept = {name: value for name, value in self.flat().items() if SMALL_MODEL.get(name) != value}
+        return RunConfig.given(**{**kept, **small_model_options(spec, self.preset), "model": spec})
+
     @property
     def asks_model(self) -> bool:
         """True if its graph asks a model; a search by rules asks none, so that none is fetched or spoken of."""
@@ -248,8 +259,8 @@ class RunConfig(BaseModel):
 
         Args:
             checkpointer: Where its threads are kept.
-            build_model: From a spec and, where given, `temperature`, `max_output_tokens` and `seed` to a model;
-                default: `redraft.models.chat_model`.
+            build_model: From a spec and, where given, `temperature`, `max_output_tokens`, `seed` and
+                `timeout_s` to a model; default: `redraft.models.chat_model`.
 
         Raises:
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
@@ -257,13 +268,14 @@ class RunConfig(BaseModel):
         from ..models import PriceTable, chat_model
         from ..nodes.verify.verifiers import stored_verifier
 
-        build_model = build_model or chat_model
         tuning: dict[str, Any] = {
             "temperature": self.temperature,
             "max_output_tokens": self.max_output_tokens,
             "seed": self.seed,
         }
         options = {name: value for name, value in tuning.items() if value is not None}
+        patience: dict[str, Any] = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
+        build_model = partial(build_model or chat_model, **patience)
         model = build_model(self.model, **options) if self.asks_model else None
         named = ("self", *critic_names())
         given = dict(self.options)
@@ -325,6 +337,16 @@ class RunConfig(BaseModel):
         # A fork that it writes goes on with the graph of its parent.
         kind_of(graph).fingerprint = {}
         return graph
+
+
+def small_model_options(spec: str, preset: str) -> dict[str, str]:
+    """Return what the loop asks the embedded model in place of what it asks larger ones."""
+    return dict(SMALL_MODEL) if spec == "local" and preset == "refine" else {}
+
+
+SMALL_MODEL = {"refine_prompt": "{task} {feedback} Try {round}:", "memory": "last"}
+"""A model of 135M parameters that is shown its draft copies it, so it is told the task again, and what was missed. The
+round is named so that, with a fixed seed, the same feedback twice does not give the same reply twice."""
 
 
 @cache

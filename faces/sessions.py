@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ __all__ = [
     "checked_row",
     "checked_thread_id",
     "encryption_key",
+    "known_id",
+    "listing",
     "model_or_default",
     "opened",
     "reading",
@@ -73,6 +75,30 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
 
 
 @contextmanager
+def listing(db: str) -> Iterator[Any]:
+    """Give what lists the threads of a database: of a SQLite file its index alone, where that can tell; else its saver.
+
+    Raises:
+        BadInputError: The database can't be opened.
+    """
+    from ..state.storage.checkpointers import kind_and_place
+
+    with bad_input():
+        kind, place = kind_and_place(db)
+        index = None
+        if kind == "sqlite" and Path(place).is_file() and not encryption_key(db):
+            from ..state.storage.sqlite_reading import open_index
+
+            index = open_index(Path(place))
+    if index is None:
+        with opened(db, read_only=True) as saver:
+            yield saver
+        return
+    with closing(index):
+        yield index
+
+
+@contextmanager
 def reading(db: str, thread_id: str) -> Iterator[Thread]:
     """Give a thread that can be read; no model is built, so no key is needed.
 
@@ -82,17 +108,25 @@ def reading(db: str, thread_id: str) -> Iterator[Thread]:
     from ..state import Thread
 
     with opened(db, read_only=True) as saver:
-        yield Thread(reader_graph(saver, thread_id), thread_id)
+        found = known_id(saver, thread_id)
+        yield Thread(any_reader(saver, found), found)
 
 
-def reader_graph(saver: Any, thread_id: str) -> Any:
-    """Return a graph that reads a thread, also one that was built in Python.
+def known_id(saver: Any, name: str) -> str:
+    """Return the id of the thread that a user means: its id, the beginning of no other, or `last`, which moved last.
 
     Raises:
-        BadInputError: There is no such thread.
+        BadInputError: There is no such thread, or several begin so.
     """
-    checked_row(saver, thread_id)
-    return any_reader(saver, thread_id)
+    if saver.runs.get(name) is not None or saver.get_tuple({"configurable": {"thread_id": name}}) is not None:
+        return name
+    found = saver.runs.ids()[:1] if name == "last" else saver.runs.ids(name) if name else []
+    if not found:
+        raise BadInputError(f"there is no thread {name!r} here; `redraft threads` lists those that are")
+    if len(found) > 1:
+        shown = ", ".join([*found[:5], *("…" for _ in found[5:6])])
+        raise BadInputError(f"{name!r} is the beginning of {len(found)} ids: {shown}")
+    return str(found[0])
 
 
 def checked_row(saver: Any, thread_id: str) -> RunRow | None:

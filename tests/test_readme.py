@@ -99,6 +99,19 @@ def test_the_python_examples_run_on_the_embedded_model(replies: str) -> None:
     assert names["out"]["stop_reason"] in ("accepted", "max_rounds", "no_progress")
 
 
+@pytest.mark.embedded
+@pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
+def test_the_first_shell_example_ends_better_than_it_begins(forking: Any, tmp_path: Path) -> None:
+    """Whoever types the README's first command, without a key, sees a draft fail and a revision that is better."""
+    smollm2_path()
+    words = next(shlex.split(line) for line in shell_in(README) if line.startswith("redraft run "))
+    call = ["-c", "from redraft.faces.cli.main import main; main()"]
+    done = forking.run([*call, *words[1:], "--json"], cwd=tmp_path)
+    assert done.returncode in (0, 3), done.stderr
+    shown = json.loads(forking.run([*call, "show", "last", "--json"], cwd=tmp_path).stdout)
+    assert json.loads(done.stdout)["score"] > shown["drafts"][0]["critiques"][0]["score"]
+
+
 def test_the_shell_examples_run(replies: str, forking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever types the shell examples one after the other sees each succeed and show something."""
     monkeypatch.setenv("REDRAFT_MODEL", replies)

@@ -50,7 +50,8 @@ class RayJob:
         encryption_key: Encrypts the checkpoints, as `open_checkpointer` takes it; `repr` hides it.
         seal_key: Seals them, alike.
         critic: Spec of the model that judges; `None` or `self`: the writer.
-        model_options: `temperature`, `max_output_tokens` and `seed` of the writer.
+        model_options: `temperature`, `max_output_tokens` and `seed` of the writer; `timeout_s`, which is the critic's
+            too.
         limits: Budgets for each problem.
         prompts: In place of the method's own, by name.
         prices: Dollars by model name, as a price file holds them.
@@ -160,7 +161,8 @@ class Worker:
                     open_checkpointer(_watched(job.db), key=job.encryption_key, seal_key=job.seal_key)
                 )
                 writer = chat_model(job.model, **job.model_options)
-                judge = None if job.critic is None or job.critic == "self" else chat_model(job.critic)
+                patience = {name: value for name, value in job.model_options.items() if name == "timeout_s"}
+                judge = None if job.critic is None or job.critic == "self" else chat_model(job.critic, **patience)
                 prices = None if job.prices is None else PriceTable(job.prices)
                 if job.rpm or job.tpm:
                     rpm, tpm = (None if rate is None else rate / self._workers for rate in (job.rpm, job.tpm))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -36,13 +37,27 @@ class LazyCommand:
         found = getattr(import_module(f".{module}", __package__), function)
         if isinstance(found, Typer):  # a command with subcommands
             found.info.epilog = examples(*self.examples)
-            return built(found)
+            return _told_by_metavars(built(found))
         alone = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
         if self.of_presets:
             with bad_input():
                 found = with_preset_options(found)
         alone.command(name=self.name, epilog=examples(*self.examples))(found)
-        return built(alone)
+        return _told_by_metavars(built(alone))
+
+
+def _told_by_metavars(command: Any) -> Any:
+    """Return the command with a help page that shows metavars, and no types of Python such as `<list[Path]>`."""
+
+    def plain(given: Any, ctx: Any) -> Any:
+        for one in (parameters := given(ctx)):
+            if (one.display_type_rich(ctx) or "").startswith("<"):
+                one.display_type_rich = lambda ctx: None
+        return parameters
+
+    for part in (command, *getattr(command, "commands", {}).values()):
+        part.get_params = partial(plain, part.get_params)
+    return command
 
 
 class CommandGroup(TyperGroup):
@@ -52,8 +67,18 @@ class CommandGroup(TyperGroup):
         stubs = {command.name: TyperCommand(command.name, help=command.summary) for command in COMMANDS}
         # In plain text: what draws typer's panels takes longer to import than all the rest.
         super().__init__(**{**given, "commands": stubs, "rich_markup_mode": None})
+        self._completing = False
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self._completing = True  # which imports none of the commands that it names
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._completing = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self._completing:
+            return self.commands.get(cmd_name)
         return next((command.load() for command in COMMANDS if command.name == cmd_name), None)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -24,6 +24,7 @@ from .options import (
     QuestionField,
     Temperature,
     TimeBudget,
+    Timeout,
     TokenBudget,
     given_limits,
 )
@@ -90,6 +91,7 @@ def evaluate(
     ] = False,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
+    timeout: Timeout = None,
     prices: Prices = None,
     prompts: PromptFile = None,
     judge: Annotated[
@@ -192,6 +194,7 @@ def evaluate(
         critic=critic,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
+        timeout_s=timeout,
         prices=prices,
         prompts=prompts,
         judge=judge,

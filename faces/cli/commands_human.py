@@ -36,7 +36,7 @@ def answer(
 ) -> None:
     """Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead."""
     from ...state.threads.answers import answer_of
-    from ..sessions import opened, reader_graph
+    from ..sessions import known_id, opened
     from ..views.console import Screen
     from .asking import keep_edit
     from .running import finish, go_on_with_answer
@@ -55,7 +55,7 @@ def answer(
     screen = Screen(as_json=as_json)
     try:
         with opened(db) as saver:
-            reader_graph(saver, thread_id)
+            thread_id = known_id(saver, thread_id)
             values, question = go_on_with_answer(
                 saver, thread_id, reply, at=at, by=by, screen=screen, db=db, trust=trust_recipe
             )
@@ -69,11 +69,12 @@ def answer(
 def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on."""
     from ...state import Thread
-    from ..sessions import opened, reader_graph
+    from ..sessions import any_reader, known_id, opened
     from ..views.console import Screen
 
     with opened(db) as saver, bad_input():
-        who = Thread(reader_graph(saver, thread_id), thread_id).stop()
+        thread_id = known_id(saver, thread_id)
+        who = Thread(any_reader(saver, thread_id), thread_id).stop()
     following = command("resume", thread_id, db=db)
     data: dict[str, Any] = {"thread_id": thread_id, "asked": who, "resume": following}
     Screen(as_json=as_json).result(

@@ -33,12 +33,12 @@ def copy_thread(
     as_json: AsJson = False,
 ) -> None:
     """Copy a thread with all of its steps under another id."""
-    from ..sessions import checked_row, checked_thread_id, opened
+    from ..sessions import checked_thread_id, known_id, opened
     from ..views.console import Screen
 
     target = checked_thread_id(target)
     with opened(db) as saver:
-        checked_row(saver, thread_id)
+        thread_id = known_id(saver, thread_id)
         with bad_input():
             saver.copy_thread(thread_id, target)
     data = {"thread_id": target, "copy_of": thread_id}
@@ -106,12 +106,12 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a thread to a file that `redraft import` takes into any database. It is not encrypted."""
-    from ..sessions import checked_row, opened
+    from ..sessions import known_id, opened
     from ..views.console import Screen
     from .commands_threads import file_name
 
     with opened(db, read_only=True) as saver:
-        checked_row(saver, thread_id)
+        thread_id = known_id(saver, thread_id)
         with bad_input():
             lines = saver.export_thread(thread_id)
     if out is not None and str(out) == "-":

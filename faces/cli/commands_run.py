@@ -26,6 +26,7 @@ from .options import (
     Temperature,
     ThreadId,
     TimeBudget,
+    Timeout,
     TokenBudget,
     TrustRecipe,
     given_limits,
@@ -69,6 +70,7 @@ def run(
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
     ] = None,
+    timeout: Timeout = None,
     prices: Prices = None,
     prompts: PromptFile = None,
     draft: Annotated[
@@ -89,7 +91,7 @@ def run(
     """Write, get feedback, check and refine until it is right or a limit says stop."""
     from ...nodes.verify.verifiers import RETIRED, verifier
     from ...nodes.writing.prompt_files import builder_prompts
-    from ..run_config import RunConfig
+    from ..run_config import RunConfig, small_model_options
     from ..sessions import checked_thread_id, model_or_default, opened
     from ..views.console import Screen, say
     from .asking import can_ask
@@ -120,9 +122,10 @@ def run(
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         seed=seed,
+        timeout_s=timeout,
         prices=prices,
         **options,
-        **texts,
+        **{**small_model_options(spec, graph), **texts},
     )
     screen = Screen(as_json=as_json)
     if options.get("human") and db == "memory" and not can_ask(screen):
@@ -161,7 +164,7 @@ def resume(
     Nothing that is finished is paid again. Limits that are not named stay as they were.
     """
     from ...state.threads.snapshots import state_of
-    from ..sessions import any_reader, checked_row, opened
+    from ..sessions import any_reader, known_id, opened
     from ..views.console import Screen, say
     from .running import finish, go_on
 
@@ -174,7 +177,8 @@ def resume(
         patience=patience,
     )
     with opened(db) as saver:
-        row = checked_row(saver, thread_id)
+        thread_id = known_id(saver, thread_id)
+        row = saver.runs.get(thread_id)
         if limits or row is None or row.stop_reason in (None, "failed"):
             values, question = go_on(
                 saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe, allow_changes=allow_changes
@@ -209,7 +213,7 @@ def fork(
     from ...state import Thread
     from ...state.threads.kind import kind_of
     from ..run_config import RunConfig
-    from ..sessions import checked_thread_id, opened, reader_graph
+    from ..sessions import any_reader, checked_thread_id, known_id, opened
     from ..views.console import Screen
     from .running import finish, go_on, trusted_recipe
 
@@ -217,7 +221,8 @@ def fork(
     limits = given_limits(max_rounds=max_rounds) or None
     named = None if new_id is None else checked_thread_id(new_id)
     with opened(db) as saver:
-        reader = reader_graph(saver, thread_id)
+        thread_id = known_id(saver, thread_id)
+        reader = any_reader(saver, thread_id)
         parents = RunConfig.of_thread(saver, thread_id)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or parents.of_fork() != parents:
@@ -226,7 +231,7 @@ def fork(
         # A pipeline's fork goes on with another preset, which is known when it is built to run.
         fingerprint: Mapping[str, Any] = {}
         if model is not None:
-            recipe = RunConfig.given(**{**recipe.flat(), "model": model})
+            recipe = recipe.with_model(model)
             with bad_input():
                 # A wrong spec is refused before anything is written.
                 fingerprint = kind_of(recipe.build(None)).fingerprint

@@ -25,13 +25,13 @@ def threads(
     as_json: AsJson = False,
 ) -> None:
     """List the threads of a database, the newest first."""
-    from ..sessions import opened
+    from ..sessions import listing
     from ..views.console import Screen
     from ..views.wording import checked_reason
     from .thread_views import model_of, show_threads
 
     wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
-    with opened(db, read_only=True) as saver, bad_input():
+    with listing(db) as saver, bad_input():
         rows = saver.runs.list(limit=limit, stop_reason=wanted)
         sizes = saver.sizes([row.thread_id for row in rows])
     data = [
@@ -54,7 +54,7 @@ def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -
     from .thread_views import show_history
 
     with reading(db, thread_id) as thread:
-        steps = thread.history()
+        thread_id, steps = thread.thread_id, thread.history()
     facts = timeline_facts(thread_id, steps)
     costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
     data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps], "total": costs}
@@ -76,7 +76,7 @@ def show(
     from .thread_views import drafts_data, show_drafts
 
     with reading(db, thread_id) as thread, bad_input():
-        values = read_values(thread)
+        thread_id, values = thread.thread_id, read_values(thread)
         drafts = drafts_data(values, number)
     data = drafts if number is None else drafts["drafts"][0]
     Screen(as_json=as_json).result(
@@ -87,12 +87,15 @@ def show(
 
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
-    from ..sessions import reading
+    from ...state.dual import drive
+    from ...state.threads.history import family, grow_tree
+    from ..sessions import known_id, listing
     from ..views.console import Screen
     from .thread_views import branch_data, show_tree
 
-    with reading(db, thread_id) as thread:
-        branch = thread.tree()
+    with listing(db) as saver, bad_input():
+        thread_id = known_id(saver, thread_id)
+        branch = grow_tree(thread_id, drive(family(saver.runs, thread_id)))
     Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
 
 
@@ -101,11 +104,11 @@ def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) ->
     from ...state.threads.snapshots import state_of
     from ..sessions import reading
     from ..views.console import Screen
-    from .running import outcome_data
+    from .outcomes import outcome_data
     from .thread_views import show_replay
 
     with reading(db, thread_id) as thread, bad_input():
-        replayed = thread.replay()
+        thread_id, replayed = thread.thread_id, thread.replay()
         task = state_of(thread.graph, thread.config).values.get("task", "")
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
     data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
@@ -127,14 +130,16 @@ def diff(
     Without rounds, they are the first and the best of a thread, or the best of two threads.
     """
     from ...state import Thread
-    from ..sessions import opened, reader_graph
+    from ..sessions import any_reader, known_id, opened
     from ..views.console import Screen
     from ..views.drafts import diff_facts
     from .thread_views import show_diff
 
     with opened(db, read_only=True) as saver:
-        one = Thread(reader_graph(saver, thread_id), thread_id)
-        two = Thread(reader_graph(saver, other), other) if other is not None else None
+        thread_id = known_id(saver, thread_id)
+        other = known_id(saver, other) if other is not None else None
+        one = Thread(any_reader(saver, thread_id), thread_id)
+        two = Thread(any_reader(saver, other), other) if other is not None else None
         if other == thread_id and before is None and after is None:
             raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
         with bad_input():
@@ -162,14 +167,17 @@ def html(
 
     It needs no network and runs no script; what models wrote is shown as text.
     """
-    from ..sessions import opened
+    from ..sessions import known_id, opened
     from ..views.console import Screen
     from ..views.run_page import write_run_page
 
-    page = out or Path(f"{file_name(thread_id)}.html")
-    if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
-        raise BadInputError(f"{str(page)!r} is there already and is no page: it would be lost; name another with -o")
     with opened(db, read_only=True) as saver, bad_input():
+        thread_id = known_id(saver, thread_id)
+        page = out or Path(f"{file_name(thread_id)}.html")
+        if page.is_file() and not page.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
+            raise BadInputError(
+                f"{str(page)!r} is there already and is no page: it would be lost; name another with -o"
+            )
         written = write_run_page(_drawable(saver, thread_id), page)
     data = {"thread_id": thread_id, "page": str(written)}
     Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(written)))
@@ -184,9 +192,9 @@ def _drawable(saver: Any, thread_id: str) -> Any:
     from ...state import Thread
     from ..problems import ProblemError
     from ..run_config import RunConfig
-    from ..sessions import reader_graph
+    from ..sessions import any_reader
 
-    graph = reader_graph(saver, thread_id)
+    graph = any_reader(saver, thread_id)
     try:
         recipe, own = RunConfig.kept(saver, thread_id)
         if not own and recipe.reaches():

@@ -9,6 +9,7 @@ import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,7 @@ class EvalPlan:
         temperature: float | None = None,
         max_output_tokens: int | None = None,
         seed: int | None = None,
+        timeout_s: float | None = None,
         prices: str | None = None,
         prompts: Path | None = None,
         judge: Path | None = None,
@@ -114,8 +116,17 @@ class EvalPlan:
             check_methods(names, data.kind)
             spec, note = model_or_default(model)
             spec = kept_spec(spec)
-            writer = chat_model(spec, temperature=temperature, max_output_tokens=max_output_tokens, seed=seed)
-            judging = None if critic is None or critic == "self" else chat_model(kept_spec(critic))
+            # Left out where it is not given, so that a run's description stays what it was.
+            patience: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
+            options: dict[str, Any] = {
+                "temperature": temperature,
+                "max_output_tokens": max_output_tokens,
+                "seed": seed,
+                **patience,
+            }
+            writer = chat_model(spec, **options)
+            judging_model = partial(chat_model, **patience)
+            judging = None if critic is None or critic == "self" else judging_model(kept_spec(critic))
             table = PriceTable.from_file(prices) if prices else None
             texts = _prompts_for(data.kind, prompts) if prompts else {}
             accepts, accepting = None, {}
@@ -123,7 +134,7 @@ class EvalPlan:
                 if critic is not None or not any(name.startswith("self-refine-") for name in names):
                     raise ValueError("--judge accepts in self-refine-N, in place of --critic")
                 accepting = read_judge(judge).model_dump(mode="json")
-                accepts = judge_from_specs(accepting, writer, lambda spec: chat_model(kept_spec(spec)))
+                accepts = judge_from_specs(accepting, writer, lambda spec: judging_model(kept_spec(spec)))
             built = tuple(
                 build_method(
                     name,
@@ -143,7 +154,6 @@ class EvalPlan:
             say(note)
         for line in data.skipped:
             say(f"skipped: {line}")
-        options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
         plan = cls(
             *(data, built, spec, critic),
             writer=writer,

@@ -25,7 +25,6 @@ app = typer.Typer(
     name="redraft",
     cls=CommandGroup,
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -49,7 +48,8 @@ def redraft(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 130 or 143 interrupted, 141 nobody reads on.
+    """Run the command and exit: 0 done, 1 a failed run, 2 bad input, 3 not accepted, 130 or 143 interrupted, 141
+    nobody reads on.
 
     Never a traceback. A run that waits for a person ends with 0, and one that `redraft stop` ended with 143.
 
@@ -75,8 +75,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         code = app(arguments, prog_name="redraft", standalone_mode=False)
         # Here, where a broken pipe is still caught.
         sys.stdout.flush()
-    except (ReaderGoneError, BrokenPipeError, SystemExit):  # typer and rich make a SystemExit of a broken pipe
+    except (ReaderGoneError, BrokenPipeError):
         return ReaderGoneError.exit_code
+    except SystemExit as done:  # typer's after a completion, or what typer and rich make of a broken pipe
+        return ReaderGoneError.exit_code if done.code else 0
     except KeyboardInterrupt:
         return Stopping.exit_code()
     except ProblemError as problem:

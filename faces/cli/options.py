@@ -35,6 +35,7 @@ __all__ = [
     "Temperature",
     "ThreadId",
     "TimeBudget",
+    "Timeout",
     "TokenBudget",
     "TrustRecipe",
     "age",
@@ -47,7 +48,27 @@ DATA = "Which rows"
 LIMITS = "When to stop"
 MODELS = "Who writes and who judges"
 
-ThreadId = Annotated[str, typer.Argument(metavar="ID", help="A thread, as `redraft threads` lists it.")]
+
+def thread_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids that a shell completes a word to, the thread that moved last first."""
+    from ..problems import ProblemError
+    from ..sessions import listing
+
+    try:
+        with listing(context.params.get("db") or DEFAULT_DB) as saver:
+            return [*(name for name in ["last"] if name.startswith(incomplete)), *saver.runs.ids(incomplete, limit=50)]
+    except (ProblemError, ValueError, OSError):
+        return []
+
+
+ThreadId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A thread, as `redraft threads` lists it: its id, the beginning of it, or last.",
+        autocompletion=thread_ids,
+    ),
+]
 Db = Annotated[
     str,
     typer.Option(
@@ -94,6 +115,15 @@ Temperature = Annotated[
 ]
 MaxOutputTokens = Annotated[
     int | None, typer.Option(metavar="N", help="Longest reply, in tokens.", rich_help_panel=MODELS)
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        help="Seconds that an attempt of a call may take, 600 if not given; each call has five attempts.",
+        rich_help_panel=MODELS,
+    ),
 ]
 Prices = Annotated[
     str | None, typer.Option(metavar="FILE", help="A table of prices of your own.", rich_help_panel=MODELS)

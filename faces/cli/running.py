@@ -7,12 +7,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...state.retrievals import cited_sources
+import typer
+
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
 from ..views.console import one_line
 from ..views.live import LiveRun
-from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
+from .outcomes import outcome_data, show_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -29,17 +30,16 @@ __all__ = [
     "finish",
     "go_on",
     "go_on_with_answer",
-    "outcome_data",
     "run_asking",
     "run_graph",
-    "show_outcome",
     "trusted_recipe",
 ]
 
 MODES = ("custom", "values")
 STOPPED_FROM_OUTSIDE = 143
 """The exit code of a run that `redraft stop` ended: that of a SIGTERM, which asks for the same."""
-RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
+UNACCEPTED = 3
+"""The exit code of a run that came to its end with an answer that those who judge did not accept."""
 
 
 def run_graph(
@@ -256,41 +256,11 @@ def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -
     raise BadInputError("nothing was run")
 
 
-def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
-    """Return the result of a run as JSON holds it."""
-    known = {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
-    if sources := cited_sources(values.get("answer") or "", values.get("events") or []):
-        known["sources"] = sources
-    return {**known, "self_critique": values["self_critique"]} if "self_critique" in values else known
-
-
-def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
-    """Print the answer, why the run stopped, and what it cost."""
-    reason = values.get("stop_reason")
-    usage = values.get("usage") or {}
-    screen.line("")
-    screen.line(("answer", "bold"))
-    screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
-    for one in cited_sources(values.get("answer") or "", values.get("events") or []):
-        places = [one["source"] or "unnamed source", *(f"{key} {one[key]}" for key in ("page", "line") if key in one)]
-        told = ", ".join(places) + (f" · {one['url']}" if "url" in one else "")
-        screen.line((f"  [{one['number']}] {told}", "dim"))
-    screen.line("")
-    why = _why(values) or STOP_WORDS.get(reason, "")
-    by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"
-    screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
-    facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]
-    if usage:
-        facts += [amount(usage["total_tokens"], "token"), money(usage["cost_usd"]), seconds(usage["seconds"])]
-    screen.line((" · ".join(facts), "dim"))
-    if db != "memory":
-        screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
-
-
 def finish(
     screen: Screen, values: dict[str, Any], question: dict[str, Any] | None = None, *, thread_id: str, db: str
 ) -> None:
-    """Print the result of a run, or what it waits for; one that failed ends the command with 1.
+    """Print the result of a run, or what it waits for; one that failed ends the command with 1, and one whose answer
+    was judged and not accepted with 3.
 
     Args:
         screen: Where to.
@@ -313,15 +283,16 @@ def finish(
     if values.get("stop_reason") == "failed":
         hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
         raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
+    if values.get("stop_reason") not in (None, "accepted") and _judged(values):
+        raise typer.Exit(UNACCEPTED)
 
 
-def _why(values: Mapping[str, Any]) -> str:
-    """Return what the record says about the end of a run without rounds, which a pipeline has none of, say."""
-    events = values.get("events") or []
-    if values.get("stop_reason") != "max_rounds" or not events or events[-1]["kind"] != "verdict":
-        return ""
-    text: str = events[-1]["text"].rstrip(".")
-    return text[:1].lower() + text[1:]
+def _judged(values: Mapping[str, Any]) -> bool:
+    """Return whether somebody judges the last draft of a run: nobody does where all steps of a pipeline are its end."""
+    from ...state.summary import run_options
+
+    options = run_options(values.get("events") or [])
+    return bool(options.get("asks", options.get("judge_last")))
 
 
 def interrupted(thread_id: str, db: str, *, kept: bool) -> RunStoppedError:

@@ -16,7 +16,7 @@ from ..problems import command
 from ..views.console import one_line, plain_table, safe, terminal_width
 from ..views.live import show_event
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
-from .running import RESULT_KEYS, show_outcome
+from .outcomes import RESULT_KEYS, show_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from pathlib import Path
@@ -161,12 +160,16 @@ class Checkpointer:
         self._opened.pop().close()
 
     async def __aenter__(self) -> IndexedSaver:
+        import asyncio  # here, since the shell lists threads without it
+
         self._opened.append(await asyncio.to_thread(self.open))
         return self._opened[-1]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        import asyncio
+
         await asyncio.to_thread(self._opened.pop().close)
 
 

@@ -15,7 +15,7 @@ from .checkpoint_order import check_order, read_checkpoint
 from .db_executor import in_db_executor
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
-from .index import RunIndex, RunsTable, row_from_checkpoint, stored_values
+from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
 from .journal import Journal, JournalInMemory, JournalTable
 from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
@@ -302,14 +302,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
-        found = dict.fromkeys(thread_ids, 0)
-        values = {f"id{number}": thread_id for number, thread_id in enumerate(found)}
-        places = ", ".join(f"%({name})s" for name in values)
-        for table, length in self.lengths.items() if values else ():
-            statement = f"SELECT thread_id, SUM({length}) FROM {table} WHERE thread_id IN ({places}) GROUP BY thread_id"  # noqa: S608
-            for thread_id, length_of in self._query(statement, values):
-                found[thread_id] += int(length_of or 0)
-        return found
+        return stored_sizes(self._query, self.lengths, thread_ids)
 
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         for table in ("checkpoints", self.writes_table[0]):

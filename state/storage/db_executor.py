@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -32,6 +31,8 @@ def in_db_executor(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
         if executor is None:
             result: T = call(*args, **kwargs)
             return result
+        import asyncio
+
         run = partial(contextvars.copy_context().run, call, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(executor, run)
 

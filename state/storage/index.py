@@ -28,6 +28,7 @@ __all__ = [
     "COLUMNS",
     "DELETE_RUNS",
     "KEPT",
+    "PATH",
     "RUN_COLUMNS",
     "SET_UP_RUNS",
     "UPSERT_RUN_ON_CONFLICT",
@@ -39,6 +40,7 @@ __all__ = [
     "Runs",
     "RunsTable",
     "row_from_checkpoint",
+    "stored_sizes",
     "stored_values",
     "with_paths",
 ]
@@ -137,6 +139,10 @@ class RunIndex(ABC):
         """Return the thread ids of the forks of this thread, in any order."""
         return [row.thread_id for row in self.children(thread_id)]
 
+    @abstractmethod
+    def ids(self, prefix: str = "", *, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of the threads that begin so, the last moved first, without the paths of searches."""
+
     alist = in_db_executor(list)  # noqa: A003  (the method above)
     aget = in_db_executor(get)
     achildren = in_db_executor(children)
@@ -154,6 +160,7 @@ def with_paths(index: RunIndex, thread_id: str) -> list[str]:
 
 
 PATH = re.compile(r"(?:/[^/]+)*/b\d+\.\d+(?:-\d+)?\Z")
+LAST_CHARACTER = "\U0010ffff"
 
 
 def row_from_checkpoint(
@@ -343,6 +350,14 @@ class RunsTable(RunIndex):
         rows = self.query(f"SELECT thread_id FROM runs WHERE {FILTERS['parent']}", {"parent": thread_id})  # noqa: S608
         return [name for (name,) in rows if isinstance(name, str)]
 
+    def ids(self, prefix: str = "", *, limit: int = 1000) -> Sequence[str]:
+        statement = (
+            "SELECT thread_id FROM runs WHERE thread_id >= %(first)s AND thread_id < %(behind)s "
+            "ORDER BY updated_at DESC, thread_id DESC LIMIT %(limit)s"
+        )
+        rows = self.query(statement, {"first": prefix, "behind": prefix + LAST_CHARACTER, "limit": limit})
+        return [name for (name,) in rows if isinstance(name, str) and not PATH.search(name)]
+
     def list(
         self,
         *,
@@ -379,6 +394,24 @@ class RunsTable(RunIndex):
                 known: dict[str, Any] = {name: str(value) for name, value in place if name in PLACE}
                 rows.append(RunRow(**known, task=f"(unreadable: {error})"))
         return rows
+
+
+def stored_sizes(query: Query, lengths: Mapping[str, str], thread_ids: Sequence[str]) -> dict[str, int]:
+    """Return how many bytes are kept of each thread.
+
+    Args:
+        query: Runs one statement.
+        lengths: How many bytes a row of each table holds.
+        thread_ids: The threads.
+    """
+    found = dict.fromkeys(thread_ids, 0)
+    values = {f"id{number}": thread_id for number, thread_id in enumerate(found)}
+    places = ", ".join(f"%({name})s" for name in values)
+    for table, length in lengths.items() if values else ():
+        statement = f"SELECT thread_id, SUM({length}) FROM {table} WHERE thread_id IN ({places}) GROUP BY thread_id"  # noqa: S608
+        for thread_id, length_of in query(statement, values):
+            found[thread_id] += int(length_of or 0)
+    return found
 
 
 def _row(columns: Sequence[Any], vault: Vault | None) -> RunRow:

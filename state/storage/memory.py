@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from ..dual import drive
 from .group_writer import UNHELD
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
-from .index import Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
+from .index import PATH, Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
 from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeasesInMemory, LostLeaseError
@@ -236,6 +236,12 @@ class RunsInMemory(RunIndex):
         with self._lock:
             rows = (self._rows[name] for _, name in self._order)
             return [row for row in rows if row.parent_thread_id == thread_id]
+
+    def ids(self, prefix: str = "", *, limit: int = 1000) -> Sequence[str]:
+        with self._lock:
+            rows = sorted(self._rows.values(), key=lambda row: (row.updated_at, row.thread_id), reverse=True)
+        found = [name for row in rows if (name := row.thread_id).startswith(prefix) and not PATH.search(name)]
+        return found[:limit]
 
     def list(
         self,

@@ -22,6 +22,7 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from ..checked_channels import naming, placed
+from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
 from .encryption import EncryptionKeyError, Vault, split_filter
@@ -30,7 +31,7 @@ from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
 from .listed import listed
-from .trust import OWN_ANCESTOR, SET_UP_ENCRYPTION, PlainSerializer, check_key, checked, own_ancestor
+from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

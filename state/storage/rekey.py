@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..._files import check_schema
 from .checkpointers import kind_and_place, without_secrets
+from .database_key import check_key
 from .encryption import HIDDEN, TAG_MARK, TEXT_MARK, EncryptionKeyError, Vault, key_bytes
-from .trust import check_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,13 +5,11 @@ from __future__ import annotations
 import builtins
 import contextlib
 import json
-import re
 import sqlite3
 import threading
 import time
-import urllib.parse
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -21,6 +19,7 @@ from langgraph.checkpoint.sqlite.utils import search_where
 
 from ..._files import check_schema, limit_values, make_private
 from ..checked_channels import naming, placed
+from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
 from .encryption import Vault, split_filter
 from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
@@ -29,7 +28,8 @@ from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
 from .listed import listed
-from .trust import SET_UP_ENCRYPTION, PlainSerializer, check_key, checked
+from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
+from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "open_sqlite"]
 
-OWN_TABLES = (
-    "checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "redraft_encryption", "served_threads",
-    "served_runs", "served_items",
-)  # fmt: skip
-BUSY_TIMEOUT_S = 30.0
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
 NORMAL = 1
@@ -152,13 +147,13 @@ def open_sqlite(
     try:
         # Readers connect later, when the process may have changed its directory.
         if read_only:
-            connect = partial(_connect_to_read, path.absolute())
+            connect = partial(connect_to_read, path.absolute())
             conn = connect()
             check_schema(conn, OWN_TABLES, path)
             tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "checkpoints" not in tables:
                 raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
-            check_key(partial(_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
+            check_key(partial(query_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
             saver = IndexedSqliteSaver(NoCommitter(), connect, serde)
             saver.read_only(tables)
             conn.close()
@@ -166,7 +161,7 @@ def open_sqlite(
         conn = _connect(path.absolute())
         check_schema(conn, OWN_TABLES, path)
         _set_up(conn, synchronous)
-        check_key(partial(_on, conn), serde.vault, str(path))
+        check_key(partial(query_on, conn), serde.vault, str(path))
         return IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
     except BaseException as error:
         if conn is not None:
@@ -191,11 +186,7 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     inserts = INSERTS
     writes_table = ("writes", "value")
-    lengths = {  # noqa: RUF012
-        "checkpoints": "LENGTH(checkpoint) + LENGTH(metadata)",
-        "writes": "LENGTH(value)",
-        "redraft_journal": "LENGTH(reply)",
-    }
+    lengths = LENGTHS
     lease_dialect = LEASES
     lease_table_missing = sqlite3.OperationalError
 
@@ -245,7 +236,7 @@ class IndexedSqliteSaver(DatabaseSaver):
         # One put, so one transaction: of a thread that is deleted nothing stays.
         self.writer.write(
             *(
-                Statement(_named(statement), {"thread_id": name})
+                Statement(named(statement), {"thread_id": name})
                 for name in with_paths(self.runs, str(thread_id))
                 for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL, FORGET_LEASE)
             )
@@ -274,18 +265,18 @@ class IndexedSqliteSaver(DatabaseSaver):
         if statement.startswith("SELECT"):
             return self._query(statement, values)
         # A loss of power ends all runs, so that it matters to none who held a lease.
-        return self.writer.write(Statement(_named(statement), values, durable=False))
+        return self.writer.write(Statement(named(statement), values, durable=False))
 
     async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # Without a thread's detour, so that what many runs begin at once is one transaction.
-        return await self.writer.awrite(Statement(_named(statement), values, durable=False))
+        return await self.writer.awrite(Statement(named(statement), values, durable=False))
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # SQLite has one writer at a time, which is the writer's thread.
         if not statement.startswith("SELECT"):
-            return self.writer.write(Statement(_named(statement), values))
+            return self.writer.write(Statement(named(statement), values))
         with self.readers.borrowed() as conn:
-            return _on(conn, statement, values)
+            return query_on(conn, statement, values)
 
 
 class SqliteCommitter(Committer):
@@ -484,19 +475,9 @@ class StockReader(SqliteSaver):
         return row
 
 
-def _on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-    return conn.execute(_named(statement), values).fetchall()
-
-
 @lru_cache(maxsize=4096)  # every run counts from 1, and holds some of these for as long as it is under way
 def _version(number: int, is_long: bool) -> str:
     return f"{number:032}" if is_long or number >= 10 ** (SHORT - 1) else f"{number:{SHORT}}"
-
-
-@cache
-def _named(statement: str) -> str:
-    """Return a statement with SQLite's way to write its parameters."""
-    return re.sub(r"%\((\w+)\)s", r":\1", statement)
 
 
 def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -506,27 +487,6 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     conn = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     if read_only:
         conn.execute("PRAGMA query_only = ON")
-    limit_values(conn)
-    return conn
-
-
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection that writes nothing, neither to the file nor beside it where nothing may be written there."""
-    name = urllib.parse.quote(str(path))
-    conn = sqlite3.connect(
-        f"file:{name}?mode=ro", timeout=BUSY_TIMEOUT_S, isolation_level=None, uri=True, check_same_thread=False
-    )
-    try:
-        conn.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        conn.close()
-        log = path.with_name(f"{path.name}-wal")
-        if log.exists() and log.stat().st_size:  # it holds what the file does not
-            raise
-        # A log can't be made in a folder that nobody may write to, and nobody changes the file either.
-        conn = sqlite3.connect(
-            f"file:{name}?mode=ro&immutable=1", isolation_level=None, uri=True, check_same_thread=False
-        )
     limit_values(conn)
     return conn
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from redraft.faces.problems import BadInputError
-from redraft.faces.run_config import RunConfig
+from redraft.faces.run_config import RunConfig, small_model_options
 from redraft.faces.signing import is_own
 from redraft.nodes.search.path_threads import PATH_RECIPE
 
@@ -81,3 +81,13 @@ def test_an_option_that_makes_no_sense_is_named(fields: dict[str, object], says:
     """Options of presets are checked when a run config is made, as its own fields are."""
     with pytest.raises(BadInputError, match=says):
         RunConfig.given(model="local", **fields)
+
+
+def test_what_the_embedded_model_is_asked_is_asked_of_no_other() -> None:
+    """`redraft run` asks the embedded model in words that it can follow; a fork to another model asks as ever."""
+    small = RunConfig.given(model="local", seed=3, **small_model_options("local", "refine"))
+    assert "{draft}" not in small.options["refine_prompt"]
+    other = small.with_model("openai:gpt-5-mini")
+    assert (other.model, other.seed, other.options) == ("openai:gpt-5-mini", 3, {})
+    assert other.with_model("local") == small
+    assert small_model_options("local", "math") == small_model_options("openai:gpt-5-mini", "refine") == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from importlib import import_module
+from typing import Any
 
 import pytest
 from redraft.faces.cli.command_list import COMMANDS, LazyCommand
@@ -26,3 +27,33 @@ def test_every_example_is_of_a_command_that_exists() -> None:
     called = [re.match(r"redraft (\w+)", line) for command in COMMANDS for line in command.examples]
     assert {found[1] for found in called if found} <= names
     assert all(called)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_help_page_shows_no_types_of_python(command: LazyCommand, shell: Any) -> None:
+    """Beside an option stands what it takes in the user's words, and nothing like `<list[Path]>`."""
+    shown = shell(command.name, "--help")
+    assert shown.code == 0
+    assert not re.search(r"<(list|str|bool|int|float|path)\b", shown.out, re.IGNORECASE)
+
+
+def test_a_shell_completes_commands_options_and_threads(
+    shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the script of `redraft --show-completion` Tab knows commands, their options, and the threads there are."""
+    for name in ("rain", "river"):
+        shell("run", "Write.", "--model", scripted("A lamp."), "--verify", "uses_words:lamp", "--thread", name)
+
+    def completed(*words: str) -> list[str]:
+        monkeypatch.setenv("_REDRAFT_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", " ".join(("redraft", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        shown = shell()
+        assert (shown.code, shown.err) == (0, "")
+        return shown.out.split()
+
+    assert completed("thr") == ["threads"]
+    assert "--token-budget" in completed("run", "--t")
+    assert completed("show", "r") == ["river", "rain"]
+    assert completed("show", "l") == ["last"]
+    assert completed("show", "--db", "none.sqlite", "r") == []

@@ -262,7 +262,7 @@ def test_a_finished_thread_is_not_run_again_unless_given_room(shell: Any, script
     model = scripted("a", "b", "river lamp")
     shell("run", TASK, "--model", model, *VERIFY, "--max-rounds", "1", "--thread", "t")
     same = shell("resume", "t", "--json")
-    assert (same.code, same.json["stop_reason"]) == (0, "max_rounds")
+    assert (same.code, same.json["stop_reason"]) == (3, "max_rounds")
     assert "is finished (max_rounds)" in same.err
 
 
@@ -385,3 +385,33 @@ def test_options_that_a_preset_has_no_use_for_are_refused(shell: Any, scripted: 
     """What a graph can't use is named, and nothing is run."""
     shown = shell("run", "Write.", "--model", scripted("x"), *words)
     assert (shown.code, says in shown.err) == (2, True), shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--verify", "uses_words:lamp"), 0),
+        (("--verify", "uses_words:river"), 3),
+        (("--verify", "uses_words:river", "--token-budget", "1"), 3),
+        (("--graph", "zero-shot"), 0),
+    ],
+)
+def test_the_exit_code_tells_accepted_from_unaccepted(
+    shell: Any, scripted: Any, words: tuple[str, ...], code: int
+) -> None:
+    """A script sees by 0 or 3 whether the answer was accepted, and by 0 that nobody was to judge it; so says resume."""
+    ran = shell(
+        "run", TASK, "--model", scripted("A lamp.", "A lamp, lit."), "--max-rounds", "1", "--thread", "a", *words
+    )
+    assert ran.code == code, ran.err
+    assert shell("resume", "a").code == code
+    assert shell("show", "a").code == 0
+
+
+def test_a_model_that_never_answers_is_waited_for_no_longer_than_timeout(shell: Any, fail: Any) -> None:
+    """`--timeout` ends each attempt of a call; the error says after how long, and a resumed run keeps to it."""
+    server = fail(rate=1, kinds=["timeout"])
+    for words in (("run", TASK, "--model", server.spec, "--timeout", "0.1", "--thread", "hung"), ("resume", "hung")):
+        ended = shell(*words)
+        assert ended.code == 1
+        assert "timed out: no whole reply within 0.1 s" in ended.err

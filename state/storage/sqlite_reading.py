@@ -1,0 +1,123 @@
+"""Reading a SQLite file without LangGraph, whose import takes longer than all else that lists threads. Internal."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import urllib.parse
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from ..._files import check_schema, limit_values
+from .database_key import PROOF, SELECT_PROOF
+from .index import RunsTable, stored_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = [
+    "BUSY_TIMEOUT_S",
+    "LENGTHS",
+    "OWN_TABLES",
+    "SqliteIndex",
+    "connect_to_read",
+    "named",
+    "open_index",
+    "query_on",
+]
+
+OWN_TABLES = (
+    "checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "redraft_encryption", "served_threads",
+    "served_runs",
+)  # fmt: skip
+LENGTHS = {
+    "checkpoints": "LENGTH(checkpoint) + LENGTH(metadata)",
+    "writes": "LENGTH(value)",
+    "redraft_journal": "LENGTH(reply)",
+}
+"""How many bytes a row of each table holds."""
+BUSY_TIMEOUT_S = 30.0
+
+
+def open_index(path: Path) -> SqliteIndex | None:
+    """Return what a file's own tables say; `None` where only a saver can tell, or say what is wrong with the file.
+
+    That is a file of another program's, one that LangGraph's own saver made, and one that is encrypted.
+    """
+    try:
+        conn = connect_to_read(path.absolute())
+    except sqlite3.Error:
+        return None
+    try:
+        check_schema(conn, OWN_TABLES, path)
+        tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if {"checkpoints", "writes", "runs", "redraft_encryption"} <= tables:
+            index = SqliteIndex(conn, tables)
+            if [*map(tuple, index.query(SELECT_PROOF, {}))] == [(PROOF,)]:
+                return index
+    except (sqlite3.Error, ValueError):
+        pass
+    conn.close()
+    return None
+
+
+class SqliteIndex:
+    """What a file's own tables say of its threads; it has of a saver what lists them.
+
+    Args:
+        conn: Reads the file.
+        tables: Those that are there.
+    """
+
+    def __init__(self, conn: sqlite3.Connection, tables: set[str]) -> None:
+        self._conn = conn
+        self._lengths = {table: length for table, length in LENGTHS.items() if table in tables}
+        self.query = partial(query_on, conn)
+        self.runs = RunsTable(self.query)
+
+    def get_tuple(self, config: Mapping[str, Any]) -> object | None:
+        """Return something where there is such a thread, as a saver does, and nothing of what it holds."""
+        statement = "SELECT 1 FROM checkpoints WHERE thread_id = %(id)s AND checkpoint_ns = '' LIMIT 1"
+        found = self.query(statement, {"id": config["configurable"]["thread_id"]})
+        return found[0] if found else None
+
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes are kept of each thread."""
+        return stored_sizes(self.query, self._lengths, thread_ids)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._conn.close()
+
+
+def query_on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    """Run one statement with `%(name)s` parameters and return its rows."""
+    return conn.execute(named(statement), values).fetchall()
+
+
+@cache
+def named(statement: str) -> str:
+    """Return a statement with SQLite's way to write its parameters."""
+    return re.sub(r"%\((\w+)\)s", r":\1", statement)
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that writes nothing, neither to the file nor beside it where nothing may be written there."""
+    name = urllib.parse.quote(str(path))
+    conn = sqlite3.connect(
+        f"file:{name}?mode=ro", timeout=BUSY_TIMEOUT_S, isolation_level=None, uri=True, check_same_thread=False
+    )
+    try:
+        conn.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        conn.close()
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:  # it holds what the file does not
+            raise
+        # A log can't be made in a folder that nobody may write to, and nobody changes the file either.
+        conn = sqlite3.connect(
+            f"file:{name}?mode=ro&immutable=1", isolation_level=None, uri=True, check_same_thread=False
+        )
+    limit_values(conn)
+    return conn
