@@ -9,7 +9,6 @@ import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -125,8 +124,11 @@ class EvalPlan:
                 **patience,
             }
             writer = chat_model(spec, **options)
-            judging_model = partial(chat_model, **patience)
-            judging = None if critic is None or critic == "self" else judging_model(kept_spec(critic))
+
+            def judging_model(spec: str) -> Any:
+                return chat_model(kept_spec(spec), **patience)
+
+            judging = None if critic is None or critic == "self" else judging_model(critic)
             table = PriceTable.from_file(prices) if prices else None
             texts = _prompts_for(data.kind, prompts) if prompts else {}
             accepts, accepting = None, {}
@@ -134,7 +136,7 @@ class EvalPlan:
                 if critic is not None or not any(name.startswith("self-refine-") for name in names):
                     raise ValueError("--judge accepts in self-refine-N, in place of --critic")
                 accepting = read_judge(judge).model_dump(mode="json")
-                accepts = judge_from_specs(accepting, writer, lambda spec: judging_model(kept_spec(spec)))
+                accepts = judge_from_specs(accepting, writer, judging_model)
             built = tuple(
                 build_method(
                     name,
