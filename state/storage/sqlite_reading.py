@@ -29,7 +29,7 @@ __all__ = [
 
 OWN_TABLES = (
     "checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "redraft_encryption", "served_threads",
-    "served_runs",
+    "served_runs", "served_items",
 )  # fmt: skip
 LENGTHS = {
     "checkpoints": "LENGTH(checkpoint) + LENGTH(metadata)",
