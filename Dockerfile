@@ -14,7 +14,7 @@ COPY graphs graphs
 COPY evals evals
 COPY faces faces
 RUN /opt/redraft/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
-       ".[mcp,otel,postgres,sandbox,serve,travel,writing]"
+       ".[a2a,mcp,otel,postgres,sandbox,serve,travel,writing]"
 
 FROM python:3.13-slim
 RUN apt-get update \

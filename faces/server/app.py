@@ -42,7 +42,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for door in doors.values():
+            for door in doors:
                 await stack.enter_async_context(door.opened())
             await engine.start()
             try:
@@ -65,7 +65,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     api = (agent_protocol_api, openai_api, responses_api, demo_api, metrics, meta_api)
     for part in (*api, assets_api, home_api, live_api, views_api):
         app.include_router(part.router)
-    app.router.routes.extend(Route(path, door, include_in_schema=False) for path, door in doors.items())
+    app.router.routes.extend(Route(path, door, include_in_schema=False) for door in doors for path in door.paths)
     app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
 
@@ -98,11 +98,15 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     return app
 
 
-def _doors(engine: Engine) -> dict[str, Any]:
-    """Return the protocols of other agents whose extra is installed, each an app with a life of its own, by path."""
-    doors: dict[str, Any] = {}
+def _doors(engine: Engine) -> list[Any]:
+    """Return the protocols of other agents whose extra is installed, each an app with paths and a life of its own."""
+    doors: list[Any] = []
     if find_spec("mcp"):
         from .mcp.door import McpDoor
 
-        doors["/mcp"] = McpDoor(engine)
+        doors.append(McpDoor(engine))
+    if find_spec("a2a"):
+        from .a2a.door import A2ADoor
+
+        doors.append(A2ADoor(engine))
     return doors

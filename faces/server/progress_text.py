@@ -8,7 +8,17 @@ from typing import Any
 from ..views.console import Screen, one_line, safe
 from ..views.live import LiveRun
 
-__all__ = ["ProgressText"]
+__all__ = ["ProgressText", "question_text"]
+
+MOST_SHOWN = 20_000
+"""Characters of a question; the whole of a longer draft is in the thread."""
+
+
+def question_text(question: Mapping[str, Any]) -> str:
+    """Return what a person is asked about a draft, in words."""
+    said = [f"{one.get('by')}: {one.get('text')}" for one in question.get("critiques", ()) if one.get("text")]
+    parts = [f"Is this draft right? (round {question.get('round', 0)})", str(question.get("draft", "")), *said]
+    return safe("\n\n".join(parts))[:MOST_SHOWN]
 
 
 class ProgressText:

@@ -261,8 +261,9 @@ def _checked(value: Any, depth: int = 0) -> Any:
 
 
 LOGS = ("redraft.server", "uvicorn.error", "root", "mcp.server.lowlevel.server", "mcp.server.streamable_http",
-        "mcp.server.streamable_http_manager")  # fmt: skip
-"""The SDK of MCP says on the root's what a request had that could not be read."""
+        "mcp.server.streamable_http_manager", "a2a.server.routes.jsonrpc_dispatcher",
+        "a2a.compat.v0_3.jsonrpc_adapter")  # fmt: skip
+"""The SDKs of other agents' protocols say what a request had that could not be read; that of MCP on the root's."""
 
 
 class _Masked(logging.Filter):

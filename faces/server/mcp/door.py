@@ -37,6 +37,8 @@ class McpDoor:
         engine: Runs what tools ask for.
     """
 
+    paths = ("/mcp",)
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._managers: dict[Caller, Any] = {}

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from ....state.threads.answers import REPLIES
 from ...views.console import safe
 from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, TakenError
+from ..progress_text import question_text
 from .calls import call
 from .tools import ANSWER, OTHERS, PresetTool, listed, preset_tools
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["mcp_server"]
 
 LOG = logging.getLogger("redraft.server")
-MOST_SHOWN = 20_000
-"""Characters of a question; the whole of a longer draft is in the thread."""
 
 
 def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
@@ -96,7 +95,7 @@ class SessionClient:
         )
 
     async def ask(self, question: Mapping[str, Any], problem: str) -> dict[str, Any] | None:
-        shown = _question_text(question)
+        shown = question_text(question)
         message = f"{safe(problem)}\n\n{shown}" if problem else shown
         result = await self._session.elicit_form(message, FORM, self._request)
         if result.action != "accept" or not result.content:
@@ -145,12 +144,6 @@ def _reasons(error: ValidationError) -> str:
     """Return what is wrong with the arguments, without repeating them."""
     found = error.errors(include_url=False, include_input=False)[:5]
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)[:1000]
-
-
-def _question_text(question: Mapping[str, Any]) -> str:
-    said = [f"{one.get('by')}: {one.get('text')}" for one in question.get("critiques", ()) if one.get("text")]
-    parts = [f"Is this draft right? (round {question.get('round', 0)})", str(question.get("draft", "")), *said]
-    return safe("\n\n".join(parts))[:MOST_SHOWN]
 
 
 FORM: dict[str, Any] = {
