@@ -12,7 +12,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from typing_extensions import TypedDict
 
-from .events import FORMAT, EventKind, Record
+from .events import FORMAT, Event, EventKind, Record
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: 
             f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*known, *also}))}"
         )
     _check(_state_adapter(schemas), values)
+    # What reads a record asks each event for any field, also for one that only other kinds have.
+    check_items("events", list[Event], values.get("events", []))
 
 
 def check_items(channel: str, kind: Any, items: Any) -> None:

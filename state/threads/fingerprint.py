@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..events import CHANGE_KINDS
 from ..summary import current_run
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ FORM = "form"
 HASHED = "#"
 """Begins a hash, which stands for a text that is too long to be kept."""
 PROMPT = "prompt of "
+BEGUN_WITH = ("task", *CHANGE_KINDS)
+"""Kinds of events that say which graph goes on from them."""
 HEARD = ("prepare", "read_conversation", None)
 """Of agents, before every loop read conversations by itself."""
 
@@ -43,8 +46,10 @@ class ChangedGraphError(ValueError):
 
 def fingerprint_in_force(events: Sequence[Event]) -> Mapping[str, Any]:
     """Return the fingerprint of the graph that runs the current task; empty in a record of format 1."""
-    found: list[Mapping[str, Any]] = [event["fingerprint"] for event in current_run(events) if "fingerprint" in event]
-    return found[-1] if found else {}
+    # On an event of another kind, which somebody else may have written, the field could hold anything.
+    told = [event for event in current_run(events) if event["kind"] in BEGUN_WITH and "fingerprint" in event]
+    found: Mapping[str, Any] = told[-1]["fingerprint"] if told else {}
+    return found
 
 
 def differences(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:

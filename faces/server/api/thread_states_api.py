@@ -12,7 +12,7 @@ from ....state.checked_channels import BadCheckpointError
 from ....state.threads.kind import kind_of
 from ....state.threads.record_checks import EditedRecordError
 from ....state.threads.snapshots import astate_of
-from ..engine.requests import checked_id, checked_update, checked_values
+from ..engine.requests import checked_id, checked_input, checked_update, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from .guards import KnownCaller
 from .problems import answers
@@ -168,7 +168,14 @@ def _update(
             raise BadRequestError(str(error)[:500]) from error
         if point is not None:
             return point.values, point.as_node
-    elif kind.forkable and as_node != "__start__" and {"feedback", "draft"} & values.keys():
+    elif as_node == "__start__":
+        inputs = graph.builder.schemas[graph.builder.input_schema]
+        if others := sorted(values.keys() - inputs.keys()):
+            raise BadRequestError(f"an input holds {', '.join(inputs)}, not {others[0]!r:.80}")
+        return checked_input(values, settings), as_node
+    elif as_node in kind.entries and not (kind.begun(before) and before.values.get("limits")):
+        raise BadRequestError("the run has not begun at this checkpoint: give a task as the input of a run")
+    elif kind.forkable and {"feedback", "draft"} & values.keys():
         raise BadRequestError("feedback and a draft are written without as_node: they go where the draft is")
     return checked_update(values, settings, graph, kind.read(before.values)), as_node
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....state.storage.index import BadRunError
 from ....state.threads.kind import kind_of
+from ....state.threads.record_checks import changes
+from ....state.threads.snapshots import astate_of
 from ...problems import BadInputError
 from ...run_config import RunConfig
 from ...sessions import any_reader
@@ -125,8 +127,12 @@ class ThreadGraphs:
         if recorded.refused:
             raise offering_fork(f"the thread {recorded.refused}")
         if recorded.recipe is None:
+            graph, recipe = await self.assistant(assistant, model)
             # Whether it is this one's thread, the record's own fingerprint tells.
-            return await self.assistant(assistant, model)
+            snapshot = await astate_of(graph, {"configurable": {"thread_id": record.thread_id}})
+            if found := changes(kind_of(graph), graph.get_name(), snapshot):
+                raise offering_fork(f"the thread was begun with another graph: {'; '.join(found)}"[:1000])
+            return graph, recipe
         if assistant != record.assistant and (others := self._untrue(assistant, recorded.recipe)):
             raise offering_fork(f"the thread goes on as it was begun, and not as {assistant}: {others} differs")
         if model not in (None, recorded.recipe.model):

@@ -15,6 +15,7 @@ from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = pytest.mark.parametrize("checkpointer_url", ["sqlite", "postgres"], indirect=True)
 ZEBRA = ("Write about a zebra.", "--draft", "No.", "--verify", "uses_words:zebra", "--max-rounds", "1")
@@ -86,5 +87,37 @@ def test_a_thread_that_the_server_can_not_follow_says_so(opened: Any, scripted: 
             client.runs.wait("z", "refine")
         assert re.search("replies-1.* does not allow; fork it .*/fork", refused.value.response.text)
         assert client.threads.get("z")["values"]["stop_reason"] == "max_rounds"
-        told = client.runs.wait("python", "refine", raise_error=False)["__error__"]["message"]
-        assert re.search("begun with another graph: .*keep.* fork it .*/fork", told)
+        with pytest.raises(httpx.HTTPStatusError) as refused:
+            client.runs.wait("python", "refine")
+        assert re.search("begun with another graph: .*keep.* fork it .*/fork", refused.value.response.text)
+        for name, why in (("z", "that this server does not allow"), ("python", "was built in Python")):
+            html: Any = client.http.get(f"/page/threads/{name}")
+            assert why in html["html"]
+            assert '<option value="">it was begun' not in html["html"]
+            fork: Any = client.http.post(f"/threads/{name}/fork", json={"at": 0, "assistant_id": "refine"})
+            assert client.runs.wait(fork["thread_id"], "refine")["accepted_by"] == "self (uncalibrated)"
+
+
+@pytest.mark.parametrize("tokens", [(), ("a-token-0123456789",)], ids=["open", "tokens"])
+def test_a_recipe_opens_no_file_that_the_server_no_longer_offers(
+    start_server: Callable[..., Any], talking: Any, tmp_path: Path, checkpointer_url: str, tokens: tuple[str, ...]
+) -> None:
+    """Where callers have tokens, a thread begun with a file that whoever started the server has since withdrawn is not
+    gone on with; without tokens it is the user's own, and goes on with it."""
+    headers = {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
+    for name in ("old", "new"):
+        path = tmp_path / f"{name}.json"
+        path.write_text('{"scripted": {"input_per_mtok": 1, "output_per_mtok": 1}}')
+        server = start_server(db=checkpointer_url, tokens=tokens, prices=str(path))
+        with get_sync_client(url=server.url, headers=headers) as client:
+            if name == "old":
+                client.threads.create(thread_id="t")
+                client.runs.wait("t", "refine", input={"task": "Write."}, interrupt_before=["check"])
+            elif tokens:
+                with pytest.raises(httpx.HTTPStatusError) as refused:
+                    client.runs.wait("t", "refine")
+                assert "that this server does not offer; fork it" in refused.value.response.text
+                assert str(tmp_path) not in refused.value.response.text
+            else:
+                assert client.runs.wait("t", "refine")["answer"] == "second draft"
+        server.stop()

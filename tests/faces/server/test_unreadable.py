@@ -27,6 +27,8 @@ MALFORMED: dict[str, Any] = {
     "true in words": {"events": [{**EVENT, "accepted": "true"}]},
     "a calibration in words": {"events": [{**EVENT, "calibration": {"rounds": "many"}}]},
     "options of a graph that are none": {"events": [{**EVENT, "options": {"arms": 7}}]},
+    "a fingerprint on an event that has none": {"events": [{**EVENT, "kind": "thought", "fingerprint": 2.5}]},
+    "a conversation of a verdict": {"events": [{**EVENT, "kind": "verdict", "conversation": True}]},
     "events that are text": {"events": "draft"},
     "rounds in words": {"rounds": "many"},
     "usage that is none": {"usage": {"calls": "x"}},
@@ -52,6 +54,10 @@ def test_a_state_is_written_only_if_it_can_be_read(stored: Any) -> None:
         for values in MALFORMED.values():
             with pytest.raises(UnprocessableEntityError):
                 client.threads.update_state(name, values, as_node="check")
+        with pytest.raises(UnprocessableEntityError, match="has not begun at this checkpoint"):
+            client.threads.update_state(name, {"rounds": 1}, as_node="check", checkpoint_id=before[-1]["checkpoint_id"])
+        with pytest.raises(UnprocessableEntityError, match=r"an input holds task, .*limits, not 'events'"):
+            client.threads.update_state(name, {"task": "x", "events": [EVENT]}, as_node="__start__")
         assert client.threads.get_history(name, limit=50) == before
         assert [thread["thread_id"] for thread in client.threads.search()] == [name]
         client.threads.update_state(name, {"events": [EVENT]}, as_node="feedback")
