@@ -12,7 +12,10 @@ __all__ = ["NOT_SERVED", "router"]
 
 CRONS = "runs at set times are not served; let the system's scheduler ask for them"
 
+STORAGE = "how many bytes a thread takes is not served; the database tells how much it holds"
+
 NOT_SERVED = {
+    ("GET", "/threads/{thread_id}/storage"): STORAGE,
     ("POST", "/threads/{thread_id}/runs/crons"): CRONS,
     ("POST", "/runs/crons"): CRONS,
     ("GET", "/runs/crons/{cron_id}"): CRONS,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunRequest", "event_after", "listed", "router", "submitted"]
 
+MOST_LATER_S = 604_800
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
 
 
@@ -47,7 +48,7 @@ class RunRequest(RequestBody):
     if_not_exists: Literal["create", "reject"] = "reject"
     on_disconnect: Literal["cancel", "continue"] = "continue"
     on_completion: Literal["delete", "keep"] = "delete"
-    after_seconds: float | None = None
+    after_seconds: Annotated[float, Field(ge=0, le=MOST_LATER_S)] | None = None
     webhook: str | None = None
     context: dict[str, Any] | None = None
 
@@ -228,13 +229,15 @@ def shown(run: Run) -> dict[str, Any]:
 
 def _check_action(action: str) -> None:
     if action != "interrupt":
-        raise BadRequestError("action is interrupt: what a run has written stays")
+        raise BadRequestError("action is interrupt: what a run has written stays; a new run may roll back another")
 
 
 async def submitted(request: Request, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
     """Queue a run that is asked for, and return it."""
-    if body.webhook is not None or body.after_seconds is not None:
-        raise BadRequestError("webhook and after_seconds are not served")
+    if body.webhook is not None:
+        raise BadRequestError("webhook is not served: join the run, or stream it")
+    if body.multitask_strategy == "rollback" and body.command is not None:
+        raise BadRequestError("a command answers the run under way, which a rollback would undo")
     engine: Engine = request.app.state.engine
     preset, model, options = await engine.saved.resolved(caller, body.assistant_id, body.context)
     config = body.config or {}
@@ -262,6 +265,7 @@ async def submitted(request: Request, caller: Caller, thread_id: str | None, bod
         if_not_exists=body.if_not_exists,
         multitask=body.multitask_strategy,
         keep=body.on_completion == "keep",
+        after_s=body.after_seconds or 0,
     )
 
 

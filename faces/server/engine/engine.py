@@ -52,6 +52,7 @@ BEAT_S = 10.0
 LOOK_S = 2.0
 """How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
 REMEMBERED = 500
+IN_FLIGHT = ("pending", "running")
 """Ended runs whose events are kept for who joins late."""
 
 
@@ -239,6 +240,7 @@ class Engine:
         if_not_exists: str = "reject",
         multitask: str = "enqueue",
         keep: bool = False,
+        after_s: float = 0,
     ) -> Run:
         """Queue a run, and return it: it is kept by now, and goes on after a restart.
 
@@ -258,8 +260,10 @@ class Engine:
             interrupt_before: Nodes to stop before, or `"*"`.
             interrupt_after: Nodes to stop after, or `"*"`.
             if_not_exists: `"create"` makes the thread.
-            multitask: What to do with a thread that is busy: `"enqueue"`, `"reject"` or `"interrupt"`.
+            multitask: What to do with a thread that is busy: `"enqueue"`, `"reject"`, `"interrupt"`, or `"rollback"`,
+                which goes on from where the thread stood before.
             keep: Whether a thread of the run's own is kept.
+            after_s: Seconds before which it does not begin.
 
         Raises:
             BadRequestError: Something makes no sense or is not allowed.
@@ -305,8 +309,8 @@ class Engine:
         async with self._queue.place(caller):
             record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
             if thread_id is not None:
-                await self._make_way(record, multitask)
-            at = now()
+                request |= await self._make_way(record, multitask)
+            at = now(after_s)
             run = Run(
                 id=str(uuid.uuid4()),
                 thread_id=record.thread_id,
@@ -323,9 +327,10 @@ class Engine:
             self._elsewhere[run.id] = run
             # From here on it is everybody's: a run that a caller hears of survives this process.
             await self._takeover.note(run)
-        await self._queue.pump()
-        if not run.here:
-            await self._publisher.tell("queued")
+        if after_s:
+            asyncio.get_running_loop().call_later(after_s, lambda: self._do(self._begin_waiting(run)))
+        else:
+            await self._begin_waiting(run)
         return run
 
     async def run(self, caller: Caller, run_id: str) -> Run:
@@ -451,14 +456,44 @@ class Engine:
 
     # within
 
-    async def _make_way(self, record: ThreadRecord, multitask: str) -> None:
-        if multitask not in ("enqueue", "reject", "interrupt"):
-            raise BadRequestError("multitask_strategy is enqueue, reject or interrupt")
+    async def _begin_waiting(self, run: Run) -> None:
+        """Let a run begin that waits; where it can't here, tell the others."""
+        await self._queue.pump()
+        if not run.here:
+            await self._publisher.tell("queued")
+
+    async def _make_way(self, record: ThreadRecord, multitask: str) -> dict[str, Any]:
+        """Make a busy thread free, or refuse to; return what the request of the next run says of it."""
         if record.status != "busy" or multitask == "enqueue":
-            return
+            return {}
         if multitask == "reject":
             raise TakenError("the thread is busy with another run")
+        if multitask == "rollback":
+            return await self._roll_back(record.thread_id)
         await self._end_all(record.thread_id)
+        return {}
+
+    async def _roll_back(self, thread_id: str) -> dict[str, Any]:
+        """End and forget what runs on a thread, and return the checkpoint before it: the next run goes on from there.
+
+        What was written stays in the history, beside the branch that the thread then is on.
+        """
+        rolled = [one for one in await self._db.read(self.records.runs, thread_id) if one.status in IN_FLIGHT]
+        await self._end_all(thread_id)
+        ids, first = {one.run_id for one in rolled}, None
+        async for stored in self.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
+            if stored.metadata.get("run_id") not in ids:
+                break
+            first = stored
+        for run_id in ids:
+            self._runs.pop(run_id, None)
+            await self._db.write(self.records.remove_run, run_id)
+        if first is None:
+            return {}
+        if first.parent_config is None:
+            await self.saver.adelete_thread(thread_id)
+            return {}
+        return {"checkpoint_id": first.parent_config["configurable"]["checkpoint_id"]}
 
     async def _work(self, run: Run) -> None:
         run.started_at = time.time()

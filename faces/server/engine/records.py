@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -365,9 +365,9 @@ class DbExecutor:
         self._reading.shutdown()
 
 
-def now() -> str:
-    """Return the time as the tables hold it, in which order of text is order of time."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+def now(after_s: float = 0) -> str:
+    """Return the time, or that in so many seconds, as the tables hold it: order of text is order of time."""
+    return (datetime.now(UTC) + timedelta(seconds=after_s)).isoformat(timespec="microseconds")
 
 
 def open_records(saver: Any) -> Records:

@@ -325,7 +325,7 @@ REFUSED: dict[str, Any] = {
     "a webhook": {"webhook": "http://169.254.169.254/"},
     "stops at no node": {"interrupt_before": ["nothing"]},
     "no checkpoint": {"checkpoint": {"checkpoint_id": "../x"}},
-    "a rollback": {"multitask_strategy": "rollback"},
+    "a rollback of what it answers": {"multitask_strategy": "rollback", "input": None, "command": {"resume": "x"}},
 }
 
 

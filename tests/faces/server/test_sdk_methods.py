@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ REFUSED = {
     "threads.search with extract": lambda client: client.threads.search(extract={"a": "values.answer"}),
     "threads.prune to the latest": lambda client: client.threads.prune(["a"], strategy="keep_latest"),
     "runs with a context": lambda client: client.runs.create("a", "refine", input=TASK, context={"user": "me"}),
-    "runs later": lambda client: client.runs.create("a", "refine", input=TASK, after_seconds=5),
+    "runs much later": lambda client: client.runs.create("a", "refine", input=TASK, after_seconds=10**9),
     "runs with a webhook": lambda client: client.runs.create("a", "refine", input=TASK, webhook="http://example.org"),
     "runs that roll back": lambda client: client.runs.cancel("a", "x", action="rollback"),
 }
@@ -197,3 +198,17 @@ def test_the_page_names_every_method(client: Any) -> None:
     for name in ABSENT:
         line = next(line for line in page.splitlines() if f"`{name}`" in line)
         assert "no:" in line, name
+
+
+def test_the_page_names_every_operation(server: Any) -> None:
+    """`docs/serving.md` says of each operation of the platform whether it is served, and so it is."""
+    served = {(method.upper(), path) for path, told in server.app.openapi()["paths"].items() for method in told}
+    served |= {("GET", path) for path in ("/docs", "/metrics")}
+    told: dict[str, set[tuple[str, str]]] = {}
+    for row in re.findall(r"^\| (`/.*`) \| ([A-Z, ]+) \| (\w+).*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        paths, methods, answer = re.findall("`(.*?)`", row[0]), row[1].split(", "), row[2]
+        told.setdefault(answer, set()).update((method, path) for method in methods for path in paths)
+    assert sum(map(len, told.values())) == 64
+    assert told["yes"] <= served
+    assert told["no"] == NOT_SERVED.keys()
+    assert f"{len(told['yes']) + len(told['with'])} are served" in PAGE.read_text(encoding="utf-8")
