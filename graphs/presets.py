@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,6 +111,7 @@ JUDGE = Option(
     metavar="FILE",
     judging=True,
 )
+FUNCTIONS = Option("functions", tuple[str, ...], default=())
 STEPS = Option(
     "steps",
     str,
@@ -187,6 +189,11 @@ def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **optio
     tools = _tools(options.pop("tools", ()), options)
     every = [*_verifier_critics(verifiers), *_models(model, critics), *_people(options)]
     options = _renamed(options, refine_prompt="refiner_prompt")
+    if functions := options.pop("functions", ()):
+        from ..nodes.agents.react import react_agent
+
+        base = react_agent(model, tools, functions=[json.loads(spec) for spec in functions])
+        return build_agent_graph(base, model=model, critic=every or None, **options)
     return build_agent_graph(model=model, tools=tools, critic=every or None, **options)
 
 
@@ -428,7 +435,7 @@ PRESETS = (
         "agent",
         "An agent that can calculate, whose answer is judged and refined.",
         _agent,
-        options=(FOLDER, INDEX, TOOLS, PASSAGES, HUMAN),
+        options=(FOLDER, INDEX, TOOLS, PASSAGES, HUMAN, FUNCTIONS),
         serves=(Served("agent", recipe={"tools": ("calculate",)}),),
         conversation="messages",
     ),

@@ -22,7 +22,7 @@ from ..runtime.tool_calls import journaled_tool_calls
 from ..writing.replies import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Sequence
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -87,6 +87,7 @@ def react_agent(
     max_calls: int | None = None,
     catch_tool_errors: bool = False,
     return_direct: bool = True,
+    functions: Sequence[Mapping[str, Any]] = (),
     checkpointer: bool | None = None,
     name: str = "agent",
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -103,6 +104,7 @@ def react_agent(
         catch_tool_errors: Whether an error inside a tool is told to the model; else it ends the run. Arguments that do
             not fit a tool are told to the model in any case.
         return_direct: Whether the result of a tool that was built with `return_direct`, called last, is the answer.
+        functions: Tools of somebody else's, as OpenAI describes functions: the agent ends where it calls one.
         checkpointer: As in `StateGraph.compile`.
         name: Name of the graph.
 
@@ -120,6 +122,8 @@ def react_agent(
         """Go on while tools are called. A model that calls them after a refusal is not asked again."""
         if max_calls is not None and _made(state["messages"]) > max_calls:
             return "__end__"
+        if any(call["name"] in foreign for call in getattr(state["messages"][-1], "tool_calls", ())):
+            return "__end__"
         return tools_condition(state)  # type: ignore[arg-type]  # a state is a dict
 
     def route_results(state: MessagesState) -> Literal["agent", "__end__"]:
@@ -128,26 +132,37 @@ def react_agent(
         done = isinstance(last, ToolMessage) and last.status == "success" and last.name in direct
         return "__end__" if done else "agent"
 
+    foreign = [str(function["function"]["name"]) for function in functions]
     graph = StateGraph(MessagesState)
     graph.add_edge(START, "agent")
-    if not tools:
+    if not tools and not functions:
         graph.add_node("agent", asked | model | answered)
         graph.add_edge("agent", END)
         return graph.compile(checkpointer=checkpointer, name=name)
     handled: dict[str, Any] = {"handle_tool_errors": True} if catch_tool_errors else {}
     refusal = _refusing(max_calls) if max_calls is not None else None
     node = ToolNode(list(tools), **handled, **journaled_tool_calls(refusal))
-    if len(node.tools_by_name) < len(tools):
-        raise ValueError(f"two tools have one name; the names are {', '.join(sorted(node.tools_by_name))}")
+    known = [*node.tools_by_name, *foreign]
+    if len(set(known)) < len(tools) + len(functions):
+        raise ValueError(f"two tools have one name; the names are {', '.join(sorted(set(known)))}")
     direct = {one.name for one in node.tools_by_name.values() if return_direct and one.return_direct}
     read: RunnableLambda[Any, Any] = RunnableLambda(
-        lambda message: _with_own_ids(read_text_calls(message, node.tools_by_name))
+        lambda message: _for_one_side(_with_own_ids(read_text_calls(message, known)), foreign)
     )
-    graph.add_node("agent", asked | _with_tools(model, list(node.tools_by_name.values())) | read | answered)
+    graph.add_node("agent", asked | _with_tools(model, [*node.tools_by_name.values(), *functions]) | read | answered)
     graph.add_node("tools", node)
     graph.add_conditional_edges("agent", route)
     graph.add_conditional_edges("tools", route_results)
     return graph.compile(checkpointer=checkpointer, name=name)
+
+
+def _for_one_side(message: Any, foreign: Collection[str]) -> Any:
+    """Return the message with the calls of somebody else's tools only, where it has some: it waits for their results,
+    and calls the others again after them."""
+    if not isinstance(message, AIMessage):
+        return message
+    theirs = [call for call in message.tool_calls if call["name"] in foreign]
+    return message.model_copy(update={"tool_calls": theirs}) if theirs else message
 
 
 def _with_tools(model: BaseChatModel, tools: Sequence[Any]) -> Runnable[Any, Any]:

@@ -25,6 +25,7 @@ __all__ = [
     "ChatReply",
     "ChatRequest",
     "RequestRefusedError",
+    "call_item",
     "error_body",
     "graph_input",
     "model_data",
@@ -64,6 +65,8 @@ class ChatMessage(RequestBody):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[_Part] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
 
     def words(self) -> str:
         """Return the text of the message.
@@ -99,6 +102,7 @@ class ChatRequest(RequestBody):
     limits: dict[str, Any] | None = None
     n: int | None = None
     tools: list[Any] | None = None
+    tool_choice: Any = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
@@ -109,11 +113,10 @@ class ChatRequest(RequestBody):
         """Refuse a request whose answer can't be given as it is asked for.
 
         Raises:
-            RequestRefusedError: The request wants tools, several answers, log probabilities or sound.
+            RequestRefusedError: The request wants several answers, log probabilities or sound.
         """
         wanted = {
             "n": self.n not in (None, 1),
-            "tools": bool(self.tools),
             "functions": bool(self.functions),
             "logprobs": bool(self.logprobs),
             "modalities": bool(set(self.modalities or ()) - {"text"}),
@@ -150,7 +153,9 @@ def split_model(name: str, presets: Collection[str], upstream: Collection[str]) 
     return preset, model if slash else None
 
 
-def graph_input(messages: list[ChatMessage], conversation: Conversation, instruction: str = "") -> dict[str, Any]:
+def graph_input(
+    messages: list[ChatMessage], conversation: Conversation, instruction: str = "", *, tools: bool = False
+) -> dict[str, Any]:
     """Return what a graph is given for a conversation.
 
     The last user message is the task, and what comes after it is left out.
@@ -159,6 +164,7 @@ def graph_input(messages: list[ChatMessage], conversation: Conversation, instruc
         messages: As the client sent them.
         conversation: What of it the graph is told, as its preset says.
         instruction: Said before all.
+        tools: Whether calls of the client's tools and their results are part of it.
 
     Raises:
         RequestRefusedError: There is no user message, it is blank, or a message is no text.
@@ -167,9 +173,22 @@ def graph_input(messages: list[ChatMessage], conversation: Conversation, instruc
     asked = [index for index, (role, _) in enumerate(said) if role == "user"]
     if not asked or not said[asked[-1]][1].strip():
         raise RequestRefusedError("the last user message is the task, and there is none", param="messages")
-    told = [{"role": role, "content": text} for role, text in said[: asked[-1] + 1] if role and text.strip()]
+    told: list[dict[str, Any]] = [
+        {"role": role, "content": text} for role, text in said[: asked[-1] + 1] if role and text.strip()
+    ]
+    if tools:
+        told = [found for message, (role, text) in zip(messages, said, strict=True) if (found := _said(message, text))]
     first = [{"role": "system", "content": instruction}] if instruction else []
     return conversation_input([*first, *told], conversation)
+
+
+def _said(message: ChatMessage, text: str) -> dict[str, Any] | None:
+    """Return a message with its calls, or the result of one."""
+    if message.role == "tool":
+        return {"role": "tool", "content": text, "tool_call_id": message.tool_call_id or ""}
+    calls = {"tool_calls": message.tool_calls} if message.role == "assistant" and message.tool_calls else {}
+    role = SPEAKER.get(message.role)
+    return {"role": role, "content": text, **calls} if role and (calls or text.strip()) else None
 
 
 SPEAKER = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -192,11 +211,15 @@ class ChatReply:
     def __init__(self, run: Run, model: str, form: StructuredFormat | None = None) -> None:
         self._run = run
         self._form = form
+        self.calls: list[dict[str, str]] = []
+        """Of the client's tools, which it is to make."""
         self._head = {"id": f"chatcmpl-{run.id}", "created": unix_seconds(run.created_at), "model": model}
 
     def whole(self, reasoning: str) -> dict[str, Any]:
         """Return the answer with the run's progress beside it, once the run has ended."""
-        message = {"role": "assistant", **self.answer(), "reasoning_content": reasoning}
+        message: dict[str, Any] = {"role": "assistant", **self.answer(), "reasoning_content": reasoning}
+        if self.calls:
+            message |= {"content": None, "refusal": None, "tool_calls": [call_item(one) for one in self.calls]}
         choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(), "logprobs": None}
         return {
             **self._head,
@@ -211,6 +234,12 @@ class ChatReply:
         text = (self._run.output or {}).get("answer") or ""
         content, refusal = (text, None) if self._form is None else self._form.read(text)
         return {"content": content, "refusal": refusal}
+
+    def delta(self) -> dict[str, Any]:
+        """Return the answer, or the calls that the client is to make, as a piece has them."""
+        if self.calls:
+            return {"tool_calls": [{"index": number, **call_item(one)} for number, one in enumerate(self.calls)]}
+        return {name: text for name, text in self.answer().items() if text is not None}
 
     def piece(self, **delta: Any) -> dict[str, Any]:
         """Return a chunk that carries this much more of the message."""
@@ -243,7 +272,15 @@ class ChatReply:
 
     def _finish_reason(self) -> str:
         """Return `length` for a spent budget, which is to a run what a token limit is to a reply."""
+        if self.calls:
+            return "tool_calls"
         return "length" if str((self._run.output or {}).get("stop_reason")).endswith("_budget") else "stop"
+
+
+def call_item(made: Mapping[str, str]) -> dict[str, Any]:
+    """Return a call of a client's tool as a message has it."""
+    function = {"name": made["name"], "arguments": made["arguments"]}
+    return {"id": made["id"], "type": "function", "function": function}
 
 
 def run_facts(thread_id: str, output: Mapping[str, Any]) -> dict[str, str]:

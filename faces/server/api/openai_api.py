@@ -23,6 +23,7 @@ from .chat_completions import (
     split_model,
     sse,
 )
+from .client_tools import calls_in, functions_of
 from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
 from .guards import KnownCaller
 from .openai_runs import OpenAIRoute, error_response, presets, problem_of, progress, retry_headers
@@ -65,8 +66,12 @@ async def chat(body: ChatRequest, request: Request, caller: KnownCaller) -> Resp
     body.check_supported()
     preset, upstream = split_model(body.model, presets(request), request.app.state.settings.models)
     assistant, form = engine.assistants()[preset], format_of(body.response_format, param="response_format")
-    options = form.options(assistant, param="response_format") if form else None
-    given = graph_input(body.messages, assistant.preset.conversation, form.instruction if form else "")
+    options = {
+        **(form.options(assistant, param="response_format") if form else {}),
+        **(offered := functions_of(body.tools, body.tool_choice, assistant)),
+    }
+    instruction = form.instruction if form else ""
+    given = graph_input(body.messages, assistant.preset.conversation, instruction, tools=bool(offered))
     if body.limits is not None:
         given["limits"] = body.limits
     # Kept, since the reply names the thread, which can be read and forked then.
@@ -81,6 +86,7 @@ async def chat(body: ChatRequest, request: Request, caller: KnownCaller) -> Resp
         return Response(status_code=CLIENT_LEFT)
     if problem := problem_of(run):
         return error_response(*problem, headers=retry_headers(run))
+    reply.calls = calls_in(run.output or {}, run.options)
     return JSONResponse(reply.whole("".join([piece async for piece in progress(run)])))
 
 
@@ -92,7 +98,8 @@ async def _pieces(run: Run, reply: ChatReply, *, counted: bool) -> AsyncIterator
         status, message = problem
         yield sse(error_body(message, status=status))
         return
-    yield sse(reply.piece(**{name: text for name, text in reply.answer().items() if text is not None}))
+    reply.calls = calls_in(run.output or {}, run.options)
+    yield sse(reply.piece(**reply.delta()))
     yield sse(reply.last())
     if counted:
         yield sse(reply.counted())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..engine.runs import Run
     from .structured_format import StructuredFormat
 
-__all__ = ["KEPT", "ResponseReply", "ResponseRequest", "messages_of", "response_id", "run_id_of"]
+__all__ = ["INSTRUCTIONS", "KEPT", "ResponseReply", "ResponseRequest", "messages_of", "response_id", "run_id_of"]
 
 KEPT = "redraft_response"
 """Metadata of a run: what its response repeats of the request."""
@@ -42,6 +42,7 @@ class ResponseRequest(RequestBody):
     metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(None, max_length=MOST_METADATA)
     limits: dict[str, Any] | None = None
     tools: list[Any] | None = None
+    tool_choice: Any = None
     background: bool | None = None
     conversation: str | dict[str, Any] | None = None
     prompt: dict[str, Any] | None = None
@@ -50,10 +51,9 @@ class ResponseRequest(RequestBody):
         """Refuse a request whose answer can't be given as it is asked for.
 
         Raises:
-            RequestRefusedError: The request wants tools, a conversation or a prompt of OpenAI's, or not to wait.
+            RequestRefusedError: The request wants a conversation or a prompt of OpenAI's, or not to wait.
         """
         told = {
-            "tools": "a workflow calls its own tools, and none of its caller's",
             "background": "start a run of LangGraph's protocol for that: POST /threads/{thread_id}/runs",
             "conversation": "go on with previous_response_id",
             "prompt": "there are no stored prompts here",
@@ -64,7 +64,7 @@ class ResponseRequest(RequestBody):
 
     def kept(self) -> dict[str, Any]:
         """Return what a response repeats of it."""
-        names = ("model", "instructions", "previous_response_id", "metadata")
+        names = ("model", "instructions", "previous_response_id", "metadata", "tools")
         form = self.text.format if self.text else None
         return {**{name: getattr(self, name) for name in names}, "format": form, "store": self.store is not False}
 
@@ -87,12 +87,26 @@ def messages_of(request: ResponseRequest, instruction: str = "") -> list[dict[st
     for item in items:
         if item.get("type") == "reasoning":  # the progress that an earlier response told
             continue
+        if (called := _of_tools(item)) is not None:
+            found.append(called)
+            continue
         role = ROLES.get(str(item.get("role")))
         if item.get("type", "message") != "message" or role is None:
             shown = item.get("type", item.get("role"))
             raise RequestRefusedError(f"input may hold messages, not {shown!r:.40}", param="input")
         found.append({"role": role, "content": _words(item.get("content"))})
     return found
+
+
+def _of_tools(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an item about a tool as the message of chat completions; `None` where it is none."""
+    if item.get("type") == "function_call":
+        function = {"name": str(item.get("name")), "arguments": str(item.get("arguments") or "{}")}
+        call = {"id": str(item.get("call_id")), "type": "function", "function": function}
+        return {"role": "assistant", "content": "", "tool_calls": [call]}
+    if item.get("type") == "function_call_output":
+        return {"role": "tool", "content": _words(item.get("output")), "tool_call_id": str(item.get("call_id"))}
+    return None
 
 
 def _words(content: Any) -> str:
@@ -135,6 +149,8 @@ class ResponseReply:
         self._form = form
         self._kept: Mapping[str, Any] = run.metadata.get(KEPT) or {}
         self._number = -1
+        self.calls: list[dict[str, str]] = []
+        """Of the client's tools, which it is to make."""
         self._bare = run.id.replace("-", "")
 
     def whole(self, output: Mapping[str, Any], reasoning: str = "", problem: tuple[int, str] | None = None) -> Any:
@@ -149,8 +165,11 @@ class ResponseReply:
         spent = reason.endswith("_budget") or reason == "quota"
         status = "completed" if problem is None else "cancelled" if self._run.status == "interrupted" else "failed"
         cut = {"incomplete_details": {"reason": "max_output_tokens"}} if spent and problem is None else {}
-        items = [self._thought(reasoning)] if reasoning else []
-        if problem is None:
+        # A stream has begun with it by then.
+        items = [self._thought(reasoning)] if reasoning or self._number >= 0 else []
+        if self.calls:
+            items += [self._call(number, call) for number, call in enumerate(self.calls)]
+        elif problem is None:
             items.append(self._message(output, "incomplete" if cut else "completed"))
         found = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage_of(output)}
         facts = run_facts(self._run.thread_id, output)
@@ -181,6 +200,17 @@ class ResponseReply:
         yield self._event("response.output_item.done", output_index=0, item=self._thought(reasoning))
         if problem is not None:
             yield self._event("response.failed", response=response)
+            return
+        for number, call in enumerate(self.calls, start=1):
+            item = response["output"][number]
+            of_call = {"item_id": item["id"], "output_index": number}
+            yield self._event("response.output_item.added", output_index=number, item={**item, "arguments": ""})
+            yield self._event("response.function_call_arguments.delta", **of_call, delta=call["arguments"])
+            told = {"arguments": call["arguments"], "name": call["name"]}
+            yield self._event("response.function_call_arguments.done", **of_call, **told)
+            yield self._event("response.output_item.done", output_index=number, item=item)
+        if self.calls:
+            yield self._event(f"response.{response['status']}", response=response)
             return
         message = response["output"][-1]
         place = {"item_id": message["id"], "output_index": 1, "content_index": 0}
@@ -218,8 +248,8 @@ class ResponseReply:
             "store": self._kept.get("store", True),
             "temperature": None,
             "text": {"format": form},
-            "tool_choice": "none",
-            "tools": [],
+            "tool_choice": "auto" if self._kept.get("tools") else "none",
+            "tools": self._kept.get("tools") or [],
             "top_p": None,
             "truncation": "disabled",
             "usage": None,
@@ -235,6 +265,10 @@ class ResponseReply:
         if refusal is not None:
             part = {"type": "refusal", "refusal": refusal}
         return {"id": f"msg_{self._bare}", "type": "message", "role": "assistant", "status": status, "content": [part]}
+
+    def _call(self, number: int, made: Mapping[str, str]) -> dict[str, Any]:
+        told = {"call_id": made["id"], "name": made["name"], "arguments": made["arguments"]}
+        return {"id": f"fc_{self._bare}_{number}", "type": "function_call", "status": "completed", **told}
 
     def _of_summary(self) -> dict[str, Any]:
         return {"item_id": f"rs_{self._bare}", "output_index": 0, "summary_index": 0}

@@ -13,12 +13,13 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from ....state.threads.snapshots import astate_of
 from ..engine.conversations import conversation_input
 from ..engine.runs import NotThereError
-from .chat_completions import RequestRefusedError, split_model
+from .chat_completions import RequestRefusedError, call_item, split_model
+from .client_tools import calls_in, functions_of
 from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
 from .guards import KnownCaller
 from .openai_runs import OpenAIRoute, error_response, presets, problem_of, progress, retry_headers
 from .problems import Answers, answers
-from .responses import KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
+from .responses import INSTRUCTIONS, KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
 from .structured_format import format_of
 from .wire import dumps
 
@@ -45,9 +46,12 @@ async def create(body: ResponseRequest, request: Request, caller: KnownCaller) -
     preset, upstream = split_model(body.model, presets(request), request.app.state.settings.models)
     assistant = engine.assistants()[preset]
     form = format_of(body.text.format if body.text else None, param="text.format")
-    options = form.options(assistant, param="text.format") if form else None
+    options = {
+        **(form.options(assistant, param="text.format") if form else {}),
+        **functions_of(body.tools, body.tool_choice, assistant),
+    }
     messages = messages_of(body, form.instruction if form else "")
-    if not any(message["role"] == "user" for message in messages):
+    if not any(message["role"] == "user" for message in messages) and body.previous_response_id is None:
         raise RequestRefusedError("input holds no user message, so there is no task in it", param="input")
     place: dict[str, Any] = {"keep": body.store is not False}
     if body.previous_response_id is not None:
@@ -69,7 +73,9 @@ async def create(body: ResponseRequest, request: Request, caller: KnownCaller) -
         return Response(status_code=CLIENT_LEFT)
     if problem := problem_of(run):
         return error_response(*problem, headers=retry_headers(run))
-    return JSONResponse(reply.whole(await _output(engine, run), await _reasoning(run)))
+    output = await _output(engine, run)
+    reply.calls = calls_in(output, run.options)
+    return JSONResponse(reply.whole(output, await _reasoning(run)))
 
 
 @router.get("/{name}")
@@ -133,18 +139,28 @@ async def _going_on(
     end = await _last_checkpoint(engine, before)
     if before.status != "success" or end is None:
         raise RequestRefusedError("the previous response has no answer to go on from", param="previous_response_id")
+    output = await _output(engine, before)
+    heard = output.get("messages") or []
+    # The instructions of one request are not carried over to the next.
+    own = [one for one in messages if one.get("id") == INSTRUCTIONS]
+    new = [one for one in messages if one.get("id") != INSTRUCTIONS]
+    if not any(message["role"] == "user" for message in new):
+        asked = next((one for one in reversed(heard) if one.type == "human"), None)
+        if not (made := calls_in(output, before.options)) or asked is None:
+            raise RequestRefusedError("input holds no user message, so there is no task in it", param="input")
+        # Results of what it called: the question is still the one before.
+        question = {"role": "user", "content": str(asked.text), "id": asked.id}
+        called = {"role": "assistant", "content": "", "tool_calls": [call_item(one) for one in made]}
+        new, heard = [question, called, *new], heard[: heard.index(asked)]
     if body.store is not False:
-        # The instructions of one request are not carried over to the next.
-        new = messages if messages[0].get("id") else [FORGET, *messages]
-        return new, {"thread_id": before.thread_id, "checkpoint": {"checkpoint_id": end["checkpoint_id"]}}
-    said = (await _output(engine, before)).get("messages") or []
-    told = [{"role": ROLES[one.type], "content": str(one.text)} for one in said if one.type in ROLES]
-    first = messages[:1] if messages[0].get("id") else []
-    return [*first, *(one for one in told if one["role"] != "system"), *messages[len(first) :]], {"keep": False}
+        place = {"thread_id": before.thread_id, "checkpoint": {"checkpoint_id": end["checkpoint_id"]}}
+        return [*(own or [FORGET]), *new], place
+    told = [{"role": ROLES[one.type], "content": str(one.text)} for one in heard if one.type in ROLES]
+    return [*own, *told, *new], {"keep": False}
 
 
-FORGET = {"role": "remove", "content": "", "id": "instructions"}
-ROLES = {"system": "system", "human": "user", "ai": "assistant"}
+FORGET = {"role": "remove", "content": "", "id": INSTRUCTIONS}
+ROLES = {"human": "user", "ai": "assistant"}
 
 
 async def _stored(engine: Engine, caller: Caller, name: str) -> Run:
@@ -166,7 +182,9 @@ async def _shown(engine: Engine, run: Run) -> Any:
     reply = ResponseReply(run, format_of(run.metadata[KEPT].get("format"), param="text.format"))
     if not run.ended:
         return reply.waiting()
-    return reply.whole(await _output(engine, run), await _reasoning(run), problem_of(run))
+    output = await _output(engine, run)
+    reply.calls = calls_in(output, run.options)
+    return reply.whole(output, await _reasoning(run), problem_of(run))
 
 
 async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterator[bytes]:
@@ -178,6 +196,7 @@ async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterat
         yield _sse(reply.thought(text))
     problem = problem_of(run)
     output = {} if problem else await _output(engine, run)
+    reply.calls = calls_in(output, run.options)
     for event in reply.ended(output, "".join(told), problem):
         yield _sse(event)
 

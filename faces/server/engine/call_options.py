@@ -15,7 +15,7 @@ from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, holds_sc
 from .runs import BadRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..settings import Settings
     from .assistants import Assistant
@@ -25,6 +25,9 @@ __all__ = ["MOST", "call_options", "checked_options"]
 MOST = 100
 """Of a number that its preset bounds by nothing."""
 MOST_VERIFIERS, LONGEST_VERIFIER = 8, 500
+FUNCTIONS = "functions"
+MOST_FUNCTIONS = 64
+CALLED = "Tools that the caller runs, each as the JSON of an OpenAI function: the run ends where the agent calls one."
 LONGEST_SCHEMA = 20_000
 SCHEMA = "json_schema"
 """Only with the schema in it: callers have no files here."""
@@ -54,6 +57,8 @@ def call_options(assistant: Assistant, settings: Settings) -> type[BaseModel]:
             # The choices are known when it runs only.
             kind: Any = list[Literal[named]]  # type: ignore[valid-type]
             fields["critics"] = (kind, Field(None, description=JUDGES, max_length=most_critics))
+        if FUNCTIONS in {option.name for option in preset.options}:
+            fields[FUNCTIONS] = (list[str], Field(None, description=CALLED, max_length=MOST_FUNCTIONS))
         if not preset.no_verifiers:
             fields["verifiers"] = (list[str], Field(None, description=VERIFIERS, max_length=MOST_VERIFIERS))
     return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **fields)
@@ -73,7 +78,36 @@ def checked_options(assistant: Assistant, settings: Settings, given: Mapping[str
         raise BadRequestError(f"{where}: {first['msg']}"[:500]) from None
     for spec in options.get("verifiers", ()):
         _check_verifier(spec)
+    _check_functions(options.get(FUNCTIONS, ()))
     return options
+
+
+class _Function(BaseModel):
+    """A function as OpenAI describes it."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class _Tool(BaseModel):
+    type: Literal["function"]
+    function: _Function
+
+
+def _check_functions(specs: Sequence[str]) -> None:
+    if sum(map(len, specs)) > LONGEST_SCHEMA:
+        raise BadRequestError(f"functions are too long: at most {LONGEST_SCHEMA} characters")
+    try:
+        names = [_Tool.model_validate_json(spec).function.name for spec in specs]
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadRequestError(f"functions: {where}: {first['msg']}"[:500]) from None
+    if len(set(names)) < len(names):
+        raise BadRequestError("functions: two have one name")
 
 
 def _check_verifier(spec: str) -> None:

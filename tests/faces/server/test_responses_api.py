@@ -151,7 +151,7 @@ def test_an_error_of_the_provider_is_told(served: Served, serve: Any, protocol: 
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"background": True}, "background"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "text only"),
-        ({"input": [{"type": "function_call_output", "call_id": "x", "output": "y"}]}, "function_call_output"),
+        ({"input": [{"type": "function_call_output", "call_id": "x", "output": "y"}]}, "no user message"),
         ({"previous_response_id": "resp_none"}, "not found"),
         ({"model": "redraft-math", "previous_response_id": "resp_none"}, "no chat"),
         ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"$ref": "#/nowhere"}}}}, "nowhere"),
