@@ -252,7 +252,7 @@ def _wiring(
     if base == "blind":
         # Nobody judges here, so the last answer counts.
         blind = own.get("refine", BLIND_PROMPT)
-        again = PromptedModel(sampled(model), blind, what="refine_prompt", keep="last")
+        again = PromptedModel(sampled(model), blind, what="blind prompt", keep="last")
         wiring = {"generate_prompt": ask, "refine": again, "critics": [], "keep": "last", "check": _until_accepted}
         return {"generate": ask, "refine": blind}, {**wiring, "rounds": count}
     if base == "clauses":

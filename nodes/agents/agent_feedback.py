@@ -27,7 +27,8 @@ class AgentFeedback:
     name = "feedback_prompt"
 
     def __init__(self, prompt: Prompts | None = None) -> None:
-        self.templates = chat_prompt(AGENT_FEEDBACK_PROMPT if prompt is None else prompt, what=self.name)
+        given = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
+        self.templates = chat_prompt(given, what=self.name, needed=["feedback"])
         self._showing = chat_prompt(AGENT_RETURN_PROMPT, what=self.name) if prompt is None else self.templates
 
     def __call__(self, task: str, events: Sequence[Event], *, keep: Keep) -> str:

@@ -38,7 +38,7 @@ class LogprobCritic(DualCritic):
         self.model = model
         self.name = name
         self.templates = chat_prompt(
-            LOGPROB_PROMPT if prompt is None else prompt, what="prompt", known=("task", "draft")
+            LOGPROB_PROMPT if prompt is None else prompt, what="prompt", known=("task", "draft"), needed=["draft"]
         )
 
     def on(self, model: BaseChatModel) -> LogprobCritic:

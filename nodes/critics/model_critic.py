@@ -76,7 +76,7 @@ class ModelCritic(DualCritic):
         self.memory: Memory = memory
         self._judge = structured_model(model, Verdict, structured)
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
-        self.templates = chat_prompt(default if prompt is None else prompt, what="prompt")
+        self.templates = chat_prompt(default if prompt is None else prompt, what="prompt", needed=["draft"])
 
     def on(self, model: BaseChatModel) -> ModelCritic:
         """Return the same critic on another model, or on the same one with other settings."""

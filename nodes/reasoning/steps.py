@@ -70,7 +70,7 @@ class CommentCritic(DualCritic):
     def __init__(self, model: Runnable[Any, Any], prompts: Prompts, *, name: str = "critique") -> None:
         self.name = name
         self.model = model
-        self.templates = chat_prompt(prompts, what="critique_prompt")
+        self.templates = chat_prompt(prompts, what="critique_prompt", needed=["draft"])
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft."""
@@ -115,7 +115,7 @@ class ScoredCritic(DualCritic):
         self.threshold = threshold
         self.fingerprint = {"threshold": threshold}
         self.model = StructuredModel(model, ScoredCritique)
-        self.templates = chat_prompt(prompts, what="critique_prompt")
+        self.templates = chat_prompt(prompts, what="critique_prompt", needed=["draft"])
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft and score it."""

@@ -79,7 +79,7 @@ class ModelJudge:
         self.name = str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
         self.oracle = False
         self.dimensions = tuple(one.name for one in dimensions)
-        self.template = chat_prompt(prompt.replace("RUBRIC", shown), what="judge_prompt")[0]
+        self.template = chat_prompt(prompt.replace("RUBRIC", shown), what="judge_prompt", needed=["draft"])[0]
         if other := sorted(set(self.template.input_variables) - {"task", "draft"}):
             raise ValueError(f"judge_prompt knows task and draft, not {', '.join(other)}")
         self._identity = [_identity(model), self.name, self.dimensions]

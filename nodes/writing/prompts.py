@@ -45,16 +45,20 @@ Memory = Literal["all", "last"]
 VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
 
 
-def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES) -> list[ChatPromptTemplate]:
+def chat_prompt(
+    prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES, needed: Sequence[str] = ()
+) -> list[ChatPromptTemplate]:
     """Return templates, one a round; the last serves every later round.
 
     Args:
-        prompts: A text with variables in braces, a ChatPromptTemplate, or a sequence of either.
+        prompts: A text with variables in braces, a ChatPromptTemplate (f-string, mustache or jinja2), or a sequence of
+            either.
         what: The argument's name, for messages.
         known: The variables that it may use.
+        needed: Those that each must use, as `draft`, or `draft task` where the second stands in for the first.
 
     Raises:
-        ValueError: A variable is unknown, or carries a format or a conversion; or there is no prompt. At build.
+        ValueError: A variable is unknown, lacks, or carries a format or a conversion; or there is no prompt. At build.
     """
     given = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
     if not given:
@@ -73,8 +77,16 @@ def chat_prompt(prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES
         # `{draft:>3000000000}` is a text of 3 GB, whatever the draft.
         if dressed := next((one for text in _texts(template) for one in _dressed(text)), None):
             raise ValueError(f"{what} writes {dressed!r:.80}: a variable stands alone in its braces, as in {{draft}}")
+        used = set(template.input_variables)
+        if missing := [name for name, *others in map(str.split, needed) if not used & {name, *others}]:
+            lacks = " and ".join(f"{{{name}}}" for name in missing)
+            told = MUSTACHE if isinstance(prompt, str) and any(f"{{{{{name}}}}}" in prompt for name in missing) else ""
+            raise ValueError(f"{what} lacks {lacks}: what stands for it is never shown{told}")
         templates.append(template)
     return templates
+
+
+MUSTACHE = "; a text has single braces, and mustache is a ChatPromptTemplate with template_format='mustache'"
 
 
 def _texts(part: Any) -> Iterator[str]:
@@ -156,6 +168,11 @@ FEEDBACK = "Feedback on it:"
 ATTEMPT = re.compile("attempt[0-9]+$")
 
 
+REVISERS = ("refine_prompt", "refiner_prompt", "improve_prompt")
+REVISING = ("draft task", "feedback")
+"""Who revises is shown what was found, and the draft, or the task to write another."""
+
+
 class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     """A model asked with a prompt made from the state: the default writer of `generate` and `refine`."""
 
@@ -170,7 +187,7 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     ) -> None:
         self.name = what
         self.model = model
-        self.templates = chat_prompt(prompts, what=what)
+        self.templates = chat_prompt(prompts, what=what, needed=REVISING if what in REVISERS else ())
         self.keep = keep
         self.memory = memory
 

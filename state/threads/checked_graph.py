@@ -10,13 +10,14 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph._internal._config import ensure_config, patch_configurable
-from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_RESUMING
+from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_READ, CONFIG_KEY_RESUMING
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateUpdate
 
 from ..conversation import ThreadMessages, given_messages
 from ..dual import Do, adrive, do, drive
+from ..limits import Limits
 from .fingerprint import ChangedGraphError
 from .kind import attach_kind, kind_of
 from .record_checks import ALLOW, CHECKED, change_update, changes, compared, refuse_edited
@@ -54,30 +55,37 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph of ours."""
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002
-        whole, input = ensure_config(self.config, config), self._heard(input)  # noqa: A001
+        whole, input = ensure_config(self.config, config), self._heard(input, config)  # noqa: A001
         if _goes_on(input, whole):
             return self._stream_on(input, whole, options)
         return super().stream(input, _unmarked(config), **options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002
-        whole, input = ensure_config(self.config, config), self._heard(input)  # noqa: A001
+        whole, input = ensure_config(self.config, config), self._heard(input, config)  # noqa: A001
         if _goes_on(input, whole):
             return self._astream_on(input, whole, options)
         return super().astream(input, _unmarked(config), **options)
 
-    def _heard(self, given: Any) -> Any:
+    def _heard(self, given: Any, config: RunnableConfig | None) -> Any:
         """Return the input; one with messages has no task, by which `prepare` knows that the messages are it.
 
         Raises:
-            ValueError: This graph takes no messages, or these are none.
+            ValueError: This graph takes no messages, or these are none; or there is something that it does not take,
+                which LangGraph would drop without a word.
         """
-        if not isinstance(given, dict) or not given.get("messages"):
+        if not isinstance(given, dict):
             return given
-        if isinstance(self.channels.get("messages"), ThreadMessages):
-            return {**given, "messages": given_messages(given["messages"]), "task": None}
         inputs = self.builder.schemas[self.builder.input_schema]
-        if "messages" not in inputs and "task" in inputs and given.get("task") is None:
+        if given.get("messages") and isinstance(self.channels.get("messages"), ThreadMessages):
+            given = {**given, "messages": given_messages(given["messages"]), "task": None}
+        elif given.get("messages") and "messages" not in inputs and "task" in inputs and given.get("task") is None:
             raise ValueError(f"{self.get_name()!r} is no chat: give it a task, in place of messages")
+        # Inside another graph the whole state of that is the input.
+        nested = CONFIG_KEY_READ in ensure_config(config).get("configurable", {})
+        if not nested and (unknown := [name for name in given if name not in inputs]):
+            limit = " but in limits" if unknown[0] in Limits() else ""
+            taken = ", ".join(sorted(inputs))
+            raise ValueError(f"{self.get_name()!r} takes no {unknown[0]!r:.80}{limit}; it takes {taken}")
         return given
 
     def _stream_on(self, given: Any, config: RunnableConfig, options: dict[str, Any]) -> Iterator[Any]:

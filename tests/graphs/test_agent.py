@@ -460,13 +460,13 @@ def test_prompts_and_stop_phrase_are_arguments(run: Any) -> None:
     graph = build_agent_graph(
         model=model,
         critic_prompt="{draft}? Else: STOP_PHRASE",
-        refiner_prompt="{feedback} {round}",
+        refiner_prompt="{draft}: {feedback} {round}",
         stop_phrase="ALL GOOD",
     )
     assert run(graph, {"task": TASK})["stop_reason"] == "accepted"
     assert [call[0].text for call in model.calls[1:]] == [
         "55? Else: ALL GOOD",
-        "Longer. 0",
+        "55: Longer. 0",
         "It is 55.? Else: ALL GOOD",
     ]
 

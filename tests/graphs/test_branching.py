@@ -511,13 +511,13 @@ def test_siblings_differ_in_what_varies(run: Any) -> None:
     """Variations are taken in turn: their models, prompts and critics write and judge."""
     base, other = ScriptedModel(["mud", "stone, cut"]), ScriptedModel(["stone", "mud!"], model_name="other")
     strict = verifier_critic(lambda task, draft: Critique("no", False, 0.9), name="strict")
-    vary = [Variation(), Variation("other", model=other, critic=strict, refine_prompt="Polish {draft}")]
+    vary = [Variation(), Variation("other", model=other, critic=strict, refine_prompt="Polish {draft}: {feedback}")]
     output = run(search(base, vary=vary, depth=1, max_concurrency=1), TASK)
 
     assert [path["variation"] for path in output["branches"]] == ["1", "other", "1", "other"]
     assert [path["score"] for path in output["branches"]][:2] == [0.4, 0.9]
     assert [len(base.calls), len(other.calls)] == [2, 2]
-    assert other.calls[1][0].text == "Polish stone"
+    assert other.calls[1][0].text == "Polish stone: no"
 
 
 class Tempered(ScriptedModel):

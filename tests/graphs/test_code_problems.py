@@ -64,8 +64,8 @@ def test_failures_are_the_feedback(run: Any, sandbox: Sandbox) -> None:
 def test_a_prompt_of_ones_own_serves_every_revision(run: Any, sandbox: Sandbox) -> None:
     """A user's `refine_prompt` is asked for every repair, whoever objected, with whatever it names."""
     model = ScriptedModel([WRONG, *WRONGS, RIGHT])
-    run(build_code_graph(model, sandbox=sandbox, refine_prompt="Mend {draft}"), {"task": code_task(ROW)})
-    assert [call[0].text for call in model.calls].index(f"Mend {WRONG}") == 4
+    run(build_code_graph(model, sandbox=sandbox, refine_prompt="Mend {draft}\n{feedback}"), {"task": code_task(ROW)})
+    assert [call[0].text.startswith(f"Mend {WRONG}\n") for call in model.calls].index(True) == 4
 
 
 def test_no_hidden_test_and_no_solution_reaches_a_prompt_or_the_record(run: Any, sandbox: Sandbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, TypedDict
 
 import pytest
@@ -172,15 +173,18 @@ def test_a_check_that_returns_a_typo_is_named() -> None:
         build_refine_graph(ScriptedModel(["a"]), critics=[WORDS], check=lambda state: "acepted").invoke({"task": TASK})
 
 
+MENDING = ["Mend {draft}: {feedback}", "Mend again {draft}: {feedback}"]
+
+
 def test_prompts_can_differ_by_round() -> None:
     """The first critique can be asked for in other words than the later ones; so can revisions."""
     judge = ScriptedModel(["bad", "bad", "bad"])
     model = ScriptedModel(["a", "b", "c"])
     critic = model_critic(judge, prompt=["First look: {draft}", "Look again: {draft}"])
-    graph = build_refine_graph(model, critics=[critic], refine_prompt=["Mend {draft}", "Mend again {draft}"])
+    graph = build_refine_graph(model, critics=[critic], refine_prompt=MENDING)
     graph.invoke({"task": TASK, "limits": {"max_rounds": 2}})
     assert [call[0].text for call in judge.calls] == ["First look: a", "Look again: b", "Look again: c"]
-    assert [call[0].text for call in model.calls[1:]] == ["Mend a", "Mend again a"]
+    assert [call[0].text for call in model.calls[1:]] == ["Mend a: bad", "Mend again a: bad"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ def test_prompts_can_differ_by_round() -> None:
         "Mend {draft!r}",
         "Mend {draft!a:{task}}",
         "Mend {draft.__class__}",
-        ["Mend {draft}", ChatPromptTemplate.from_messages([("system", "Mend."), ("human", "{draft:>3000000000}")])],
+        [MENDING[0], ChatPromptTemplate.from_messages([("system", "Mend."), ("human", "{draft:>3000000000}")])],
         ChatPromptTemplate.from_messages([("human", [{"type": "text", "text": "Mend {draft:>3000000000}"}])]),
     ],
     ids=str,
@@ -199,6 +203,46 @@ def test_a_prompt_names_its_variables_and_no_more(prompt: Any) -> None:
     """A prompt file that would make 3 GB of a draft, or write out its class, is refused when the graph is built."""
     with pytest.raises(ValueError, match=r"refine_prompt.*(stands alone in its braces|f-string template)"):
         build_refine_graph(ScriptedModel([]), refine_prompt=prompt)
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        ({"refine_prompt": ""}, "refine_prompt lacks {draft} and {feedback}"),
+        ({"refine_prompt": "{task} {draft}"}, "refine_prompt lacks {feedback}"),
+        ({"refine_prompt": [MENDING[0], "{feedback}"]}, "refine_prompt lacks {draft}"),
+        ({"refine_prompt": "{{draft}} {feedback}"}, "a text has single braces, and mustache is a ChatPromptTemplate"),
+        ({"critic_prompt": "{task}"}, "prompt lacks {draft}"),
+    ],
+)
+def test_a_prompt_without_what_it_is_about_is_refused(given: Any, lacks: str) -> None:
+    """Nobody is asked to judge a draft, or to revise one, without being shown it and what was found."""
+    with pytest.raises(ValueError, match=re.escape(lacks)):
+        build_refine_graph(ScriptedModel([]), **given)
+    build_refine_graph(ScriptedModel([]), refine_prompt="{task}, but mind: {feedback}")  # written anew, and not blind
+
+
+def test_mustache_is_taken() -> None:
+    """A template of LangChain's in another format works as it is, several messages and all."""
+    messages = [("system", "Be kind."), ("human", "Mend {{{draft}}}{{#feedback}} for {{feedback}}{{/feedback}}")]
+    prompt = ChatPromptTemplate.from_messages(messages, template_format="mustache")
+    model = ScriptedModel(["a < {b}", "c"])
+    judge = model_critic(ScriptedModel(["bad", "no issues"]))
+    assert build_refine_graph(model, critics=[judge], refine_prompt=prompt).invoke({"task": TASK})["answer"] == "c"
+    assert [message.text for message in model.calls[1]] == ["Be kind.", "Mend a < {b} for bad"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [({"max_tokens": 1}, "takes no 'max_tokens' but in limits"), ({"drafts": ""}, "takes no 'drafts'")],
+)
+def test_what_a_graph_does_not_take_is_refused(given: Any, says: str) -> None:
+    """A limit that is given beside `limits`, or a key with a typo, is named in place of being dropped."""
+    graph = build_refine_graph(ScriptedModel([]))
+    with pytest.raises(ValueError, match=says):
+        graph.invoke({"task": TASK, **given})
+    with pytest.raises(ValueError, match=says):
+        asyncio.run(graph.ainvoke({"task": TASK, **given}))
 
 
 def test_braces_in_a_task_are_just_text() -> None:

@@ -181,7 +181,7 @@ def test_prompts_differ_by_iteration(go: Any) -> None:
         model,
         iterations=3,
         critique_prompt=["be kind: {draft}", "be strict: {draft}"],
-        improve_prompt=["mend: {feedback}", "polish: {feedback}"],
+        improve_prompt=["mend: {draft} {feedback}", "polish: {draft} {feedback}"],
     )
     go(arrow, TOPIC)
     assert [call[0].text.split(":")[0] for call in model.calls[1:]] == [
