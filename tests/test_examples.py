@@ -21,6 +21,10 @@ EXAMPLES = {
         "failed, with 1 call: A while.\naccepted, with 3 calls: About 3 minutes.\nAt 75 degrees.",
     ),
     "ask_a_person": (["We are late.", "Dear Ann, we are late."], "accepted, accepted by human: Dear Ann, we are late."),
+    "refined_agent": (
+        ["A delta is land.", "A delta is land where a river meets the sea."],
+        "accepted after 1 rounds: A delta is land where a river meets the sea.",
+    ),
     "many_problems": (["moon", *[PAIRS] * 4], f"tokens: {PAIRS}"),
 }
 
