@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "AGENT_RECORD",
+    "AGENT_VALUES",
     "CHANGE_KINDS",
     "CRITIQUE_KINDS",
     "DRAFT_KINDS",
@@ -69,6 +71,8 @@ DRAFT_KINDS = ("draft", "revision")
 ORDER = 2
 """The order of drafts that a task is begun under, on its event; those from before it was noted keep the first one."""
 CRITIQUE_KINDS = ("critique", "human")
+AGENT_RECORD, AGENT_VALUES = "_refine_events", "_refine"
+"""Where an agent of LangChain's keeps the record and what was last computed from it."""
 CHANGE_KINDS = ("change", "fork")
 """From them on the record goes on by another graph, or in another thread; to no step of the run do they belong."""
 

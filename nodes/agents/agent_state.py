@@ -11,9 +11,8 @@ from langgraph.managed.is_last_step import RemainingStepsManager
 from typing_extensions import TypedDict
 
 from ...state.checked_channels import CheckedDelta
-from ...state.events import append_events, clean
+from ...state.events import AGENT_RECORD, AGENT_VALUES, append_events, clean
 from ...state.schema import NEVER, KnownEvent
-from ...state.threads.kind import AGENT_RECORD, AGENT_VALUES
 from ...state.usage import NO_USAGE, Score, Usage, add_usage
 from ..writing.replies import read_text
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..events import AGENT_VALUES
 from .db_executor import in_db_executor
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def row_from_checkpoint(
         values = {"task": started["task"]}  # a new task begins; the thread still holds the last one's result
     elif "branch:to:prepare" in values and "head" in values:  # it waits for `prepare`, which may have refused it
         values = {"task": values.get("task")}
+    if isinstance(agent := values.get(AGENT_VALUES), dict):
+        values = agent
     usage = values.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     updated_at = _utc(checkpoint["ts"])

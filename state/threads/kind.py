@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Overwrite
 
 from ..checked_channels import CheckedDelta
+from ..events import AGENT_RECORD, AGENT_VALUES
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..events import Event
 
-__all__ = ["AGENT_RECORD", "AGENT_VALUES", "ForkPoint", "GraphKind", "attach_kind", "kind_of"]
+__all__ = ["ForkPoint", "GraphKind", "attach_kind", "kind_of"]
 
 ATTRIBUTE = "redraft_kind"
 
@@ -203,7 +204,6 @@ class AgentKind(OwnState):
         return self.loop_values(snapshot.values)
 
 
-AGENT_RECORD, AGENT_VALUES = "_refine_events", "_refine"
 OTHER, OWN_STATE, AGENT = GraphKind(), OwnState(), AgentKind()
 
 

@@ -193,6 +193,9 @@ def test_a_person_is_asked_last_and_nobody_else_twice(run: Any, saver: str, tmp_
     assert judge.asked == ["It is 51.", "Well, it is 51."]
     assert len(model.calls) == 3
     assert "Be kinder." in model.calls[2][-1].text
+    if saver == "sqlite":
+        row = keeps.runs.get("one")
+        assert (row.task, row.stop_reason, row.rounds) == ("What is 17 times 3?", "accepted", 2)
     replay = Thread(agent, "one").replay()
     assert (replay.matches, replay.output["answer"], replay.output["stop_reason"]) == (
         True,
