@@ -388,6 +388,32 @@ def test_an_answer_is_streamed_once() -> None:
     assert list(shown.values()) == ["good", "bad", "good"]
 
 
+def test_a_crash_pays_no_call_of_the_agent_twice(run: Any, sqlite: Any) -> None:
+    """A reply that came before the process died is found in the journal, and counts as it cost."""
+
+    class Dying(AgentMiddleware[Any, Any]):
+        died = False
+
+        def _die(self) -> None:
+            if not self.died:
+                self.died = True
+                raise SystemError("killed")
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return (handler(request), self._die())[0]
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return (await handler(request), self._die())[0]
+
+    model = CallingModel(["lamp 51"])
+    agent = create_agent(model, middleware=[Dying(), RefineMiddleware([LAMP])], checkpointer=sqlite)
+    with pytest.raises(SystemError, match="killed"):
+        run(agent, ASK, ONE)
+    output = run(agent, None, ONE)
+    assert (output["messages"][-1].text, len(model.calls)) == ("lamp 51", 1)
+    assert (told(output)["usage"]["calls"], told(output)["usage"]["reused_calls"]) == (1, 1)
+
+
 def test_events_are_streamed_as_they_happen() -> None:
     """`stream_mode="custom"` shows drafts, critiques and verdicts, as the loop does."""
     agent = create_agent(CallingModel(["51", "lamp 51"]), middleware=[RefineMiddleware([LAMP])])
