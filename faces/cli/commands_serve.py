@@ -62,6 +62,14 @@ def _serve(
             rich_help_panel=LISTENING,
         ),
     ] = None,
+    allow_webhook: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="A host in this network that a run's webhook may lead to; may be repeated.",
+            rich_help_panel=BOUNDS,
+        ),
+    ] = None,
     db: Db = DEFAULT_DB,
     model: Model = None,
     allow_model: Annotated[
@@ -192,6 +200,7 @@ def _serve(
             tokens=_tokens(token_file, "REDRAFT_SERVE_TOKENS"),
             metrics_tokens=_tokens(metrics_token_file, "REDRAFT_METRICS_TOKENS"),
             allow_origins=tuple(allow_origin or ()),
+            allow_webhooks=tuple(allow_webhook or ()),
             max_rounds=max_rounds,
             max_seconds_a_run=max_seconds,
             max_calls_a_run=max_calls,

@@ -10,9 +10,10 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
-from .api import agent_protocol_api, demo_api, meta_api, metrics, openai_api, responses_api
+from .api import agent_protocol_api, demo_api, meta_api, metrics, openai_api, responses_api, runs_api
 from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
 from .api.problems import GUARDS, handle_problems
+from .api.webhooks import Webhooks
 from .engine.engine import Engine
 from .page import assets_api, home_api, live_api, views_api
 
@@ -68,6 +69,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     app.router.routes.extend(Route(path, door, include_in_schema=False) for door in doors for path in door.paths)
     app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
+    engine.on_finished.append(Webhooks(runs_api.shown, settings.allow_webhooks).finished)
 
     # the last added is asked first
     app.add_middleware(

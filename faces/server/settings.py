@@ -18,6 +18,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 SHORTEST_TOKEN = 16
 NAME = re.compile("[a-z][a-z0-9-]{0,63}")
+HOST = re.compile("[a-z0-9.-]+|[0-9a-f:]+")
 ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 
 
@@ -71,6 +72,8 @@ class Settings(BaseModel):
     """Whoever has one of these reads the numbers of all callers, and nothing else."""
     allow_origins: tuple[str, ...] = ()
     """Sites whose pages may use the server from a browser, as `https://app.example`; `*`, with tokens only: all."""
+    allow_webhooks: tuple[str, ...] = ()
+    """Hosts that a webhook may lead to although they are on this machine or in its network."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_body_seconds: float = Field(default=30.0, gt=0)
@@ -117,6 +120,14 @@ class Settings(BaseModel):
     @classmethod
     def _all_kept(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(kept_spec(spec) for spec in specs)
+
+    @field_validator("allow_webhooks")
+    @classmethod
+    def _webhook_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for one in hosts:
+            if not HOST.fullmatch(one):
+                raise ValueError(f"a webhook is allowed by the name or number of its host, not {one!r}")
+        return hosts
 
     @field_validator("allow_origins")
     @classmethod

@@ -16,6 +16,7 @@ from ..engine.runs import BadRequestError, Caller, NotThereError
 from .disconnect import PING, UNBUFFERED, kept_open
 from .guards import KnownCaller
 from .problems import EVENTS, answers
+from .webhooks import checked_webhook
 from .wire import Metadata, RequestBody, dumps, event_bytes, json_response, plain, selected
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.runs import Run
 
-__all__ = ["RunRequest", "event_after", "listed", "router", "submitted"]
+__all__ = ["RunRequest", "event_after", "listed", "router", "shown", "submitted"]
 
 MOST_LATER_S = 604_800
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
@@ -234,8 +235,6 @@ def _check_action(action: str) -> None:
 
 async def submitted(request: Request, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
     """Queue a run that is asked for, and return it."""
-    if body.webhook is not None:
-        raise BadRequestError("webhook is not served: join the run, or stream it")
     if body.multitask_strategy == "rollback" and body.command is not None:
         raise BadRequestError("a command answers the run under way, which a rollback would undo")
     engine: Engine = request.app.state.engine
@@ -266,6 +265,7 @@ async def submitted(request: Request, caller: Caller, thread_id: str | None, bod
         multitask=body.multitask_strategy,
         keep=body.on_completion == "keep",
         after_s=body.after_seconds or 0,
+        webhook=None if body.webhook is None else checked_webhook(body.webhook, engine.settings.allow_webhooks),
     )
 
 

@@ -241,6 +241,7 @@ class Engine:
         multitask: str = "enqueue",
         keep: bool = False,
         after_s: float = 0,
+        webhook: str | None = None,
     ) -> Run:
         """Queue a run, and return it: it is kept by now, and goes on after a restart.
 
@@ -264,6 +265,7 @@ class Engine:
                 which goes on from where the thread stood before.
             keep: Whether a thread of the run's own is kept.
             after_s: Seconds before which it does not begin.
+            webhook: Kept with its request, for who is told of its end.
 
         Raises:
             BadRequestError: Something makes no sense or is not allowed.
@@ -303,6 +305,8 @@ class Engine:
         )
         if own:
             request["options"] = own
+        if webhook is not None:
+            request["webhook"] = webhook
         if input is None and command is None and thread_id is None:
             raise BadRequestError('a new thread needs an input with a "task"')
         # Kept over the awaits below, or two requests could both get the last place.

@@ -149,7 +149,9 @@ REFUSED = {
     "threads.prune to the latest": lambda client: client.threads.prune(["a"], strategy="keep_latest"),
     "runs with a context": lambda client: client.runs.create("a", "refine", input=TASK, context={"user": "me"}),
     "runs much later": lambda client: client.runs.create("a", "refine", input=TASK, after_seconds=10**9),
-    "runs with a webhook": lambda client: client.runs.create("a", "refine", input=TASK, webhook="http://example.org"),
+    "runs with a webhook here": lambda client: client.runs.create(
+        "a", "refine", input=TASK, webhook="http://127.0.0.1"
+    ),
     "runs that roll back": lambda client: client.runs.cancel("a", "x", action="rollback"),
 }
 

@@ -1,0 +1,153 @@
+"""Webhooks: who asked for it is told by a request when a run has ended. Internal.
+
+A caller names the address, so that it leads to no machine that the caller could not reach without the server: every
+address of its host is a public one, it is looked up once and then connected to, and no redirect is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+from ..engine.records import now
+from ..engine.runs import BadRequestError
+from .wire import dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..engine.runs import Run
+
+__all__ = ["Webhooks", "checked_webhook"]
+
+LOG = logging.getLogger("redraft.server")
+LONGEST = 2000
+AT_ONCE = 16
+TIMEOUT_S = 10.0
+PAUSES_S = (1.0, 5.0)
+"""Before it is tried again."""
+
+
+class _BlockedError(Exception):
+    """The host leads where it may not."""
+
+
+def checked_webhook(url: str, allowed: Sequence[str]) -> str:
+    """Return the address of a webhook as it is kept.
+
+    Args:
+        url: What the caller gives.
+        allowed: Hosts that may be inside one's own network.
+
+    Raises:
+        BadRequestError: It is no address, or one of this machine or its network.
+    """
+    import httpx2
+
+    try:
+        found = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        found = httpx2.URL("")
+    if found.scheme not in ("http", "https") or not found.host or len(url) > LONGEST:
+        raise BadRequestError(f"webhook is an http or https address of at most {LONGEST} characters")
+    if found.userinfo:
+        raise BadRequestError("leave the password out of the webhook's address")
+    try:
+        named = ipaddress.ip_address(found.host)
+    except ValueError:  # a name, which is looked up when it is used
+        return url
+    if found.host not in allowed and not _is_public(named):
+        raise BadRequestError(NOT_PUBLIC)
+    return url
+
+
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether it is one of the public network, and so is the one that a gateway would make of it."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.sixtofour or address.ipv4_mapped
+        if address in NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None and not _is_public(inner):
+            return False
+    return address.is_global and not address.is_multicast
+
+
+NOT_PUBLIC = "a webhook leads to a public address; --allow-webhook HOST allows one in the server's own network"
+
+
+class Webhooks:
+    """Calls the webhooks of runs that ended, some at a time, in the background.
+
+    Args:
+        shown: Returns a run as clients read it.
+        allowed: Hosts that may be inside one's own network.
+    """
+
+    def __init__(self, shown: Callable[[Run], Mapping[str, Any]], allowed: Sequence[str]) -> None:
+        self._shown = shown
+        self._allowed = frozenset(allowed)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        # asyncio keeps only a weak reference to a task.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
+        """Call the webhook of a run that ended, where it has one."""
+        if url := run.request.get("webhook"):
+            task = asyncio.create_task(self._call(url, run.id, self._body(run, output)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _body(self, run: Run, output: Mapping[str, Any] | None) -> bytes:
+        return dumps({**self._shown(run), "values": output, "webhook_sent_at": now()})
+
+    async def _call(self, url: str, run_id: str, body: bytes) -> None:
+        async with self._turns:
+            for pause in (*PAUSES_S, None):
+                try:
+                    status = await self._post(url, body)
+                except _BlockedError:
+                    LOG.warning("the webhook of run %s leads into this network, and is not called", run_id)
+                    return
+                except Exception as error:  # whatever goes wrong between here and there
+                    status, told = 0, type(error).__name__
+                else:
+                    told = f"status {status}"
+                if 200 <= status < 300:
+                    return
+                # What the caller got wrong stays wrong.
+                if pause is None or 300 <= status < 500:
+                    LOG.warning("the webhook of run %s can't be called: %s", run_id, told)
+                    return
+                await asyncio.sleep(pause)
+
+    async def _post(self, url: str, body: bytes) -> int:
+        import httpx2
+
+        target = httpx2.URL(url)
+        address = await self._address(target.host, target.port or {"http": 80, "https": 443}[target.scheme])
+        headers = {"Host": target.netloc.decode(), "Content-Type": "application/json", "User-Agent": "redraft"}
+        # The address that was looked at is the one that is connected to; the certificate is still the host's.
+        async with (
+            httpx2.AsyncClient(timeout=TIMEOUT_S, trust_env=False, follow_redirects=False) as client,
+            client.stream(
+                "POST",
+                target.copy_with(host=address),
+                content=body,
+                headers=headers,
+                extensions={"sni_hostname": target.host},
+            ) as response,
+        ):
+            return int(response.status_code)  # what it says is not read
+
+    async def _address(self, host: str, port: int) -> str:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(one[4][0]).partition("%")[0] for one in found]
+        if host not in self._allowed and not all(_is_public(ipaddress.ip_address(one)) for one in addresses):
+            raise _BlockedError
+        return addresses[0]
