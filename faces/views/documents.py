@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .console import safe
 from .markdown import markdown
+from .rounds import grouped
 from .wording import amount, money, percent, score_of, seconds, stop_words
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def html_environment(*, extra: str = "notebook") -> Environment:
         "seconds": seconds,
         "cut": cut,
         "around": around,
+        "grouped": grouped,
         "markdown": markdown,
         "stop_words": stop_words,
     }
@@ -138,8 +140,8 @@ def around(changes: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         if kind != "same":
             found.append((kind, cut(text)))
             continue
-        start = text[:AROUND] if at else ""
-        end = text[-AROUND:] if at < len(changes) - 1 else ""
+        start = text[:AROUND].rpartition(" ")[0] if at else ""
+        end = text[-AROUND:].partition(" ")[2] if at < len(changes) - 1 else ""
         left = len(text) - len(start) - len(end)
         found += [("same", text)] if left <= AROUND else [
             ("same", start), ("skipped", f"{left:,} characters are the same"), ("same", end)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...state.events import Event
     from ...state.summary import Attempt
 
-__all__ = ["curve_of", "round_card", "round_cards"]
+__all__ = ["curve_of", "grouped", "place_of", "round_card", "round_cards"]
 
 
 def round_cards(events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     notes = [event for event in here if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)]
     # That it was accepted stands beside what accepted it.
     notes = [one for one in notes if one["kind"] != "verdict" or one.get("stop_reason") not in (None, "accepted")]
-    if not written and not notes:
+    if not written and all(one["kind"] == "verdict" for one in notes):
         return None
     summary = RunSummary().grown(path)
     keep = summary.options.get("keep", "best")
@@ -79,6 +79,25 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
         "open": is_best,
         **totals(rows),
     }
+
+
+def grouped(cards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """Return the rounds in groups: many in a row that are neither first, best nor last under a name, others without."""
+    found: list[tuple[str, list[Mapping[str, Any]]]] = []
+    for at, card in enumerate(cards):
+        ends = at in (0, len(cards) - 1) or card["open"]
+        if found and not ends and not any(one["open"] for one in found[-1][1]) and found[-1][1][0] is not cards[0]:
+            found[-1][1].append(card)
+        else:
+            found.append(("", [card]))
+    return [
+        (f"{inside[0]['name']} to {inside[-1]['name'].lower()}" if len(inside) >= FOLDED else "", inside)
+        for _, inside in found
+    ]
+
+
+FOLDED = 4
+"""Rounds in a row, from which on they are folded into one line."""
 
 
 def place_of(event: Mapping[str, Any]) -> tuple[int, str]:

@@ -14,7 +14,7 @@ export function watch(section, { rounds: place, thread, ended, renew, signal }) 
   let typing = null;
   let words = doing.textContent;
 
-  const found = (name) => [...rounds.children].find((one) => one.dataset.name === name);
+  const found = (name) => [...rounds.querySelectorAll("details.round")].find((one) => one.dataset.name === name);
   const card = (round, branch) => {
     const name = branch ? `Round ${round}, path ${branch}` : `Round ${round}`;
     const known = found(name);
