@@ -11,6 +11,7 @@ import httpx
 import ormsgpack
 import pytest
 from redraft.graphs.branching import build_branching_graph
+from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import verifier_critic
@@ -194,6 +195,28 @@ def test_threads_are_found(start_server: Callable[..., Any], talking: Any, tmp_p
         assert found(q="boat") == {"search"}
         assert found(q="nothing") == set()
         assert client.get("/page/threads", params={"q": "x" * 300}).status_code == 422
+
+
+def test_what_can_not_be_done_says_why(start_server: Callable[..., Any], tmp_path: Path) -> None:
+    """A thread of the shell that failed before its first draft shows where, and the kind of error without its words;
+    a search says that its paths are forked in its place, and not with a button that does nothing."""
+    db = str(tmp_path / "runs.sqlite")
+    with open_checkpointer(db) as saver:
+        writer = ScriptedModel([RuntimeError("Incorrect API key sk-secret-123456")])
+        verifier = verifier_critic(uses_words("boat"))
+        with pytest.raises(RuntimeError):
+            build_refine_graph(writer, critics=[verifier], checkpointer=saver).invoke(
+                {"task": "Write."}, {"configurable": {"thread_id": "failed"}}
+            )
+        search = build_branching_graph(ScriptedModel(["A lamp."] * 9), critics=[verifier], depth=1, checkpointer=saver)
+        search.invoke({"task": "Look."}, {"configurable": {"thread_id": "search"}})
+    server = start_server(db=db)
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        failed, searched = (client.get(f"/page/threads/{name}").json()["html"] for name in ("failed", "search"))
+    assert "An error ended the last run: RuntimeError in generate" in failed
+    assert "sk-secret" not in failed
+    assert "A search is not forked as a whole" in searched
+    assert 'data-form="fork"' not in searched
 
 
 def test_many_rounds_stay_readable(start_server: Callable[..., Any]) -> None:
