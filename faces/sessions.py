@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from .problems import DEFAULT_DB, BadInputError, bad_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..state import Thread
     from ..state.storage.index import RunRow
+    from ..state.threads.history import HistoryStep
+    from .views.drafts import ReadThread
 
 __all__ = [
     "OPENAI_DEFAULT",
@@ -25,6 +27,8 @@ __all__ = [
     "listing",
     "model_or_default",
     "opened",
+    "read_steps",
+    "read_thread",
     "reading",
     "seal_key",
 ]
@@ -110,6 +114,42 @@ def reading(db: str, thread_id: str) -> Iterator[Thread]:
     with opened(db, read_only=True) as saver:
         found = known_id(saver, thread_id)
         yield Thread(any_reader(saver, found), found)
+
+
+def read_thread(db: str, name: str) -> ReadThread:
+    """Return a thread with its state, read; of a finished one in a SQLite file without importing LangGraph.
+
+    Raises:
+        BadInputError: The database can't be opened, has no such thread, or several begin so.
+    """
+    from .views.drafts import ReadThread, read_values
+
+    thread_id, values = _quickly(db, name, "finished_state")
+    if values is None:
+        with reading(db, thread_id) as thread, bad_input():
+            values = read_values(thread)
+    return ReadThread(thread_id, values)
+
+
+def read_steps(db: str, name: str) -> tuple[str, Sequence[HistoryStep]]:
+    """Return a thread's id and its steps, oldest first; raises as `read_thread`."""
+    thread_id, steps = _quickly(db, name, "finished_history")
+    if steps is None:
+        with reading(db, thread_id) as thread:
+            steps = thread.history()
+    return thread_id, steps
+
+
+def _quickly(db: str, name: str, what: str) -> tuple[str, Any]:
+    """Return the id of a thread, and what is read of it without LangGraph; `None` where a saver must read it."""
+    with listing(db) as saver:
+        thread_id = known_id(saver, name)
+        query = getattr(saver, "query", None)  # which the index of a SQLite file has alone
+        if query is None or seal_key() is not None:
+            return thread_id, None
+        from ..state.threads import plain_threads
+
+        return thread_id, getattr(plain_threads, what)(query, thread_id)
 
 
 def known_id(saver: Any, name: str) -> str:

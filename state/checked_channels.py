@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NotRequired, get_args, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, NotRequired, get_type_hints
 
 from langgraph._internal._typing import MISSING
 from langgraph.channels.binop import _get_overwrite
@@ -12,15 +12,15 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from typing_extensions import TypedDict
 
-from .events import FORMAT, Event, EventKind, Record
-from .limits import Limits
+from .checked_values import check_values
+from .events import Event, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
 __all__ = [
     "BadCheckpointError",
@@ -72,15 +72,11 @@ def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
     return BadCheckpointError(f"what the database holds of {where} is refused: {reason}")
 
 
-LIMITED = {"limits", "events"}
-"""Channels in which limits stand, which have ranges besides types."""
 GIVEN = {"task", "limits"}
 """What a caller gives: until the first node has looked at it, anything."""
 PLAIN = (str, int, float, list, type(None))
 UNREAD = {"__start__", "branch:to:prepare", "branch:to:begin"}
 """Channels that are there while a task waits for the first node."""
-KINDS = get_args(EventKind)
-SHOWN_CHARACTERS = 80
 
 
 def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: bool = True) -> None:
@@ -97,10 +93,10 @@ def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: b
     values: Mapping[str, Any] = found.checkpoint["channel_values"]
     adapter = _state_adapter(schemas)
     left_out = GIVEN if UNREAD & values.keys() else ()
-    _check(adapter, {name: bare(value) for name, value in values.items() if name not in left_out})
+    check_values(adapter, {name: bare(value) for name, value in values.items() if name not in left_out})
     for _, channel, value in (found.pending_writes or ()) if pending else ():
         if channel not in left_out:
-            _check(adapter, {channel: bare(value)})
+            check_values(adapter, {channel: bare(value)})
 
 
 def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
@@ -119,7 +115,7 @@ def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: 
         raise ValueError(
             f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*known, *also}))}"
         )
-    _check(_state_adapter(schemas), values)
+    check_values(_state_adapter(schemas), values)
     # What reads a record asks each event for any field, also for one that only other kinds have.
     check_items("events", list[Event], values.get("events", []))
 
@@ -130,7 +126,7 @@ def check_items(channel: str, kind: Any, items: Any) -> None:
     Raises:
         ValueError: One has not; the message names the channel, the item, what it holds and what would be right.
     """
-    _check(_channel_adapter(channel, kind), {channel: items})
+    check_values(_channel_adapter(channel, kind), {channel: items})
 
 
 @cache
@@ -153,46 +149,6 @@ def _channel_adapter(channel: str, kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(TypedDict("Values", {channel: kind}))  # type: ignore[operator]
 
 
-def _check(adapter: TypeAdapter[Any], values: Mapping[str, Any]) -> None:
-    from pydantic import ValidationError
-
-    _refuse_later_format(values.get("events"))
-    try:
-        # Strict: lenient, pydantic takes "3" for 3, and what is used is the value as it is stored.
-        adapter.validate_python(values, strict=True)
-    except ValidationError as error:
-        raise ValueError(_explained(error)) from None
-    for channel in LIMITED & values.keys():
-        for limits in _limits_in(channel, values[channel]):
-            try:
-                # With its type: 1 and True are equal, and the cache would take one for the other.
-                _check_limits(*((name, type(value), value) for name, value in limits.items()))
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"its channel {channel!r} holds limits that make no sense: {error}") from None
-
-
-def _refuse_later_format(events: Any) -> None:
-    """Raise ValueError where a later release wrote events: by the rules of this one they could mean another thing."""
-    for event in events if isinstance(events, list) else ():
-        found = event.get("format") if isinstance(event, dict) else None
-        if isinstance(found, int) and found > FORMAT:
-            raise ValueError(
-                f"a later redraft wrote it, in record format {found}; this one reads up to {FORMAT}: upgrade redraft"
-            )
-
-
-@lru_cache
-def _check_limits(*limits: tuple[str, type, Any]) -> None:
-    """Return if they make sense; a thread has the same ones in all its checkpoints."""
-    Limits(**{name: value for name, _, value in limits})
-
-
-def _limits_in(channel: str, value: Any) -> Sequence[Mapping[str, Any]]:
-    if channel == "limits":
-        return [value]
-    return [event["limits"] for event in value if "limits" in event]
-
-
 def bare(value: Any) -> Any:
     """Return what a snapshot or an `Overwrite` puts into the channel."""
     if isinstance(value, PLAIN):
@@ -201,30 +157,6 @@ def bare(value: Any) -> Any:
         return value.value
     overwrites, new = _get_overwrite(value)
     return new if overwrites else value
-
-
-def _explained(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    channel, *path = first["loc"]
-    # Of an event, its kind stands behind its place.
-    path = [
-        part
-        for before, part in zip([channel, *path], path, strict=False)
-        if not isinstance(before, int) or part not in KINDS
-    ]
-    where = ".".join(str(part) for part in path)
-    if first["type"] == "missing":
-        return f"its channel {channel!r} lacks {where}"
-    if first["type"] == "union_tag_not_found":
-        return f"its channel {channel!r} lacks {where}.kind"
-    if first["type"] == "union_tag_invalid":
-        context = first["ctx"]
-        expected = context["expected_tags"]
-        return f"its channel {channel!r} holds at {where}.kind {context['tag']!r}, which should be one of {expected}"
-    shown = repr(first["input"])
-    shown = shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
-    right = first["msg"].removeprefix("Input ")
-    return f"its channel {channel!r} holds {f'at {where} ' if where else ''}{shown}, which {right}"
 
 
 class Writes(list["PendingWrite"]):

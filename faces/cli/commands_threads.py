@@ -48,13 +48,12 @@ def threads(
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
-    from ..sessions import reading
+    from ..sessions import read_steps
     from ..views.console import Screen
     from ..views.timeline import timeline_facts
     from .thread_views import show_history
 
-    with reading(db, thread_id) as thread:
-        thread_id, steps = thread.thread_id, thread.history()
+    thread_id, steps = read_steps(db, thread_id)
     facts = timeline_facts(thread_id, steps)
     costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
     data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps], "total": costs}
@@ -70,13 +69,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
-    from ..sessions import reading
+    from ..sessions import read_thread
     from ..views.console import Screen
-    from ..views.drafts import read_values
     from .thread_views import drafts_data, show_drafts
 
-    with reading(db, thread_id) as thread, bad_input():
-        thread_id, values = thread.thread_id, read_values(thread)
+    thread_id, values = read_thread(db, thread_id)
+    with bad_input():
         drafts = drafts_data(values, number)
     data = drafts if number is None else drafts["drafts"][0]
     Screen(as_json=as_json).result(
@@ -129,21 +127,18 @@ def diff(
 
     Without rounds, they are the first and the best of a thread, or the best of two threads.
     """
-    from ...state import Thread
-    from ..sessions import any_reader, known_id, opened
+    from ..sessions import read_thread
     from ..views.console import Screen
     from ..views.drafts import diff_facts
     from .thread_views import show_diff
 
-    with opened(db, read_only=True) as saver:
-        thread_id = known_id(saver, thread_id)
-        other = known_id(saver, other) if other is not None else None
-        one = Thread(any_reader(saver, thread_id), thread_id)
-        two = Thread(any_reader(saver, other), other) if other is not None else None
-        if other == thread_id and before is None and after is None:
-            raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
-        with bad_input():
-            facts = diff_facts(one, two, before=before, after=after)
+    one = read_thread(db, thread_id)
+    two = read_thread(db, other) if other is not None else None
+    if two is not None and two.thread_id == one.thread_id and before is None and after is None:
+        raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
+    with bad_input():
+        facts = diff_facts(one, two, before=before, after=after)
+    thread_id, other = one.thread_id, None if two is None else two.thread_id
     data = {
         "threads": [thread_id, other or thread_id],
         "rounds": [facts["before"]["round"], facts["after"]["round"]],

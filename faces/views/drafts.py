@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...state.summary import attempts, best_draft, run_options
 from ...state.threads.diffs import Change, Diff, diff_words
-from ...state.threads.snapshots import state_of
-from ...state.threads.thread import Thread, UnknownThreadError
 from .console import safe
 from .timeline import event_row
 from .wording import score_of
@@ -16,8 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...state.summary import Attempt
+    from ...state.threads.thread import Thread
 
-__all__ = ["compared_drafts", "diff_facts", "diff_text", "drafts_of", "read_state", "read_values", "reasons_between"]
+__all__ = [
+    "ReadThread",
+    "compared_drafts",
+    "diff_facts",
+    "diff_text",
+    "drafts_of",
+    "read_state",
+    "read_values",
+    "reasons_between",
+]
+
+
+class ReadThread(NamedTuple):
+    """A thread of which the state was read."""
+
+    thread_id: str
+    values: Mapping[str, Any]
 
 
 def read_values(thread: Thread) -> dict[str, Any]:
@@ -35,6 +50,10 @@ def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
     Raises:
         UnknownThreadError: There is no such thread.
     """
+    # Here, since the shell shows finished threads without LangGraph.
+    from ...state.threads.snapshots import state_of
+    from ...state.threads.thread import UnknownThreadError
+
     if thread.saver.get_tuple(thread.config) is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
     found = state_of(thread.graph, thread.config)
@@ -43,14 +62,15 @@ def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
     return {**values, "events": thread.kind.read(values)} if isinstance(values, dict) else {}, raised
 
 
-def drafts_of(thread: Thread) -> tuple[list[Attempt], Attempt]:
+def drafts_of(thread: Thread | ReadThread) -> tuple[list[Attempt], Attempt]:
     """Return the drafts of a thread's task, and the best of them.
 
     Raises:
         UnknownThreadError: There is no such thread.
         ValueError: It has no draft yet, or no record of ours.
     """
-    events = read_values(thread).get("events") or []
+    values = thread.values if isinstance(thread, ReadThread) else read_values(thread)
+    events = values.get("events") or []
     found = attempts(events)
     best = best_draft(events, keep=run_options(events).get("keep", "best"))
     if not found or best is None:
@@ -59,7 +79,11 @@ def drafts_of(thread: Thread) -> tuple[list[Attempt], Attempt]:
 
 
 def compared_drafts(
-    thread: Thread, other: Thread | None = None, *, before: int | None = None, after: int | None = None
+    thread: Thread | ReadThread,
+    other: Thread | ReadThread | None = None,
+    *,
+    before: int | None = None,
+    after: int | None = None,
 ) -> tuple[Attempt, Attempt, list[Attempt]]:
     """Return the draft that is compared, the one it is compared with, and all drafts of the thread of the latter.
 
@@ -97,7 +121,11 @@ def reasons_between(one: Attempt, two: Attempt, drafts: Sequence[Attempt], *, sa
 
 
 def diff_facts(
-    thread: Thread, other: Thread | None = None, *, before: int | None = None, after: int | None = None
+    thread: Thread | ReadThread,
+    other: Thread | ReadThread | None = None,
+    *,
+    before: int | None = None,
+    after: int | None = None,
 ) -> dict[str, Any]:
     """Return what the comparison shows.
 
@@ -148,7 +176,7 @@ def _of_round(drafts: Sequence[Attempt], number: int) -> Attempt:
     raise ValueError(f"there is no draft of round {number}; there are {[draft.round for draft in drafts]}")
 
 
-def _named(draft: Attempt, thread: Thread, *, same_thread: bool) -> dict[str, Any]:
+def _named(draft: Attempt, thread: Thread | ReadThread, *, same_thread: bool) -> dict[str, Any]:
     return {
         "thread_id": None if same_thread else thread.thread_id,
         "round": draft.round,

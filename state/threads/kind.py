@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Overwrite
 
-from ..checked_channels import CheckedDelta
 from ..events import AGENT_RECORD, AGENT_VALUES
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run
@@ -221,6 +220,9 @@ def kind_of(graph: Any) -> GraphKind:
     kind: GraphKind | None = getattr(getattr(graph, "builder", None), ATTRIBUTE, None)
     if kind is not None:
         return kind
+    # Here, since the shell reads finished threads without LangGraph.
+    from ..checked_channels import CheckedDelta
+
     # Told by the class of the channel: anybody's graph may have one of that name.
     kinds = {"events": OWN_STATE, AGENT_RECORD: AGENT}
     return next((one for name, one in kinds.items() if isinstance(graph.channels.get(name), CheckedDelta)), OTHER)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from redraft.state import open_checkpointer
 from redraft.state.stopping import STOP_REASONS
+from redraft.state.threads import plain_threads
 
 TASK = "Write one sentence."
 VERIFY = ("--verify", "uses_words:river,lamp")
@@ -278,14 +279,60 @@ def test_a_thread_is_named_by_the_beginning_of_its_id_or_as_last(shell: Any, scr
     assert shell("delete", "river", "--yes", *at).code == 0
 
 
-def test_what_lists_threads_imports_no_langgraph(shell: Any, scripted: Any) -> None:
-    """`threads` and `tree` of a SQLite file answer in a fifth of the time that LangGraph's import takes."""
+@pytest.mark.parametrize("words", ["threads", "tree first", "show first", "diff first", "history first"])
+def test_what_reads_a_finished_thread_imports_no_langgraph(shell: Any, scripted: Any, words: str) -> None:
+    """On a SQLite file `threads`, `tree`, `show`, `diff` and `history` wait for no import of LangGraph."""
     first_run(shell, scripted)
-    for words in (["threads"], ["tree", "first"]):
-        code = (
-            "import sys\nfrom redraft.faces.cli.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
-            "print({name.partition('.')[0] for name in sys.modules} & {'langgraph', 'langchain_core', 'langsmith'})"
-        )
-        shown = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
-        assert "first" in shown.stdout
-        assert shown.stdout.endswith("\nset()\n")
+    code = (
+        "import sys\nfrom redraft.faces.cli.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print({name.partition('.')[0] for name in sys.modules} & {'langgraph', 'langchain_core', 'langsmith'})"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=True)
+    assert "lamp" in shown.stdout or "first" in shown.stdout
+    assert shown.stdout.endswith("\nset()\n")
+
+
+def test_a_thread_is_shown_alike_with_and_without_langgraph(
+    shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads a thread, finished, forked, of two tasks, unfinished or of another preset, reads the same."""
+    first_run(shell, scripted)
+    texts = "A lamp.", "A lamp by the river.", "Snow on the river, a lamp."
+    shell("fork", "first", "--at", "0", "--feedback", "Shorter.", "--as", "waiting")
+    shell("fork", "first", "--at", "0", "--draft", "Rain.", "--as", "forked", "--model", scripted(*texts), "--run")
+    for name, more in {
+        "again": VERIFY,
+        "spent": ("--verify", "uses_words:moon", "--max-rounds", "1"),
+        "asked": ("--human",),
+        "alone": ("--graph", "zero-shot"),
+        "search": (*VERIFY, "--graph", "branching", "--paths", "1", "--depth", "1"),
+    }.items():
+        shell("run", TASK, "--model", scripted(*texts), "--thread", name, *more)
+    shell("run", "Another task.", "--model", scripted(*texts), "--thread", "again", *VERIFY)
+    steps = "SetTopic('Rain') | UseDraft | UseCritique | UseImprove"
+    shell("pipeline", steps, "--model", scripted(*texts), "--thread", "piped")
+
+    names = [row["thread_id"] for row in shell("threads", "--json").json]
+    found: dict[str, bool] = {}
+
+    def shown() -> list[Any]:
+        words = [(word, name) for name in names for word in ("show", "diff", "history")]
+        return [shell(*one, *more) for one in words for more in ((), ("--json",))]
+
+    def noted(read: Any) -> Any:
+        def quickly(query: Any, thread_id: str) -> Any:
+            values = read(query, thread_id)
+            found[thread_id] = values is not None
+            return values
+
+        return quickly
+
+    for method in ("finished_state", "finished_history"):
+        monkeypatch.setattr(plain_threads, method, noted(getattr(plain_threads, method)))
+    quick = shown()
+    for method in ("finished_state", "finished_history"):
+        monkeypatch.setattr(plain_threads, method, lambda *_: None)
+    for one, other in zip(quick, shown(), strict=True):
+        assert one == other
+    assert {"first", "forked", "again", "spent", "alone"} <= {name for name, was in found.items() if was}
+    assert not any(found[name] for name in ("waiting", "asked", "search"))
