@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..state import Thread
     from ..state.storage.index import RunRow
-    from ..state.threads.history import HistoryStep
+    from ..state.threads.history import HistoryStep, ThreadTree
     from .views.drafts import ReadThread
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "opened",
     "read_steps",
     "read_thread",
+    "read_tree",
     "reading",
     "seal_key",
 ]
@@ -138,6 +139,19 @@ def read_steps(db: str, name: str) -> tuple[str, Sequence[HistoryStep]]:
         with reading(db, thread_id) as thread:
             steps = thread.history()
     return thread_id, steps
+
+
+def read_tree(db: str, name: str) -> tuple[str, ThreadTree]:
+    """Return a thread's id and the branches that it is part of; raises as `read_thread`."""
+    from ..state.dual import drive
+    from ..state.threads.history import family, grow_tree
+
+    thread_id, values = _quickly(db, name, "finished_state")
+    if values is None:
+        with reading(db, thread_id) as thread:
+            return thread_id, thread.tree()
+    with listing(db) as saver:
+        return thread_id, grow_tree(thread_id, drive(family(saver.runs, thread_id)))
 
 
 def _quickly(db: str, name: str, what: str) -> tuple[str, Any]:

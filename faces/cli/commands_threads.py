@@ -85,15 +85,11 @@ def show(
 
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
-    from ...state.dual import drive
-    from ...state.threads.history import family, grow_tree
-    from ..sessions import known_id, listing
+    from ..sessions import read_tree
     from ..views.console import Screen
     from .thread_views import branch_data, show_tree
 
-    with listing(db) as saver, bad_input():
-        thread_id = known_id(saver, thread_id)
-        branch = grow_tree(thread_id, drive(family(saver.runs, thread_id)))
+    thread_id, branch = read_tree(db, thread_id)
     Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langgraph.types import Overwrite
-
 from ..events import AGENT_RECORD, AGENT_VALUES
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run
@@ -177,6 +175,8 @@ class GraphKind:
         # Only what changes: a channel with a reducer of its own would take the rest in twice.
         changed = {name: value for name, value in point.values.items() if snapshot.values.get(name, point) != value}
         if "events" in changed:
+            from langgraph.types import Overwrite
+
             changed["events"] = Overwrite(changed["events"])
         return ForkPoint(changed, point.as_node)
 

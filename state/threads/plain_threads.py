@@ -105,10 +105,10 @@ class PlainThread:
 
     @property
     def finished(self) -> bool:
-        """False of a step that waits or was broken off, of a search, and of a graph that is not ours."""
+        """False of a step that waits or was broken off, of a search, a pipeline, and a graph that is not ours."""
         stored = self.checkpoints[self.newest]["channel_values"]
         waits = self.newest in self.written or bool(_next(stored))
-        return not waits and stored.keys() >= NEEDED and not stored.keys() & OF_SEARCHES
+        return not waits and stored.keys() >= NEEDED and not stored.keys() & OF_OTHERS
 
     def values(self, checkpoint_id: str) -> dict[str, Any]:
         """Return the channels that are shown, each of its type."""
@@ -168,7 +168,8 @@ def _next(stored: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 NEEDED = {"task", "head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage"}
-OF_SEARCHES = {"search", "plans", "going", "judging"}
+OF_OTHERS = {"search", "plans", "going", "judging", "at"}
+"""Channels of searches and of pipelines, whose steps are read in other ways."""
 CHECKPOINTS = (
     "SELECT checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints "
     "WHERE thread_id = %(thread_id)s AND checkpoint_ns = ''"
