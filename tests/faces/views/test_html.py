@@ -42,7 +42,7 @@ def test_a_page_is_written_from_the_shell(shell: Any, scripted: Any) -> None:
     """`redraft html ID` writes ID.html, `-o` names another file, and each view is in it."""
     model = scripted("A lamp.", "A lamp by the river.", "Ice on a river, a lamp.")
     assert shell("run", "Write one.", "--model", model, *VERIFY, "--thread", "first/b0.1").code == 0
-    assert shell("fork", "first/b0.1", "--at", "0", "--feedback", "Winter.", "--as", "winter", "--run").code == 0
+    assert shell("fork", "first/b0.1", "--at", "0", "--feedback", "Winter.", "--as", "winter", "--run").code == 3
     assert shell("html", "first/b0.1").out.strip() == "wrote first-b0.1-c59c19ee.html"
     done = shell("html", "first/b0.1", "-o", "run.html", "--json")
     assert done.json == {"thread_id": "first/b0.1", "page": "run.html"}
@@ -62,7 +62,7 @@ def test_the_drawing_is_that_of_the_runs_own_graph(
 ) -> None:
     """The page is made without a model or a key, whatever the run was made with."""
     model = scripted(*["A lamp by the river."] * 3)
-    assert shell("run", "Write one.", "--model", model, "--thread", "one", *options, "--max-rounds", "0").code == 0
+    assert shell("run", "Write one.", "--model", model, "--thread", "one", *options, "--max-rounds", "0").code == 3
     assert shell("html", "one").code == 0
     text = Path("one.html").read_text(encoding="utf-8")
     assert f'data-id="{node}"' in text
@@ -72,7 +72,7 @@ def test_the_drawing_is_that_of_the_runs_own_graph(
 def test_a_run_that_is_not_at_its_end_has_a_page(shell: Any, scripted: Any) -> None:
     """What is spent is told before the first verdict too, and no draft is called the answer."""
     model = scripted("A lamp.", "A river.")
-    assert shell("run", "Write one.", "--model", model, *VERIFY, "--thread", "one", "--max-rounds", "1").code == 0
+    assert shell("run", "Write one.", "--model", model, *VERIFY, "--thread", "one", "--max-rounds", "1").code == 3
     assert shell("fork", "one", "--at", "1", "--draft", "A boat.", "--as", "waiting").code == 0
     assert shell("html", "waiting").code == 0
     text = Path("waiting.html").read_text(encoding="utf-8")
