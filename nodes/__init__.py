@@ -8,6 +8,7 @@ from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ..state.choices import Arm
+    from .agents.mcp_tools import mcp_tools
     from .agents.react import react_agent
     from .agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic
     from .critics.calibrated import calibrated
@@ -60,6 +61,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "redraft.nodes.agents.mcp_tools": ["mcp_tools"],
             "redraft.nodes.agents.react": ["react_agent"],
             "redraft.nodes.agents.tool_critics": ["calculator_tool", "python_tool", "search_tool", "tool_critic"],
             "redraft.nodes.critics.calibrated": ["calibrated"],
@@ -159,6 +161,7 @@ __all__ = [
     "load_page",
     "matches",
     "matches_json_schema",
+    "mcp_tools",
     "model_critic",
     "open_index",
     "parse_pipeline",

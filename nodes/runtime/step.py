@@ -48,6 +48,7 @@ __all__ = [
     "emit",
     "emitter",
     "extra_update",
+    "finish",
 ]
 
 Update = dict[str, Any]
@@ -187,7 +188,7 @@ def _make(wanted: Call | Do, journal: NodeJournal | None) -> Any:
         if isinstance(wanted.target, Runnable):
             return wanted.target.invoke(wanted.args[0], wanted.config)
         result = _called(wanted.target, *wanted.args)
-        return _finish(result) if inspect.isawaitable(result) else result
+        return finish(result) if inspect.isawaitable(result) else result
 
 
 async def _amake(wanted: Call | Do, journal: NodeJournal | None) -> Any:
@@ -229,7 +230,7 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-def _finish(result: Any) -> Any:
+def finish(result: Any) -> Any:
     """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
     try:
         asyncio.get_running_loop()

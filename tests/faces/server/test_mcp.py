@@ -17,10 +17,13 @@ from mcp.client.streamable_http import streamable_http_client
 from redraft.faces.server import Engine, Settings, create_app
 from redraft.faces.server.engine.runs import Caller
 from redraft.models import ScriptedModel
+from redraft.nodes import mcp_tools, tool_critic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from langchain_core.runnables import Runnable
 
 TOKENS = ("first-token-0123456789", "second-token-0123456789")
 GATE = threading.Event()
@@ -221,6 +224,35 @@ async def test_the_quota_holds_for_tools(server: Any) -> None:
         result = await client.call_tool("refine", {"task": "Write."})
     assert result.isError
     assert "the quota of calls a day is used up" in text(result)
+
+
+class CallingModel(ScriptedModel):
+    """A scripted model whose first reply calls a tool."""
+
+    def bind_tools(self, tools: Any, **_: Any) -> Runnable[Any, Any]:
+        return self
+
+    def _next(self, messages: Any) -> Any:
+        message: Any = super()._next(messages)
+        name, called, arguments = message.content.partition(" CALL ")
+        if called:
+            message.content = ""
+            message.tool_calls = [{"name": name, "args": json.loads(arguments), "id": "1", "type": "tool_call"}]
+        return message
+
+
+@pytest.mark.parametrize("way", ["invoked", "awaited"])
+async def test_a_critic_uses_the_tools_of_a_server(server: Any, way: str) -> None:
+    """A critic of the user's own calls a tool of an MCP server before it judges, and what it heard is the evidence."""
+    headers = {"Authorization": f"Bearer {TOKENS[0]}"}
+    connection = {"transport": "streamable_http", "url": f"{server.url}/mcp", "headers": headers}
+    tools = await asyncio.to_thread(mcp_tools, {"redraft": connection})
+    called = "refine CALL " + json.dumps({"task": "Write.", "max_rounds": 0})
+    critic = tool_critic(CallingModel([called, "It says otherwise."]), tools)
+    said = critic("Write.", "A draft.", ()) if way == "invoked" else await critic.acall("Write.", "A draft.", ())
+    assert (said.accepted, said.text) == (False, "It says otherwise.")
+    (result,) = [step for step in said.evidence["steps"] if step["step"] == "tool_result"]
+    assert (result["tool"], "first draft" in result["text"]) == ("refine", True)
 
 
 async def test_the_command_is_a_server_on_stdin_and_stdout(tmp_path: Path) -> None:
