@@ -45,6 +45,8 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "serving": (QUICK, ()),
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),
+    "crash/workers": (QUICK, ()),
+    "queues": (QUICK, ()),
     "faults": (QUICK, ()),
     "soak": (QUICK, ()),
 }

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,6 +87,23 @@ def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
     assert len((tmp_path / "killed.jsonl").read_text().splitlines()) == 3
     assert killed.asked.keys() == whole.asked.keys()
     assert 2 <= killed.asked.total() - whole.asked.total() <= 4  # two at once, two kills
+
+
+def test_workers_that_are_killed_lose_and_double_no_run(forking: Any, tmp_path: Path, postgres_url: str) -> None:
+    """Two servers hand runs to three workers, two of which are killed: each run ends once, is streamed and cancelled on
+    the server that was not asked for it, and pays for nothing again that was kept."""
+    sys.path.insert(0, str(CRASH))
+    try:
+        workers, databases = loaded(CRASH / "workers.py"), loaded(CRASH / "databases.py")
+    finally:
+        sys.path.remove(str(CRASH))
+    database = databases.Postgres(postgres_url, SimpleNamespace(restart=None))
+    with loaded(CRASH / "model_server.py").ModelServer(delay_s=0.05) as model:
+        found = workers.work_apart(model, database, tmp_path, runs=12, start=forking.start, seed=1, max_runs=2)
+    assert set(found.ends.values()) == {1}
+    assert sum(found.statuses.values()) == found.runs == 12
+    assert (found.streams_off, found.found.events_off, found.found.interleaved) == ([], [], [])
+    assert found.kept_and_paid_again == 0
 
 
 @pytest.mark.parametrize(

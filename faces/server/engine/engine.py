@@ -147,6 +147,7 @@ class Engine:
         if hasattr(self, "_follower"):
             await self._follower.close()
             await self._publisher.close()
+            await asyncio.gather(*self._doing, return_exceptions=True)
             with suppress(Exception):
                 await self._publisher.tell("queued")
         self._db.close()
@@ -553,6 +554,9 @@ class Engine:
     async def _claim(self, most: int) -> list[Run]:
         """Return runs that wait, made this process's."""
         records = await self._db.write(partial(self.records.claim, this_process(), most, now=now()))
+        if owners := {record.owner for record in records}:
+            # Not waited for, and in order all the same: before the next claim of this process.
+            self._do(self._db.write(self.records.note_turns, owners))
         runs = []
         for record in records:
             run = self._run_of(record)
@@ -561,9 +565,9 @@ class Engine:
             runs.append(run)
         try:
             await self._publisher.claimed(runs)
-            await self._tell_moved([run.thread_id for run in runs])
         except Exception:
             LOG.exception("what is wished of runs can't be read")
+        self._do(self._tell_moved([run.thread_id for run in runs]))
         return runs
 
     async def _tell_moved(self, thread_ids: Sequence[str]) -> None:

@@ -270,18 +270,21 @@ class Records:
 
     def claim(self, process: str, most: int, *, now: str) -> list[RunRecord]:
         """Make up to so many of the runs that wait a process's, whose turn it is, the first created first."""
-        if not self._query(f"SELECT 1 FROM served_runs WHERE {WAITING} LIMIT 1", {}):  # noqa: S608
+        # With SQLite only who has something to write asks for the one place of a writer.
+        if not self.relay.has_channel and not self._query(f"SELECT 1 FROM served_runs WHERE {WAITING} LIMIT 1", {}):  # noqa: S608
             return []
         rows = self._write_lightly(self._claim, {"process": process, "most": most, "now": now})
-        records = [self._run(row) for row in rows]
-        if owners := {f"owner{number}": owner for number, owner in enumerate({record.owner for record in records})}:
-            each = ", ".join(f"(%({name})s, {self._clock})" for name in owners)
-            statement = (
-                f"INSERT INTO served_turns (owner, served_at) VALUES {each} "  # noqa: S608
-                "ON CONFLICT (owner) DO UPDATE SET served_at = excluded.served_at RETURNING owner"
-            )
-            self._write_lightly(statement, owners)
-        return sorted(records, key=lambda record: (record.created_at, record.run_id))
+        return sorted((self._run(row) for row in rows), key=lambda record: (record.created_at, record.run_id))
+
+    def note_turns(self, owners: Collection[str]) -> None:
+        """Note that runs of these callers have just been claimed."""
+        values = {f"owner{number}": owner for number, owner in enumerate(owners)}
+        each = ", ".join(f"(%({name})s, {self._clock})" for name in values)
+        statement = (
+            f"INSERT INTO served_turns (owner, served_at) VALUES {each} "  # noqa: S608
+            "ON CONFLICT (owner) DO UPDATE SET served_at = excluded.served_at RETURNING owner"
+        )
+        self._write_lightly(statement, values)
 
     def claim_one(self, run_id: str, process: str, *, now: str) -> bool:
         """Make a run a process's out of turn; `False` where it no longer waits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -22,7 +23,7 @@ PRICES = PriceTable({"scripted": {"input_per_mtok": 0.0, "output_per_mtok": 1_00
 
 @pytest.fixture
 def metrics() -> RunMetrics:
-    return RunMetrics(SimpleNamespace(queued=3, running=2))  # type: ignore[arg-type]
+    return RunMetrics(SimpleNamespace(queued=AsyncMock(return_value=3), running=2))  # type: ignore[arg-type]
 
 
 def graph(*replies: str, saver: Any = None, prices: Any = PRICES) -> Any:
@@ -104,8 +105,9 @@ def test_runs_without_an_answer(metrics: RunMetrics, status: str) -> None:
     assert of_refine(metrics, "quality_improvement_count") is None
 
 
-def test_the_queue_is_shown_as_it_is_now(metrics: RunMetrics) -> None:
+async def test_the_queue_is_shown_as_it_is_now(metrics: RunMetrics) -> None:
     """How many runs wait and how many are under way is looked up when it is asked for."""
+    await metrics.count_queue()
     assert value(metrics, "queue_length") == 3
     assert value(metrics, "runs_under_way") == 2
 
