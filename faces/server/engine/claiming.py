@@ -13,7 +13,7 @@ SKIP_LOCKED = "FOR UPDATE OF waits SKIP LOCKED"
 CLAIM = f"""
     WITH ready AS (
         SELECT run_id, owner, created_at FROM served_runs waits
-        WHERE {WAITING} AND created_at <= %(now)s AND NOT EXISTS (
+        WHERE {WAITING} AND beat <= {{clock}} AND NOT EXISTS (
             SELECT 1 FROM served_runs before WHERE before.thread_id = waits.thread_id AND (
                 before.status = 'running' OR (before.status = 'pending'
                 AND (before.created_at, before.run_id) < (waits.created_at, waits.run_id))
@@ -34,8 +34,8 @@ CLAIM = f"""
     WHERE run_id IN (SELECT run_id FROM picked) AND {WAITING} RETURNING {{columns}}
 """  # noqa: S608
 """Claims runs for a process: the next is of the caller who has the fewest under way on all of them, and of those of the
-one who was served longest ago. A caller's own runs keep their order, and those of a busy thread are passed over. One
-that is to begin later is created then, as on LangGraph's platform."""
+one who was served longest ago. A caller's own runs keep their order, and those of a busy thread are passed over, and
+those that are to begin later, by the clock of the database."""
 
 SET_UP_TURNS = """CREATE TABLE IF NOT EXISTS served_turns (
         owner TEXT {bytewise} PRIMARY KEY,

@@ -51,8 +51,8 @@ LOG = logging.getLogger("redraft.server")
 BEAT_S = 10.0
 LOOK_S = 2.0
 """How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
-REMEMBERED = 500
 IN_FLIGHT = ("pending", "running")
+REMEMBERED = 500
 """Ended runs whose events are kept for who joins late."""
 
 
@@ -331,7 +331,7 @@ class Engine:
             )
             self._elsewhere[run.id] = run
             # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self._takeover.note(run)
+            await self._takeover.note(run, after_s=after_s)
         if after_s:
             asyncio.get_running_loop().call_later(after_s, lambda: self._do(self._begin_waiting(run)))
         else:

@@ -120,8 +120,8 @@ class RunRecord:
     process: str
     """The process that runs it, by the name that a lease has for it; empty where none does."""
     beat: float
-    """When that process last said that it lives, in seconds since the epoch, by the clock of the database; 0 where none
-    has had the run."""
+    """When that process last said that it lives, in seconds since the epoch, by the clock of the database; of a run
+    that none has had when it may begin, 0 for at once."""
 
 
 class Records:

@@ -45,8 +45,9 @@ class Takeover:
         self._not_here: set[str] = set()
         """Runs that this process has by the database, and that were not under way here at the last look."""
 
-    async def note(self, run: Run) -> None:
-        """Keep a new run, which waits for whoever claims it."""
+    async def note(self, run: Run, *, after_s: float = 0) -> None:
+        """Keep a new run, which waits for whoever claims it, or first until so many seconds are over."""
+        at = await self._db.read(self._records.clock) if after_s else 0.0
         record = RunRecord(
             run_id=run.id,
             thread_id=run.thread_id,
@@ -63,7 +64,7 @@ class Takeover:
             begun=run.begun,
             attempts=run.attempts,
             process="",
-            beat=0.0,
+            beat=at + after_s,
         )
         await self._db.write(self._records.add_run, record)
 
