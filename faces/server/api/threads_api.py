@@ -169,15 +169,17 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
             LOG.error("%s", error)  # noqa: TRY400  (it names its place; a traceback tells no more)
             broken = {"status": "error", "error": {"error": "BadCheckpointError", "message": REFUSED}}
     metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
+    interrupts = {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]}
     return {
         "thread_id": record.thread_id,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "metadata": {**metadata, **plain(record.metadata)},
-        "status": record.status,
+        # Of a thread that asks at the shell, say, the server has noted nothing.
+        "status": "interrupted" if interrupts and record.status == "idle" else record.status,
         "config": {},
         "values": state.get("values") or None,
-        "interrupts": {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]},
+        "interrupts": interrupts,
         **broken,
     }
 

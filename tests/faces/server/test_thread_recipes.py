@@ -62,6 +62,7 @@ def test_an_answer_given_over_http_reaches_a_thread_of_the_shell(opened: Any) ->
     shell, serve = opened
     shell("run", "Write.", "--human", "--thread", "h")
     with serve() as client:
+        assert client.threads.get("h")["status"] == "interrupted"
         (question,) = client.threads.get_state("h")["interrupts"]
         assert question["value"]["ask"] == "review"
         again = client.runs.wait("h", "refine", command={"resume": {"action": "feedback", "text": "More stripes."}})
