@@ -81,8 +81,11 @@ def checked_request(
         _check_messages(input["messages"], settings.max_task_characters)
         told = {"task": task_of(input["messages"], conversation)} if input.get("task") is None else {}
         input = {**{name: value for name, value in input.items() if name != "messages"}, **told}  # noqa: A001
+    given = checked_input(input, settings) if input is not None else {}
+    if unknown := [name for name in given if name not in takes]:
+        raise BadRequestError(f"input takes no {unknown[0]!r:.80}; it takes {', '.join(sorted(takes))}")
     return {
-        "input": checked_input(input, settings) if input is not None else None,
+        "input": given or None,
         "command": checked_command(command, settings, graph) if command is not None else None,
         "config": _config(config),
         "checkpoint_id": _checkpoint_id(checkpoint),

@@ -307,7 +307,8 @@ def test_a_wrong_request_says_what_is_wrong(server: Any, connect: Any) -> None:
     name = client.threads.create()["thread_id"]
     with pytest.raises(UnprocessableEntityError, match="task"):
         client.runs.create(name, "refine", input={"tusk": "x"})
-    for wrong, says in (({"draft": 7}, "draft"), ({"top_k": 0}, "top_k"), ({"confidence_threshold": "x"}, "between")):
+    wrong_numbers = (({"top_k": 0}, "top_k"), ({"confidence_threshold": "x"}, "between"))
+    for wrong, says in (({"draft": 7}, "draft"), ({"max_tokens": 1}, "takes no 'max_tokens'"), *wrong_numbers):
         with pytest.raises(UnprocessableEntityError, match=says):
             client.runs.create(name, "refine", input={**TASK, **wrong})
     with pytest.raises(UnprocessableEntityError, match="stream modes are"):
