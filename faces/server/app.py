@@ -10,12 +10,12 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
-from .api import agent_protocol_api, demo_api, meta_api, metrics, openai_api, responses_api, runs_api
+from .api import agent_protocol_api, demo_api, metrics, openai_api, responses_api, runs_api
 from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
 from .api.problems import GUARDS, handle_problems
 from .api.webhooks import Webhooks
 from .engine.engine import Engine
-from .page import assets_api, home_api, live_api, views_api
+from .page import assets_api, home_api, live_api, meta_api, views_api
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

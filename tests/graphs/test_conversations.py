@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.channels import EphemeralValue
 from redraft.graphs import build_agent_graph, build_math_graph, build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Thread, open_checkpointer
-from redraft.state.conversation import conversation_of
+from redraft.state.conversation import ConversationInput, conversation_of
+from redraft.state.schema import RefineState
 
 CHAT: Any = {"configurable": {"thread_id": "chat"}}
 TURNS = [("one", "first"), ("two", "second"), ("three", "third")]
@@ -97,6 +99,27 @@ def test_a_graph_that_is_no_chat_refuses_messages() -> None:
         with pytest.raises(ValueError, match="no user message"):
             build_refine_graph(model, checkpointer=saver).invoke({"messages": []} | {"messages": [("ai", "x")]}, CHAT)
         assert len(model.calls) == calls
+
+
+class EarlierState(RefineState, total=False):
+    """The state of a release that kept no conversation."""
+
+    messages: Annotated[Any, EphemeralValue]
+
+
+def test_messages_that_an_earlier_release_left_waiting_are_heard() -> None:
+    """A thread whose messages wait since before conversations were kept goes on with them, not with its old task."""
+    model = ScriptedModel(["old", "no issues", "first", "no issues"])
+    with open_checkpointer("memory") as saver:
+        earlier = build_refine_graph(
+            model, checkpointer=saver, state_schema=EarlierState, input_schema=ConversationInput
+        )
+        earlier.invoke({"task": "An old task."}, CHAT)
+        earlier.invoke({"messages": [("user", "one")]}, CHAT, interrupt_before=["prepare"])
+        graph = build("refine", model, saver)
+        Thread(graph, "chat").resume()
+        assert said(graph.get_state(CHAT).values) == [("human", "one"), ("ai", "first")]
+        assert asked(model.calls[2]) == "one"
 
 
 def test_a_chat_grows_as_its_turns_do(tmp_path: Any) -> None:

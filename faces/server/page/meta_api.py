@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from ...._version import __version__
 from .. import page
-from ..page.assets_api import HEADERS
-from .wire import json_response
+from ..api.wire import json_response
+from .assets_api import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
