@@ -19,7 +19,7 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test versions lint types notebooks bench crash supply requirements clean
+.PHONY: help demo test versions lint types notebooks docs bench crash supply requirements clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
@@ -48,6 +48,10 @@ types: $(DEV) ## Check the types of the whole package, strictly
 
 notebooks: $(DEV) ## Execute the notebooks, and write them with what they show
 	@.venv/bin/python notebooks/execute.py $(ARGS)
+
+docs: $(DEV) .venv/docs/.done ## Build the documentation site into dist/site; a dead link or a public name without words fails
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$$(echo build/__editable__.*) .venv/docs/bin/python -m mkdocs build --quiet
+	@echo "Wrote dist/site/index.html"
 
 bench: $(DEV) ## Measure all that is promised, in one table; ARGS="--full" or "--only peers"
 	@.venv/bin/python benchmarks/all.py $(ARGS)
@@ -94,6 +98,12 @@ $(DEV): .venv/.pip pyproject.toml requirements/dev.txt
 .venv/supply/.done: .venv/.pip requirements/supply.txt
 	@.venv/bin/python -m venv --clear --without-pip .venv/supply
 	@PYTHONWARNINGS=ignore .venv/bin/python -m pip --python .venv/supply install $(INSTALL) --require-hashes --requirement requirements/supply.txt
+	@touch $@
+
+# The site's tools, too, are no part of what users install.
+.venv/docs/.done: .venv/.pip requirements/docs.txt
+	@.venv/bin/python -m venv --clear --without-pip .venv/docs
+	@PYTHONWARNINGS=ignore .venv/bin/python -m pip --python .venv/docs install $(INSTALL) --require-hashes --requirement requirements/docs.txt
 	@touch $@
 
 .PHONY: python

@@ -26,6 +26,7 @@ SETS = {
     "demo": ["pyproject.toml", "--extra=local"],
     "dev": ["pyproject.toml", "--group=pyproject.toml:dev", *extras(r"(?m)^EXTRAS := (\S+)$", MAKEFILE)],
     "serve": ["pyproject.toml", *extras(r'"\.\[([\w,]+)\]"', DOCKERFILE)],
+    "docs": ["--group=pyproject.toml:docs"],
     "supply": ["--group=pyproject.toml:supply"],
 }
 

@@ -64,7 +64,7 @@ def test_nothing_is_installed_but_by_hash() -> None:
     installs = [
         line for line in (makefile + dockerfile).splitlines() if re.search("install .*--requirement|^LOCKED", line)
     ]
-    assert len(installs) == 3
+    assert len(installs) == 4
     assert all("--require-hashes" in line for line in installs)
     assert all("--no-deps" in line for line in re.findall("pip install.*", dockerfile))
 
