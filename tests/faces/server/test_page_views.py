@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -282,7 +283,7 @@ def test_no_request_forks_an_edited_record(start_server: Any, talking: Any, tmp_
         ran(client, "x")
         past = client.post("/threads/x/history", json={"limit": 10}).json()
         place = next(one["checkpoint"]["checkpoint_id"] for one in past if one["next"] == ["check"])
-        with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        with closing(sqlite3.connect(tmp_path / "a.sqlite")) as connection, connection:
             rows = connection.execute("SELECT rowid, value FROM writes WHERE channel = 'events'").fetchall()
             for rowid, value in rows:
                 events = ormsgpack.unpackb(value)

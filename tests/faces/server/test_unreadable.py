@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -84,7 +85,7 @@ def test_a_thread_that_cannot_be_read_hides_no_other(stored: Any, shell: Any, ch
         for name in ("one", "bad", "two"):
             client.threads.create(thread_id=name)
             client.runs.wait(name, "refine", input=TASK)
-        with sqlite3.connect("runs.sqlite") as conn:
+        with closing(sqlite3.connect("runs.sqlite")) as conn, conn:
             conn.executescript(change)
         conn.close()
         found = {thread["thread_id"]: thread for thread in client.threads.search()}

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +213,7 @@ def test_an_index_travels_as_one_file_that_is_checked(notes: Path, tmp_path: Pat
     }
     for name, change in tampered.items():
         (tmp_path / name).write_bytes(target.read_bytes())
-        with sqlite3.connect(tmp_path / name) as database:
+        with closing(sqlite3.connect(tmp_path / name)) as database, database:
             database.execute(change)
         database.close()
     for name in ("text", "absent", *tampered):

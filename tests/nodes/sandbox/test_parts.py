@@ -109,7 +109,7 @@ def test_two_processes_alone_keep_the_verdict(only: Callable[..., Sandbox]) -> N
     sandbox = only("nothing")
     prying = (
         "import gc, os, sys\ndef f(x):\n    for o in gc.get_objects():\n"
-        "        if isinstance(o, dict) and 'nonce' in o:\n            return x * x\n"
+        "        if isinstance(o, dict) and o.get('nonce', 'nonce') != 'nonce':\n            return x * x\n"
         "    sys.stdout.write('passed')\n    return 7"
     )
     assert not sandbox.check(prying, "assert f(2) == 4", "f").ok

@@ -76,7 +76,8 @@ LIES = {
     ),
     "looks for the tests with gc": (
         "import gc\ndef f(x):\n    for o in gc.get_objects():\n"
-        "        if isinstance(o, dict) and isinstance(o.get('nonce') or o.get('tests'), str):\n"
+        # from Python 3.14 on the table of all names is among them, in which each stands for itself
+        "        if isinstance(o, dict) and any(isinstance(o.get(k), str) and o[k] != k for k in ('nonce', 'tests')):\n"
         "            return x * x\n    return 7"
     ),
     "looks for expected values in frames": (

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -83,7 +84,7 @@ def main(target: Path) -> None:
                 steps = f"SetTopic('{TASK}') | UseRefinementLoop('1')"
                 piped = build_pipeline_graph(steps, model, checkpointer=saver)
                 piped.invoke({}, {"configurable": {"thread_id": "piped"}})
-        with sqlite3.connect(place) as connection:
+        with closing(sqlite3.connect(place)) as connection, connection:
             connection.executescript("PRAGMA journal_mode = delete; PRAGMA page_size = 1024; VACUUM")
         target.write_bytes(gzip.compress(place.read_bytes(), mtime=0))
 

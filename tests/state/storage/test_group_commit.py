@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,7 +50,7 @@ class Numbers:
         return Rows(NUMBERS, [(number,) for number in numbers])
 
     def stored(self) -> list[int]:
-        with sqlite3.connect(self.path) as conn:
+        with closing(sqlite3.connect(self.path)) as conn, conn:
             found = [row[0] for row in conn.execute(ALL.sql)]
         conn.close()
         return found

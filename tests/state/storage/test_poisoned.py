@@ -6,7 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -92,7 +92,7 @@ def run(saver: Any, *threads: str) -> Any:
 def write(url: str, statement: str, *values: Any) -> None:
     """Write with nothing of ours in between; `?` stands for a value."""
     if not url.startswith("postgres"):
-        with sqlite3.connect(url) as conn:
+        with closing(sqlite3.connect(url)) as conn, conn:
             assert conn.execute(statement, values).rowcount > 0
         conn.close()
         return

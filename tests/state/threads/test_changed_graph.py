@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -42,7 +43,7 @@ def saver(tmp_path: Path) -> Iterator[Any]:
 
 def edit(path: Path) -> None:
     """Put another draft into the record of a run."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for rowid, value in connection.execute("SELECT rowid, value FROM writes WHERE channel = 'events'").fetchall():
             events = ormsgpack.unpackb(value)
             if events[0]["kind"] == "draft":

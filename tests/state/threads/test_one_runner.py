@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -233,14 +233,14 @@ def test_reading_an_older_database_does_not_change_it(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
 
     def tables() -> set[str]:
-        with sqlite3.connect(path) as conn:
+        with closing(sqlite3.connect(path)) as conn, conn:
             found = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         conn.close()
         return found
 
     with open_checkpointer(path) as saver:
         graph_of(saver, "ours", "no issues").invoke({"task": "Write."}, LAMP)
-    with sqlite3.connect(path) as conn:
+    with closing(sqlite3.connect(path)) as conn, conn:
         conn.execute("DROP TABLE redraft_leases")
     conn.close()
     with open_checkpointer(path) as saver:
