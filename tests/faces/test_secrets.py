@@ -133,7 +133,7 @@ def test_a_run_shows_no_key(graph: tuple[str, ...], good: int, seen: Any, provid
     """Whether a run succeeds, fails in the middle or at its start: nothing of it holds the key."""
     model = provider(good=good)
     shown = seen("run", "Write one.", "--model", model, *graph, "--thread", "one", "--max-rounds", "1")
-    assert shown.code == (0 if good == 99 else 1), shown
+    assert shown.code in ((0, 3) if good == 99 else (1,)), shown
     assert good or "Incorrect API key provided: ***" in shown.err
     _every_view(seen, "one")
     seen("resume", "one")

@@ -80,4 +80,4 @@ def test_what_makes_no_sense_is_refused_at_build() -> None:
     ):
         build_writing_graph(ScriptedModel([]), words=WORDS, clause_prompt="{feedback}")
     with pytest.raises(ValueError, match="at_once must be 1 or more, not 0"):
-        WordAddingWriter(ScriptedModel([]), "{draft}", clause_prompt="{words}", at_once=0)
+        WordAddingWriter(ScriptedModel([]), "{draft} {feedback}", clause_prompt="{words}", at_once=0)

@@ -82,7 +82,7 @@ def test_samples_of_one_prompt_stay_different(saver: Any, is_async: bool) -> Non
 def test_a_later_round_asks_anew(saver: Any) -> None:
     """A prompt that is the same in each round, as best-of-N has it, is a call in each."""
     model = ScriptedModel(["one", "two", "three"])
-    same = {"generate_prompt": "{task}", "refine_prompt": "{task}"}
+    same = {"generate_prompt": "{task}", "refine_prompt": "{task} {feedback}"}
     graph = build_refine_graph(model, critics=[reject], checkpointer=saver, **same)
     out = graph.invoke({**TASK, "limits": {"max_rounds": 2}}, LAMP)
     assert [event["text"] for event in out["events"] if event["kind"] in ("draft", "revision")] == [

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ....state.summary import current_run
+from ..engine.call_options import FUNCTIONS
 from .chat_completions import RequestRefusedError
 
 if TYPE_CHECKING:
@@ -13,10 +14,7 @@ if TYPE_CHECKING:
 
     from ..engine.assistants import Assistant
 
-__all__ = ["FUNCTIONS", "calls_in", "functions_of"]
-
-FUNCTIONS = "functions"
-"""The option of a preset whose base agent can be offered functions that it can't run."""
+__all__ = ["calls_in", "functions_of"]
 
 
 def functions_of(tools: Sequence[Any] | None, choice: Any, assistant: Assistant) -> dict[str, Any]:

@@ -26,6 +26,7 @@ MOST = 100
 """Of a number that its preset bounds by nothing."""
 MOST_VERIFIERS, LONGEST_VERIFIER = 8, 500
 FUNCTIONS = "functions"
+"""The option of a preset whose base agent can be offered functions that it can't run."""
 MOST_FUNCTIONS = 64
 CALLED = "Tools that the caller runs, each as the JSON of an OpenAI function: the run ends where the agent calls one."
 LONGEST_SCHEMA = 20_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .call_options import checked_options
 from .records import now
-from .requests import checked_id
+from .requests import can_be_id, checked_id
 from .runs import BadRequestError, Caller, NotThereError, TakenError
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ class SavedAssistants:
         return {**found, "version": number, "created_at": now()}
 
     async def _item(self, caller: Caller, assistant_id: str) -> Item:
-        found = await self._db.read(self._records.get, caller.id, (), assistant_id)
+        found = None
+        if can_be_id(assistant_id):
+            found = await self._db.read(self._records.get, caller.id, (), assistant_id)
         if found is None:
             raise NotThereError("there is no such assistant")
         return found

@@ -48,14 +48,19 @@ class McpDoor:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Serve within this context; sessions end with it."""
+        raised: Exception | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
                 yield
+            except Exception as error:
+                raised = error
             finally:
                 self._tasks = None
                 self._managers.clear()
                 tasks.cancel_scope.cancel()
+        if raised is not None:
+            raise raised
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tasks = self._tasks

@@ -67,7 +67,7 @@ def test_the_reranker_can_be_chosen_at_the_shell(shell: Any, tmp_path: Path) -> 
     search = ("--graph", "retrieval", "--dir", str(garden), "--embedding", "static")
     words = ("run", "What do slugs eat?", *search, "--json")
     shown = shell(*words, "--rerank", "none")
-    assert shown.code == 0, shown.err
+    assert shown.code == 3, shown.err  # words and static vectors alone are not confident of it
     assert "Slugs" in shown.json["answer"]
     refused = shell(*words, "--rerank", "best")
     assert refused.code == 2

@@ -22,7 +22,8 @@ def test_every_preset_offers_its_closed_options() -> None:
     assert offered["rubric"] == {"threshold", "human", "critics"}
     assert offered["retrieval"] == set()
     assert offered["travel-unrefined"] == set()
-    known = {"human", "critics_after", "critics", "verifiers", "threshold"}
+    assert "functions" in offered["agent"]  # those of OpenAI's clients, which they run themselves
+    known = {"human", "critics_after", "critics", "verifiers", "threshold", "functions"}
     assert set().union(*offered.values()) == known
 
 

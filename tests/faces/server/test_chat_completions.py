@@ -69,16 +69,14 @@ def test_what_holds_no_task_is_refused(messages: list[Any], says: str) -> None:
     ("field", "value"),
     [
         ("n", 2),
-        ("tools", [{"type": "function"}]),
         ("functions", [{}]),
-        ("response_format", {"type": "json_object"}),
         ("logprobs", True),
         ("modalities", ["audio"]),
         ("audio", {"voice": "x"}),
     ],
 )
 def test_what_can_not_be_given_is_refused(field: str, value: Any) -> None:
-    """A request for tools, several answers or another form of answer is refused by name, not answered otherwise."""
+    """A request for several answers or another kind of answer is refused by name, not answered otherwise."""
     with pytest.raises(RequestRefusedError, match=f"{field} is not supported"):
         ChatRequest(model="redraft-refine", messages=[FIRST], **{field: value}).check_supported()
 

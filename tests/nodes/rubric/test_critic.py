@@ -296,7 +296,11 @@ def test_the_threshold_follows_the_task(ask: Any) -> None:
         ({"judge": ScriptedModel([]), "threshold": 8}, ValueError, "threshold must be between 0 and 1, not 8"),
         ({"judge": ScriptedModel([]), "prompt": "Judge {draft}"}, ValueError, "RUBRIC"),
         ({"judge": ScriptedModel([]), "prompt": "RUBRIC {answer}"}, ValueError, "answer"),
-        ({"judge": ScriptedModel([]), "prompt": "RUBRIC {history}"}, ValueError, "knows task and draft, not history"),
+        (
+            {"judge": ScriptedModel([]), "prompt": "RUBRIC {draft} {history}"},
+            ValueError,
+            "knows task and draft, not history",
+        ),
         ({"judge": [half]}, TypeError, "functions stand in judges="),
         ({"judges": {"depth": lambda draft: 1.0, "style": half}}, TypeError, r"\(task, draft\)"),
     ],

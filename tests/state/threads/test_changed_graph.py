@@ -58,7 +58,7 @@ def edit(path: Path) -> None:
         ({"critics": [verifier_critic(uses_words("river"))]}, "another critic uses_words"),
         ({"critics": [verifier_critic(lambda task, draft: None, name="mine")]}, "critic uses_words is gone"),
         ({"critics": [WORDS, human_critic()]}, "critic human is new"),
-        ({"refine_prompt": "Again: {draft}"}, "another prompt of refine"),
+        ({"refine_prompt": "Again: {draft} {feedback}"}, "another prompt of refine"),
         ({"keep": "last"}, "keep was 'best', is 'last'"),
         ({"check": lambda state: None}, "check is new"),
         ({"critics_after": "always"}, "critics_after was 'undecided', is 'always'"),
@@ -255,7 +255,7 @@ def reasoning(saver: Any, **options: Any) -> Any:
     ("begun", "changed", "said"),
     [
         (pipeline, {"text": "SetTopic('Rivers') | UseDraft"}, "pipeline was .*, is "),
-        (pipeline, {"improve_prompt": "Again: {draft}"}, "another prompt of improve"),
+        (pipeline, {"improve_prompt": "Again: {draft} {feedback}"}, "another prompt of improve"),
         (search, {"words": "lamp"}, "another critic uses_words"),
         (search, {"depth": 2}, "depth was 1, is 2"),
         (reasoning, {"critique_prompt": "Judge: {draft}"}, "another prompt of critic critique"),
