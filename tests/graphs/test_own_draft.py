@@ -105,6 +105,7 @@ def test_a_draft_that_is_no_text_is_refused(run: Any, draft: Any) -> None:
 
 def test_a_draft_that_would_go_unused_is_refused(run: Any) -> None:
     """A search over documents, and one over drafts, write their own."""
+    pytest.importorskip("wordllama")
     model = ScriptedModel([])
     graphs: list[Any] = [
         build_retrieval_graph(Finds()),

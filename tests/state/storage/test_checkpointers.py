@@ -420,7 +420,8 @@ def test_plain_data_loads_in_strict_mode_without_a_warning(backend: str, request
         "assert graph.get_state(t.on('t')).values['words'] == t.WORDS; saver.close()"
     )
     environment = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"}
-    command = [sys.executable, "-W", "error", "-c", program, url, str(Path(__file__).parent)]
+    langsmiths = "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"  # on Python 3.14
+    command = [sys.executable, "-W", "error", "-W", langsmiths, "-c", program, url, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd="/")
     assert (done.returncode, done.stderr) == (0, "")
     with open_checkpointer(url) as saver:
