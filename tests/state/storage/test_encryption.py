@@ -25,9 +25,9 @@ checkpointing = pytest.importorskip("langgraph.checkpoint.conformance", reason="
 KEY = "5a" * 32
 OTHER = "5b" * 32
 TASK, DRAFT, CRITIQUE, REVISION, PROMPT, OPINION = (
-    f"mqrk{word}q9w8 é" for word in ("task", "draft", "critique", "revision", "prompt", "opinion")
+    f"mqrkzvbn{word}q9w8 é" for word in ("task", "draft", "critique", "revision", "prompt", "opinion")
 )
-MARK = b"mqrk"
+MARK = b"mqrkzvbn"
 
 
 def config(thread_id: str, **metadata: Any) -> Any:
@@ -116,7 +116,7 @@ def test_without_a_key_the_same_run_is_readable(url: str, tmp_path: Path) -> Non
     with open_checkpointer(url) as saver:
         whole_run(saver)
     found = stored(url, tmp_path)
-    assert all(f"mqrk{word}".encode() in found for word in ("task", "draft", "critique", "revision", "prompt"))
+    assert all(f"mqrkzvbn{word}".encode() in found for word in ("task", "draft", "critique", "revision", "prompt"))
 
 
 @pytest.mark.parametrize(
