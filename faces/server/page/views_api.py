@@ -60,6 +60,8 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
     runs = await engine.runs(caller, thread_id)
     under_way = [run for run in reversed(runs) if not run.ended]
     last = runs[0] if runs else None
+    if under_way and facts["rounds"]:
+        facts["rounds"][-1]["open"] = True  # as it is for who has watched the run
     recorded = await _recorded(engine, record) if facts["begun"] else Recorded(None)
     served = not recorded.refused and can_be_served(thread_id)
     # A pipeline's fork goes on as another preset.
