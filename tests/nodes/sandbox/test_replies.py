@@ -82,7 +82,7 @@ def test_a_value_is_no_burden_to_the_caller(code: str, sandbox: Sandbox) -> None
 
 
 SAY = (
-    "import os\ndef say():\n    for fd in range(3, 64):\n        try:\n            os.write(fd, {frame!r})\n"
+    "import os\ndef say():\n    for fd in range(3, 256):\n        try:\n            os.write(fd, {frame!r})\n"
     "        except OSError:\n            pass\n"
 )
 FORGED = {
@@ -115,6 +115,8 @@ def test_a_forged_reply_is_a_failed_run(forged: bytes, sandbox: Sandbox) -> None
     result = sandbox.run(f"{say}say()\nos._exit(0)")
     assert result.status == "failed", result
     tests = "try:\n    f(2)\nexcept Exception:\n    pass\nassert f(3) == 9"
+    if forged == FORGED["raised at length"]:  # as a function may raise that answers the next call
+        tests = "assert f(3) == 9"
     for code in (f"{say}say()\ndef f(x):\n    return 9", f"{say}def f(x):\n    say()\n    return 9"):
         verdict = sandbox.check(code, tests, "f")
         assert verdict.status in {"failed", "unsupported"}, verdict
