@@ -19,20 +19,26 @@ _PER_MTOK = 1_000_000
 
 
 class Price(BaseModel):
-    """Dollars per million tokens; `cache_read_per_mtok=None` charges cached input like any other input."""
+    """Dollars per million tokens; where a price of the cache is `None`, such input costs what any other input does."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     input_per_mtok: float = Field(ge=0, allow_inf_nan=False)
     output_per_mtok: float = Field(ge=0, allow_inf_nan=False)
     cache_read_per_mtok: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write_per_mtok: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
-    def cost_usd(self, *, input_tokens: int, output_tokens: int, cache_read_tokens: int = 0) -> float:
-        """Return the dollars for one call; `cache_read_tokens` are part of `input_tokens`, as LangChain counts them."""
-        cached = self.input_per_mtok if self.cache_read_per_mtok is None else self.cache_read_per_mtok
-        fresh = input_tokens - cache_read_tokens
-        dollars = fresh * self.input_per_mtok + cache_read_tokens * cached + output_tokens * self.output_per_mtok
-        return dollars / _PER_MTOK
+    def cost_usd(
+        self, *, input_tokens: int, output_tokens: int, cache_read_tokens: int = 0, cache_write_tokens: int = 0
+    ) -> float:
+        """Return the dollars for one call; cached tokens are part of `input_tokens`, as LangChain counts them."""
+        dollars = (input_tokens - cache_read_tokens - cache_write_tokens) * self.input_per_mtok
+        for tokens, price in (
+            (cache_read_tokens, self.cache_read_per_mtok),
+            (cache_write_tokens, self.cache_write_per_mtok),
+        ):
+            dollars += tokens * (self.input_per_mtok if price is None else price)
+        return (dollars + output_tokens * self.output_per_mtok) / _PER_MTOK
 
 
 class PriceTable:
@@ -66,6 +72,7 @@ class PriceTable:
         input_tokens: int,
         output_tokens: int,
         cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
         provider: str | None = None,
     ) -> float | None:
         """Return the dollars for one call, or `None` when the price is unknown; never 0 for want of a price.
@@ -75,15 +82,18 @@ class PriceTable:
             input_tokens: Tokens read, cached ones included.
             output_tokens: Tokens written.
             cache_read_tokens: How many of the input tokens came from the provider's cache.
+            cache_write_tokens: How many of them it wrote to its cache, which some providers charge more for.
             provider: Who served the call, as `provider_of(model)` says, or the address that served it. Without it only
                 the user's own entries count: a name alone proves nothing, since any server may call its free model
                 `gpt-oss-20b`.
         """
+        # A provider that counts them beside the input would make the rest negative.
+        read = min(cache_read_tokens, input_tokens)
         tokens = {
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
-            # A provider that counts them beside the input would make the rest negative.
-            "cache_read_tokens": min(cache_read_tokens, input_tokens),
+            "cache_read_tokens": read,
+            "cache_write_tokens": min(cache_write_tokens, input_tokens - read),
         }
         if model in self._extra:
             return self._extra[model].cost_usd(**tokens)

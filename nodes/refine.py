@@ -115,6 +115,9 @@ def _shared(usage: Usage, replies: Sequence[Any]) -> list[Usage]:
         counted = getattr(reply, "usage_metadata", None) or {}
         # Never more than was counted: a writer may reply without a call.
         own = {name: min(int(counted.get(name, 0)), first[name]) for name in TOKENS} | {"calls": min(1, first["calls"])}
+        cached = (counted.get("input_token_details") or {}).get("cache_read") or 0
+        if cached := min(int(cached), first.get("cache_read_tokens", 0)):
+            own["cache_read_tokens"] = cached
         later.append({**NO_USAGE, **own})
         first |= {name: first[name] - value for name, value in own.items()}
     return [first, *later]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NotRequired, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -26,7 +26,8 @@ class Usage(TypedDict):
     texts, so tokens and dollars are about right. `uncounted_calls` are those that nobody counted: then the tokens are a
     lower bound. Threads of format 1 may lack it. `seconds` is time spent in calls, so a pause or a crash between two
     steps adds nothing. `reused_calls` are those of `calls` that were made before a crash and answered from the journal;
-    what they cost then is counted, once.
+    what they cost then is counted, once. Of `input_tokens`, the provider says that it read `cache_read_tokens` from its
+    prompt cache, and wrote `cache_write_tokens` to it.
     """
 
     input_tokens: Count
@@ -38,6 +39,8 @@ class Usage(TypedDict):
     cost_usd: Amount | None
     seconds: Amount
     reused_calls: NotRequired[Count]
+    cache_read_tokens: NotRequired[Count]
+    cache_write_tokens: NotRequired[Count]
 
 
 NO_USAGE: Usage = {
@@ -61,10 +64,18 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         total["calls"] += usage["calls"]
         total["uncounted_calls"] += usage.get("uncounted_calls", 0)
         total["seconds"] += usage["seconds"]
-        if reused := usage.get("reused_calls"):
-            total["reused_calls"] = total.get("reused_calls", 0) + reused
-        if counted := usage.get("counted_here"):
-            total["counted_here"] = total.get("counted_here", 0) + counted
+        for name in WHERE_ANY:
+            if counted := usage.get(name):
+                total[name] = total.get(name, 0) + counted
         known, cost = total["cost_usd"], usage["cost_usd"]
         total["cost_usd"] = None if known is None or cost is None else known + cost
     return total
+
+
+WHERE_ANY: tuple[Literal["counted_here", "reused_calls", "cache_read_tokens", "cache_write_tokens"], ...] = (
+    "counted_here",
+    "reused_calls",
+    "cache_read_tokens",
+    "cache_write_tokens",
+)
+"""Counts that a usage has only where they are above 0."""

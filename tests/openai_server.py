@@ -5,7 +5,8 @@ As its own process, for tests that kill the client: `python tests/openai_server.
 line on standard output is the address to give to `chat_model`.
 
 A reply is a text, or a dict: `text`, `input_tokens`, `output_tokens`, `delay_s`, `message` (fields merged into the
-reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, `system_fingerprint`, `no_stream_usage` (a stream
+reply's message, e.g. `tool_calls` or `refusal`), `finish_reason`, `system_fingerprint`, `prompt_tokens_details` (of the
+usage), `no_stream_usage` (a stream
 says nothing of its tokens, though it is asked), or for an HTTP error
 `status`, `headers`, `body`, or `drop: true` to close the connection without an answer. A list gives one reply to each
 request in turn; a function is called with the parsed request. The log is JSON Lines, flushed line by line:
@@ -177,11 +178,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
 
-def _usage(request: dict[str, Any], reply: dict[str, Any]) -> dict[str, int]:
+def _usage(request: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
     asked = sum(len(str(message.get("content", "")).split()) for message in request.get("messages", []))
     tokens_in = reply.get("input_tokens", asked)
     tokens_out = reply.get("output_tokens", len(reply.get("text", "").split()))
-    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    cached = {"prompt_tokens_details": reply["prompt_tokens_details"]} if "prompt_tokens_details" in reply else {}
+    counted = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    return counted | cached
 
 
 def _head(request: dict[str, Any], number: int, kind: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..problems import command
-from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds
+from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, d
     screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
     facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]
     if usage:
-        facts += [amount(usage["total_tokens"], "token"), money(usage["cost_usd"]), seconds(usage["seconds"])]
+        facts += [tokens_of(usage), money(usage["cost_usd"]), seconds(usage["seconds"])]
     screen.line((" · ".join(facts), "dim"))
     if db != "memory":
         screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))

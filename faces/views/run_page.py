@@ -14,7 +14,7 @@ from .documents import html_environment, macros, part, policy, style
 from .drafts import read_state
 from .notebook import show, timeline, tree
 from .rounds import curve_of, round_cards
-from .wording import amount, money, score_of, seconds
+from .wording import amount, money, score_of, seconds, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,9 +102,8 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
         told.append(f"accepted by {values['accepted_by']}")
     if oracle_touched(events):
         told.append("a critic knew the gold answer")
-    tokens = amount(usage["total_tokens"], "token")
     sure = "at least " if usage.get("uncounted_calls") else "about " if usage.get("counted_here") else ""
-    told.append(f"{sure}{tokens}")
+    told.append(f"{sure}{tokens_of(usage)}")
     return [*told, money(usage["cost_usd"]), seconds(usage["seconds"])]
 
 

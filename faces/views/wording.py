@@ -24,6 +24,7 @@ __all__ = [
     "seconds",
     "size",
     "stop_words",
+    "tokens_of",
     "usage_words",
 ]
 
@@ -137,8 +138,13 @@ def usage_words(usage: Mapping[str, Any]) -> list[str]:
     """Return what a model call cost, or nothing where no model was called."""
     if not usage.get("calls"):
         return []
-    tokens = amount(usage["total_tokens"], "token") if usage["total_tokens"] else "tokens unknown"
-    return [tokens, seconds(usage["seconds"])]
+    return [tokens_of(usage) if usage["total_tokens"] else "tokens unknown", seconds(usage["seconds"])]
+
+
+def tokens_of(usage: Mapping[str, Any]) -> str:
+    """Return how many tokens were used, and how many of them a provider read from its cache."""
+    cached = usage.get("cache_read_tokens")
+    return amount(usage["total_tokens"], "token") + (f", {cached:,} of them cached" if cached else "")
 
 
 def mark(accepted: bool | None) -> tuple[str, str]:

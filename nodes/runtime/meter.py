@@ -17,7 +17,7 @@ from langchain_core.tracers.context import register_configure_hook
 from ...state.usage import NO_USAGE, add_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from langchain_core.messages import BaseMessage
@@ -37,8 +37,10 @@ class Prices(Protocol):
         input_tokens: int,
         output_tokens: int,
         cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
         provider: str | None = None,
-    ) -> float | None: ...
+    ) -> float | None:
+        """Return the dollars of a call; the cached tokens are given where there are any."""
 
 
 class BudgetSpentError(RuntimeError):
@@ -177,18 +179,18 @@ class Meter(BaseCallbackHandler):
             if usage is None:
                 # Unknown, and so never 0: with a budget of dollars it counts as spent.
                 return {**NO_USAGE, "calls": 1, "uncounted_calls": 1, "cost_usd": None}
-            cached = usage.get("input_token_details", {}).get("cache_read", 0)
+            cached = _cached(usage)
             cost = None
             if self.prices is not None:
                 cost = self.prices.cost_usd(
                     name,
                     input_tokens=usage["input_tokens"],
                     output_tokens=usage["output_tokens"],
-                    cache_read_tokens=cached or 0,
                     provider=provider,
+                    **cached,
                 )
             tokens = {name: usage[name] for name in COUNTS}
-            found: Usage = {**NO_USAGE, **tokens, "calls": 1, "cost_usd": cost}  # type: ignore[typeddict-item]
+            found: Usage = {**NO_USAGE, **tokens, **cached, "calls": 1, "cost_usd": cost}  # type: ignore[typeddict-item]
             return {**found, "counted_here": 1} if counted_here else found
 
     def _forget(self, run_id: UUID) -> tuple[str | None, str, Sequence[Any] | None]:
@@ -233,8 +235,27 @@ class Meter(BaseCallbackHandler):
 def _believable(usage: Any) -> bool:
     """Return whether a provider's counts can be counts: a negative one would buy calls, a huge one fits nowhere."""
     counts = [usage.get(name) for name in COUNTS] if usage else [None]
-    counts.append((usage or {}).get("input_token_details", {}).get("cache_read") or 0)
+    counts += [count for counts in _cache_counts(usage or {}) for count in counts]
     return all(type(count) is int and 0 <= count <= MOST_OF_CALL for count in counts)
+
+
+def _cached(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many of the input tokens came from the provider's cache, and went into it; those above 0."""
+    read, written = map(sum, _cache_counts(usage))
+    most = usage["input_tokens"]
+    found = {"cache_read_tokens": min(read, most), "cache_write_tokens": min(written, max(most - read, 0))}
+    return {name: count for name, count in found.items() if count}
+
+
+def _cache_counts(usage: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+    """Return the tokens read from a cache, and those written to it, as a provider counts them, in one part or several.
+
+    OpenAI has a service tier before the name (`flex_cache_read`), Anthropic how long it keeps what it wrote.
+    """
+    details = (usage.get("input_token_details") or {}).items()
+    read = [count for name, count in details if name.endswith("cache_read") and count]
+    written = [count for name, count in details if name.endswith("cache_creation") or name.startswith("ephemeral_")]
+    return read, [count for count in written if count]
 
 
 def _counted(asked: Sequence[Any], response: LLMResult) -> dict[str, int]:

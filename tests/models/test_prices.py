@@ -37,6 +37,20 @@ def test_cached_input_is_cheaper() -> None:
     assert cached < full / 2
 
 
+def test_tokens_written_to_a_cache_have_their_own_price() -> None:
+    """Input that a provider charges more for, to keep it, costs more; without its own price it is like the rest."""
+    claude: Any = {"model": "claude-sonnet-4-5", "provider": "anthropic", "input_tokens": 1000, "output_tokens": 0}
+    full, kept = PriceTable().cost_usd(**claude), PriceTable().cost_usd(**claude, cache_write_tokens=1000)
+    assert kept == pytest.approx((full or 0) * 1.25)
+    prices = {"dear": {"input_per_mtok": 1, "output_per_mtok": 9, "cache_write_per_mtok": 2}, "plain": FLAT}
+    tokens: Any = {"input_tokens": 10**6, "output_tokens": 0, "cache_read_tokens": 10**5, "cache_write_tokens": 10**6}
+    assert PriceTable(prices).cost_usd("dear", **tokens) == pytest.approx(1.9)
+    assert PriceTable(prices).cost_usd("plain", **tokens) == pytest.approx(1)
+
+
+FLAT = {"input_per_mtok": 1, "output_per_mtok": 9}
+
+
 @pytest.mark.parametrize(
     ("model", "provider"),
     [

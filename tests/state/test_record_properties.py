@@ -42,7 +42,8 @@ usages = st.fixed_dictionaries(
         "uncounted_calls": st.integers(0, 1),
         "cost_usd": st.none() | shares,
         "seconds": shares,
-    }
+    },
+    optional={"cache_read_tokens": st.integers(1, 99), "cache_write_tokens": st.integers(1, 99)},
 )
 
 
@@ -126,6 +127,8 @@ def test_usage_adds_up_in_any_order(several: Any, cut: int) -> None:
     parts = add_usage([add_usage(several[:cut]), add_usage(several[cut:]), NO_USAGE])
     for name in ("input_tokens", "output_tokens", "total_tokens", "calls", "uncounted_calls"):
         assert whole[name] == parts[name] == sum(one[name] for one in several)  # type: ignore[literal-required]
+    for name in ("cache_read_tokens", "cache_write_tokens"):
+        assert whole.get(name, 0) == parts.get(name, 0) == sum(one.get(name, 0) for one in several)
     assert (whole["cost_usd"] is None) == any(one["cost_usd"] is None for one in several)
     assert whole["seconds"] == pytest.approx(parts["seconds"])
 

@@ -261,6 +261,7 @@ class ChatReply:
             "prompt_tokens": used["input_tokens"],
             "completion_tokens": used["output_tokens"],
             "total_tokens": used["total_tokens"],
+            "prompt_tokens_details": {"cached_tokens": used.get("cache_read_tokens", 0)},
         }
 
     def metadata(self) -> dict[str, str]:

@@ -286,7 +286,7 @@ def usage_of(output: Mapping[str, Any]) -> dict[str, Any]:
     used = {**NO_USAGE, **(output.get("usage") or {})}
     return {
         "input_tokens": used["input_tokens"],
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": used.get("cache_read_tokens", 0)},
         "output_tokens": used["output_tokens"],
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": used["total_tokens"],
