@@ -53,7 +53,7 @@ docs: $(DEV) .venv/docs/.done ## Build the documentation site into dist/site; a 
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$$(echo build/__editable__.*) .venv/docs/bin/python -m mkdocs build --quiet
 	@echo "Wrote dist/site/index.html"
 
-bench: $(DEV) ## Measure all that is promised, in one table; ARGS="--full" or "--only peers"
+bench: $(DEV) ## Measure all that is promised, in one table; ARGS="--full" or "--only startup"
 	@.venv/bin/python benchmarks/all.py $(ARGS)
 
 crash: $(DEV) ## Kill bulk runs again and again, and count what was lost or paid twice

@@ -29,8 +29,7 @@ __all__ = ["main"]
 HERE = Path(__file__).parent
 QUICK = ("--quick",)
 BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "loop_overhead": (QUICK, ()),
-    "durable_steps": (QUICK, ()),
+    "loop_cost": (QUICK, ("--full",)),
     "throughput": (QUICK, ("--full",)),
     "many_threads": (QUICK, ("--full",)),
     "storage_growth": (QUICK, ()),
@@ -39,7 +38,6 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "startup": (QUICK, ()),
     "stored_index": (QUICK, ()),
     "memory": (QUICK, ()),
-    "peers": (QUICK, ()),
     "journal_cost": (QUICK, ()),
     "task_journal": (QUICK, ()),
     "serving": (QUICK, ()),
@@ -51,7 +49,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "soak": (QUICK, ()),
 }
 """In the order of the table: what each is given for the small size, and for the full one."""
-POSTGRES = frozenset({"throughput", "many_threads", "storage_growth", "rounds", "journal_cost"})
+POSTGRES = frozenset({"loop_cost", "throughput", "many_threads", "storage_growth", "rounds", "journal_cost"})
 """Those that take `--postgres URL`."""
 PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langchain-openai")
 

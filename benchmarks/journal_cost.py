@@ -13,17 +13,11 @@ import gc
 import itertools
 import statistics
 import sys
-import tempfile
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from databases import new_database, postgres_server
 from rows import Row, add_options, at_most, finish, left_out
-from storage_growth import empty_database, postgres_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["main"]
 
@@ -32,17 +26,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "each step, journal": {"durability": "sync", "journal": True},
     "at the end, journal": {"durability": "exit", "journal": True},
 }
-
-
-@contextmanager
-def new_database(server: str | None) -> Iterator[str]:
-    """Return a new file, or a new database of this server, for `open_checkpointer`."""
-    if server is None:
-        with tempfile.TemporaryDirectory() as folder:
-            yield str(Path(folder) / "runs.sqlite")
-    else:
-        with empty_database(server) as url:
-            yield url
 
 
 def cpu_s(server: str | None, runs: int, rounds: int, *, durability: Any, journal: bool) -> float:

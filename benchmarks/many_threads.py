@@ -16,14 +16,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from databases import empty_database, postgres_server
+from loops import run_rounds
 from rows import add_options, at_most, finish, left_out
-from storage_growth import empty_database, postgres_saver, postgres_server, printed_versions, run_redraft
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["main"]
 
+PACKAGES = ("redraft", "langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
 READ_GOAL, PAGE_GOAL = 1.1, 1.5
 PAGE = "a page of runs"
 REPEATS = 15
@@ -52,7 +54,7 @@ def growth(kind: str, saver: Any, few: int, many: int) -> dict[str, float]:
 
     graph = build_refine_graph(ScriptedModel(["none"]), critics=[], checkpointer=saver)
     thread = Thread(graph, "read")
-    run_redraft(saver, 3, thread.thread_id)
+    run_rounds(saver, 3, thread.thread_id)
     reads: dict[str, Callable[[], Any]] = {
         "a state": lambda: graph.get_state(thread.config),
         "a history": thread.history,
@@ -94,7 +96,7 @@ def main() -> int:
         ratios["SQLite"] = growth("SQLite", saver, few, many)
     with postgres_server(arguments.postgres) as server:
         if server:
-            with empty_database(server) as url, postgres_saver(url, ours=True) as saver:
+            with empty_database(server) as url, open_checkpointer(url) as saver:
                 ratios["PostgreSQL"] = growth("PostgreSQL", saver, few, many)
     rows = [
         at_most(f"{what}, {kind}, {many} threads ÷ {few}", ratio, PAGE_GOAL if what == PAGE else READ_GOAL, n=REPEATS)
@@ -104,9 +106,7 @@ def main() -> int:
     if "PostgreSQL" not in ratios:
         what = f"reads on PostgreSQL, {many} threads ÷ {few}"
         rows.append(left_out(what, "install PostgreSQL, or give --postgres URL"))
-    code = finish(rows, arguments.json)
-    print(printed_versions())
-    return code
+    return finish(rows, arguments.json, packages=PACKAGES)
 
 
 if __name__ == "__main__":

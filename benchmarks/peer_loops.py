@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from loops import CALLS, CRITIC_PROMPT, CRITIQUE, DRAFT, REFINE_PROMPT, ROUNDS, TASK
+from loops import CRITIC_PROMPT, REFINE_PROMPT, ROUNDS, accepts, calls_in, piece, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -13,21 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["dspy_refine", "plain_loop", "pydantic_graph_loop"]
 
 
-def accepts(said: str) -> bool:
-    return said.strip().strip(".").lower() == "no issues"
-
-
-def plain_loop(model: Any) -> Callable[[], Awaitable[Any]]:
+def plain_loop(model: Any, task: str) -> Callable[[], Awaitable[Any]]:
     """Return one run in a loop of `await`, which keeps no record at all."""
 
     async def run() -> str:
-        draft, earlier = (await model.ainvoke(TASK)).text, []
+        draft, earlier = (await model.ainvoke(task)).text, []
         for number in range(ROUNDS + 1):
-            said = (await model.ainvoke(CRITIC_PROMPT.format(task=TASK, draft=draft))).text
+            said = (await model.ainvoke(CRITIC_PROMPT.format(task=task, draft=draft))).text
             if accepts(said) or number == ROUNDS:
                 break
             history = "\n\n".join(earlier)
-            asked = REFINE_PROMPT.format(task=TASK, history=history, draft=draft, feedback=said)
+            asked = REFINE_PROMPT.format(task=task, history=history, draft=draft, feedback=said)
             earlier.append(f"{draft}\n{said}")
             draft = (await model.ainvoke(asked)).text
         return str(draft)
@@ -45,7 +41,7 @@ class Refinement:
     earlier: list[str] = field(default_factory=list)
 
 
-def pydantic_graph_loop(model: Any) -> Callable[[], Awaitable[Any]]:
+def pydantic_graph_loop(model: Any, task: str) -> Callable[[], Awaitable[Any]]:
     """Return one run of a graph of three steps and a decision, with the same prompts on the same model.
 
     Raises:
@@ -56,18 +52,18 @@ def pydantic_graph_loop(model: Any) -> Callable[[], Awaitable[Any]]:
     building: Any = GraphBuilder(state_type=Refinement, output_type=str)
 
     async def generate(ctx: Any) -> None:
-        ctx.state.draft = (await model.ainvoke(TASK)).text
+        ctx.state.draft = (await model.ainvoke(task)).text
 
     async def feedback(ctx: Any) -> bool:
         """Return the next node."""
         state = ctx.state
-        state.said = (await model.ainvoke(CRITIC_PROMPT.format(task=TASK, draft=state.draft))).text
+        state.said = (await model.ainvoke(CRITIC_PROMPT.format(task=task, draft=state.draft))).text
         return not accepts(state.said) and state.rounds < ROUNDS
 
     async def refine(ctx: Any) -> None:
         state = ctx.state
         history = "\n\n".join(state.earlier)
-        asked = REFINE_PROMPT.format(task=TASK, history=history, draft=state.draft, feedback=state.said)
+        asked = REFINE_PROMPT.format(task=task, history=history, draft=state.draft, feedback=state.said)
         state.earlier.append(f"{state.draft}\n{state.said}")
         state.draft, state.rounds = (await model.ainvoke(asked)).text, state.rounds + 1
 
@@ -109,15 +105,15 @@ def dspy_refine() -> Callable[[], Awaitable[Any]]:
     import dspy
     from dspy.lm15 import Message, Response, Usage
 
-    asked = [0]
+    asked, task, critique = [0], task_of(0.1), piece(0.4, 1)
 
     class Engine:
         def complete(self, request: Any) -> Any:
             asked[0] += 1
             last = str(request.messages[-1].parts)
-            fields = {"sentence": DRAFT.format(asked[0]), "verdict": CRITIQUE}
+            fields = {"sentence": piece(0.4, 997 * asked[0]), "verdict": critique}
             if "program_trajectory" in last:
-                fields = {"discussion": CRITIQUE, "advice": '{"write": "Begin with the river."}'}
+                fields = {"discussion": critique, "advice": '{"write": "Begin with the river."}'}
             elif "[[ ## draft ## ]]" in last:
                 del fields["sentence"]
             else:
@@ -146,9 +142,9 @@ def dspy_refine() -> Callable[[], Awaitable[Any]]:
     async def run() -> str:
         before = asked[0]
         with dspy.context(lm=lm, warn_on_type_mismatch=False):  # it warns of what Refine itself sends
-            found = refine(task=TASK)
-        if asked[0] - before != CALLS:
-            raise RuntimeError(f"dspy.Refine made {asked[0] - before} calls, not {CALLS}")
+            found = refine(task=task)
+        if asked[0] - before != calls_in(ROUNDS):
+            raise RuntimeError(f"dspy.Refine made {asked[0] - before} calls, not {calls_in(ROUNDS)}")
         return str(found.sentence)
 
     return run

@@ -1,14 +1,15 @@
 """Does a step, or a look at a thread's history, cost more the more rounds a run has?
 
-redraft's loop with a scripted model and a critic that rejects every draft (1 KB each), and one of the same shape on
-`Annotated[list, operator.add]`, run for few and for many rounds, interleaved. With `memory="all"` every prompt holds
-all earlier drafts, which no bookkeeping makes constant: that row is shown and not judged. Last, what one look at a
-thread of 1,000 rounds takes. Prints medians of CPU time and their ratios; exits with 1 when redraft misses a goal.
+redraft's loop with drafts of 1 KB, and the same nodes by hand on `Annotated[list, operator.add]`
+(`benchmarks/loops.py`), run for few and for many rounds, interleaved. With `memory="all"` every prompt holds all
+earlier drafts, which no bookkeeping makes constant: that row is shown and not judged. Last, what one look at a thread
+of 1,000 rounds takes. Prints medians of CPU time and their ratios; exits with 1 when redraft misses a goal.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import sys
 import tempfile
@@ -18,16 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from databases import empty_database, postgres_server
+from loops import Answering, by_hand, run_rounds, task_of, thread_config
 from rows import Row, add_options, at_most, finish
-from storage_growth import (
-    empty_database,
-    postgres_saver,
-    postgres_server,
-    printed_versions,
-    run_plain,
-    run_redraft,
-    sqlite_saver,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +31,7 @@ __all__ = ["main"]
 Times = tuple[int, int, int]
 """Few rounds, many rounds, repeats."""
 
+PACKAGES = ("redraft", "langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
 STEP_GOAL, HISTORY_GOAL, LONG_GOAL_S = 1.02, 11.0, 0.3
 NODES_A_ROUND, NODES_BESIDE = 3, 4
 
@@ -49,14 +44,19 @@ def cpu(call: Callable[[], Any]) -> float:
     return time.process_time() - before
 
 
-last_only = partial(run_redraft, memory="last")
+every_draft = partial(run_rounds, memory="all")
 
 
-def per_step(run: Callable[[Any, int, str], int], saver: Any, rounds: int, name: str) -> float:
+def run_by_hand(saver: Any, rounds: int, thread_id: str) -> None:
+    graph = by_hand(Answering(text_kb=1.0), rounds=rounds, checkpointer=saver)
+    asyncio.run(graph.ainvoke({"task": task_of(0.1)}, thread_config(thread_id, rounds)))
+
+
+def per_step(run: Callable[[Any, int, str], None], saver: Any, rounds: int, name: str) -> float:
     return cpu(lambda: run(saver, rounds, name)) / (NODES_A_ROUND * rounds + NODES_BESIDE)
 
 
-def steps_row(label: str, run: Callable[[Any, int, str], int], saver: Any, times: Times) -> float:
+def steps_row(label: str, run: Callable[[Any, int, str], None], saver: Any, times: Times) -> float:
     """Print CPU per step after few and many rounds, and return their ratio."""
     few, many, repeats = times
     run(saver, few, "warm")
@@ -77,7 +77,7 @@ def history_row(label: str, saver: Any, times: Times, *, ours: bool) -> float:
     threads = {rounds: Thread(graph, f"history {rounds} {label}") for rounds in (few, many)}
     taken: dict[int, list[float]] = {few: [], many: []}
     for rounds, thread in threads.items():
-        run_redraft(saver, rounds, thread.thread_id)
+        run_rounds(saver, rounds, thread.thread_id)
     for _ in range(repeats):
         for rounds, thread in threads.items():
             read = thread.history if ours else lambda found=thread: list(graph.get_state_history(found.config))
@@ -92,7 +92,7 @@ def long_rows(where: str, saver: Any, rounds: int, repeats: int) -> Iterator[Row
 
     graph = build_refine_graph(ScriptedModel(["none"]), critics=[], checkpointer=saver)
     thread = Thread(graph, f"long {where}")
-    run_redraft(saver, rounds, thread.thread_id, memory="last")
+    run_rounds(saver, rounds, thread.thread_id)
     looks: dict[str, Callable[[], Any]] = {
         "get_state": lambda: graph.get_state(thread.config),
         "get_state_history(limit=50)": lambda: list(graph.get_state_history(thread.config, limit=50)),
@@ -119,6 +119,8 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="more repeats")
     parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
     arguments = parser.parse_args()
+    from redraft import open_checkpointer
+
     few, many = arguments.rounds
     repeats = 11 if arguments.full else arguments.repeats
     times, once = (few, many, repeats), (few, many, 1)
@@ -126,25 +128,23 @@ def main() -> int:
 
     print(f"CPU time, {repeats} repeats, medians\n\n{'':<52}{f'{few} rounds':>12}{f'{many} rounds':>12}{'ratio':>8}")
     with tempfile.TemporaryDirectory() as folder:
-        steps = {"no saver": steps_row("a step, redraft, no saver", last_only, None, times)}
-        steps_row("a step, redraft, no saver, memory=all", run_redraft, None, times)
-        plain = steps_row("a step, plain list reducer, no saver", run_plain, None, times)
-        with sqlite_saver(Path(folder) / "ours.sqlite", ours=True) as saver:
-            steps["SQLite"] = steps_row("a step, redraft, SQLite", last_only, saver, times)
+        steps = {"no saver": steps_row("a step, redraft, no saver", run_rounds, None, times)}
+        steps_row("a step, redraft, no saver, memory=all", every_draft, None, times)
+        plain = steps_row("a step, by hand, no saver, every draft", run_by_hand, None, times)
+        with open_checkpointer(Path(folder) / "ours.sqlite") as saver:
+            steps["SQLite"] = steps_row("a step, redraft, SQLite", run_rounds, saver, times)
             histories = {"SQLite": history_row("a history, redraft, SQLite", saver, times, ours=True)}
             history_row("the same thread, get_state_history", saver, once, ours=False)
             looks += long_rows("SQLite", saver, long, repeats)
-        with sqlite_saver(Path(folder) / "plain.sqlite", ours=False) as saver:
-            steps_row("a step, plain list reducer, stock SQLite", run_plain, saver, once)
     with postgres_server(arguments.postgres) as server:
         if server:
-            with empty_database(server) as url, postgres_saver(url, ours=True) as saver:
-                steps["PostgreSQL"] = steps_row("a step, redraft, PostgreSQL", last_only, saver, times)
+            with empty_database(server) as url, open_checkpointer(url) as saver:
+                steps["PostgreSQL"] = steps_row("a step, redraft, PostgreSQL", run_rounds, saver, times)
                 histories["PostgreSQL"] = history_row("a history, redraft, PostgreSQL", saver, times, ours=True)
                 history_row("the same thread, get_state_history", saver, once, ours=False)
                 looks += long_rows("PostgreSQL", saver, long, repeats)
     growth = many / few / 10
-    note = f"a list reducer, no saver: {plain:.2f}"
+    note = f"by hand with a list reducer, no saver, every draft in the prompt: {plain:.2f}"
     rows = [
         at_most(f"CPU per step, {many} rounds ÷ {few}, {where}", ratio, STEP_GOAL, n=repeats, note=note)
         for where, ratio in steps.items()
@@ -155,9 +155,7 @@ def main() -> int:
     ]
     rows += looks
     print()
-    code = finish(rows, arguments.json)
-    print(printed_versions())
-    return code
+    return finish(rows, arguments.json, packages=PACKAGES)
 
 
 if __name__ == "__main__":
