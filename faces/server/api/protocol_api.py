@@ -71,7 +71,7 @@ async def stream_events(request: Request, caller: KnownCaller, thread_id: str, b
         raise BadRequestError(f"channels are {', '.join(CHANNELS)}, not {wrong[0]!r:.80}")
 
     async def events() -> AsyncIterator[bytes]:
-        async for run in engine.thread_runs(caller, thread_id, after=body.since):
+        async for run in engine.known.begun_on(caller, thread_id, after=body.since):
             async for one in _protocol_events(run):
                 if one["seq"] > (body.since or 0) and matches(one, body.channels, body.namespaces, body.depth):
                     yield b"event: %b\ndata: %b\nid: %d\n\n" % (one["method"].encode(), dumps(one), one["seq"])
@@ -106,7 +106,7 @@ async def join_stream(request: Request, caller: KnownCaller, thread_id: str) -> 
     after = int(last) if last.isascii() and last.isdigit() and len(last) < 20 else 0 if last == "-" else None
 
     async def events() -> AsyncIterator[bytes]:
-        async for run in engine.thread_runs(caller, thread_id, after=after):
+        async for run in engine.known.begun_on(caller, thread_id, after=after):
             if after is None and run.ended:
                 continue
             async for _, event in run.follow():

@@ -9,7 +9,6 @@ import uuid
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from ....state.storage.leases import this_process
 from ....state.threads.lease import LeaseHolder
@@ -18,23 +17,25 @@ from ...sessions import encryption_key, seal_key
 from .assistants import Assistants
 from .call_options import checked_options
 from .ceilings import Ceilings
-from .channel import Channel
+from .ending import IN_FLIGHT, Ending
 from .execution import Execution
-from .following import Follower, is_recent
+from .following import Follower
+from .known_runs import KnownRuns
 from .ownership import OwnedThreads
 from .publishing import Publisher
 from .queueing import RunQueue
 from .records import DbExecutor, now, open_records
 from .requests import can_be_id, checked_id, checked_request
-from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run, TakenError
+from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run
 from .saved_assistants import SavedAssistants
 from .store import Store
 from .sweeping import Sweeper
-from .takeover import Takeover, run_of
+from .takeover import Takeover
+from .tending import Background, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
@@ -42,18 +43,12 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .assistants import Assistant
     from .execution import Finished
-    from .records import Records, RunRecord, ThreadRecord
+    from .records import Records
     from .runs import ServerEvent
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run"]
 
 LOG = logging.getLogger("redraft.server")
-BEAT_S = 10.0
-LOOK_S = 2.0
-"""How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
-IN_FLIGHT = ("pending", "running")
-REMEMBERED = 500
-"""Ended runs whose events are kept for who joins late."""
 
 
 class Engine:
@@ -75,18 +70,11 @@ class Engine:
         """True once it ends; the next server of its database goes on with what is under way."""
         self._given_saver = saver
         self._build_model = build_model
-        self._runs: dict[str, Run] = {}
-        """Those that are, or were, under way in this process."""
-        self._elsewhere: WeakValueDictionary[str, Run] = WeakValueDictionary()
-        """Those that somebody here looks at, while another process has them, or none yet."""
         at_once = settings.max_concurrent_runs if settings.work else 0
         self._queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
         self._db = DbExecutor()
-        self._channel: Channel | None = None
-        self._tending: list[asyncio.Task[None]] = []
-        # Each is there as long as somebody waits for it.
-        self._moved: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self._doing: set[asyncio.Task[None]] = set()
+        self._background = Background()
+        self._tending: Tending | None = None
 
     # life
 
@@ -111,8 +99,9 @@ class Engine:
         prices = await asyncio.to_thread(_prices, self.settings)
         self._ceilings = Ceilings(self.settings, self.records.usage, self._db, prices)
         serde, relay = getattr(self.saver, "serde", None), self.records.relay
-        self._publisher = Publisher(relay, self._db, serde, find=self._runs.get, cancel=self._end)
         self._follower = Follower(self.records, self._db, serde, can_hear=self._can_hear)
+        self.known = KnownRuns(self.records, self._db, self._follower)
+        self._publisher = Publisher(relay, self._db, serde, find=self.known.here.get, cancel=self._cancel)
         self._execution = Execution(
             self.graphs,
             self.owned,
@@ -124,30 +113,45 @@ class Engine:
             max_seconds=self.settings.max_seconds_a_run,
             on_finished=self.on_finished,
         )
+        self._ending = Ending(
+            self.known,
+            self._queue,
+            self._execution,
+            self._follower,
+            records=self.records,
+            db=self._db,
+            saver=self.saver,
+        )
+        self._sweeper = Sweeper(self.saver, self.owned, self.records, self._db, self.settings)
         # A wrong spec or a missing key ends the server now, and not its first run.
         await asyncio.to_thread(self._assistants.model, self.settings.model)
         await self._db.write(self.records.usage.forget_past)
-        await self._take_over()
-        self._sweeper = Sweeper(self.saver, self.owned, self.records, self._db, self.settings)
-        self._tending = [asyncio.create_task(self._beat())]
-        if relay.has_channel:
-            self._channel = Channel(self.saver.pool.conninfo, self._heard)
-            self._tending += [asyncio.create_task(self._channel.listen()), asyncio.create_task(self._look())]
-        if self.settings.default_ttl is not None:
-            self._tending.append(asyncio.create_task(self._sweep()))
+        self._tending = Tending(
+            self.settings,
+            self.records,
+            self._db,
+            known=self.known,
+            queue=self._queue,
+            takeover=self._takeover,
+            follower=self._follower,
+            publisher=self._publisher,
+            sweeper=self._sweeper,
+            background=self._background,
+            conninfo=self.saver.pool.conninfo if relay.has_channel else None,
+        )
+        await self._tending.start()
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
         self.stopped = True
-        for task in self._tending:
-            task.cancel()
-        await asyncio.gather(*self._tending, return_exceptions=True)
+        if self._tending is not None:
+            await self._tending.stop()
         await self._queue.close()
         # `start` may have failed before there were any.
         if hasattr(self, "_follower"):
             await self._follower.close()
             await self._publisher.close()
-            await asyncio.gather(*self._doing, return_exceptions=True)
+            await self._background.close()
             with suppress(Exception):
                 await self._publisher.tell("queued")
         self._db.close()
@@ -208,7 +212,7 @@ class Engine:
             NotThereError: There is no such thread.
         """
         await self.owned.thread(caller, thread_id)
-        await self._end_all(thread_id)
+        await self._ending.end_all(thread_id)
         await self.owned.erase(thread_id)
 
     async def sweep(self, at: datetime | None = None) -> list[str]:
@@ -314,7 +318,7 @@ class Engine:
         async with self._queue.place(caller):
             record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
             if thread_id is not None:
-                request |= await self._make_way(record, multitask)
+                request |= await self._ending.make_way(record, multitask)
             at = now(after_s)
             run = Run(
                 id=str(uuid.uuid4()),
@@ -327,13 +331,12 @@ class Engine:
                 model=model,
                 metadata=dict(metadata or {}),
                 stateless=thread_id is None and not keep,
-                watch=self._follower.watching,
             )
-            self._elsewhere[run.id] = run
+            self.known.add(run)
             # From here on it is everybody's: a run that a caller hears of survives this process.
             await self._takeover.note(run, after_s=after_s)
         if after_s:
-            asyncio.get_running_loop().call_later(after_s, lambda: self._do(self._begin_waiting(run)))
+            asyncio.get_running_loop().call_later(after_s, lambda: self._background.do(self._begin_waiting(run)))
         else:
             await self._begin_waiting(run)
         return run
@@ -344,10 +347,10 @@ class Engine:
         Raises:
             NotThereError: There is none of this id, or it is another's.
         """
-        found = self._runs.get(run_id)
+        found = self.known.here.get(run_id)
         if (found is None or not found.here) and can_be_id(run_id):
             record = await self._db.read(self.records.run, run_id)
-            found = None if record is None else self._run_of(record)
+            found = None if record is None else self.known.of(record)
         # The same answer for both: nobody learns which ids another caller has.
         if found is None or found.caller != caller:
             raise NotThereError("there is no such run")
@@ -356,33 +359,7 @@ class Engine:
     async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
         """Return every run of a thread of the caller's, the last created first."""
         await self.owned.thread(caller, thread_id)
-        records = await self._db.read(self.records.runs, thread_id)
-        return [self._run_of(record) for record in records]
-
-    async def thread_runs(self, caller: Caller, thread_id: str, *, after: int | None = None) -> AsyncIterator[Run]:
-        """Give each run of the caller's on a thread when it begins, without end; of those before, where `after` names
-        no event, what is under way and the last that ended."""
-        given: set[str] = set()
-        while True:
-            moved = self._moved.setdefault(thread_id, asyncio.Event())
-            records = await self._db.read(self.records.runs, thread_id)
-            known = [self._run_of(record) for record in reversed(records) if record.owner == caller.id]
-            # What one sent that ended a while ago in another process is kept nowhere.
-            begun = [run for run in known if run.status != "pending" and (run.here or is_recent(run))]
-            ended = [run for run in begun if run.ended]
-            if not given and after is None:
-                given |= {run.id for run in ended[:-1]}
-            for run in begun:
-                if run.id not in given:
-                    given.add(run.id)
-                    yield run
-            given.add("")  # from now on every run is new
-            await moved.wait()
-
-    def _wake(self, thread_id: str) -> None:
-        """Tell who waits for the runs of a thread that one has begun, or was cancelled before."""
-        if (moved := self._moved.pop(thread_id, None)) is not None:
-            moved.set()
+        return await self.known.on_thread(thread_id)
 
     async def join(self, run: Run) -> Mapping[str, Any]:
         """Return the output of a run when it has ended: `__error__` where it failed, the thread's values where this
@@ -407,7 +384,7 @@ class Engine:
         Raises:
             NotThereError: There is no such run.
         """
-        await self._end(await self.run(caller, run_id))
+        await self._ending.end(await self.run(caller, run_id))
 
     async def cancel_many(
         self,
@@ -415,7 +392,7 @@ class Engine:
         *,
         thread_id: str | None = None,
         run_ids: Sequence[str] | None = None,
-        statuses: Sequence[str] = ("pending", "running"),
+        statuses: Sequence[str] = IN_FLIGHT,
     ) -> None:
         """End runs of the caller's where they stand; those that have ended are left alone.
 
@@ -433,20 +410,13 @@ class Engine:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
             going = await self._db.read(self.records.in_flight)
-            every = [self._run_of(one) for one in going if one.owner == caller.id]
+            every = [self.known.of(one) for one in going if one.owner == caller.id]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
             runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
             if any(thread_id not in (None, run.thread_id) for run in runs):
                 raise NotThereError("there is no such run")
-        elsewhere: TakenError | None = None
-        for run in runs:
-            try:
-                await self._end(run)
-            except TakenError as error:
-                elsewhere = error
-        if elsewhere is not None:
-            raise elsewhere
+        await self._ending.end_each(runs)
 
     async def forget(self, caller: Caller, run_id: str) -> None:
         """Cancel a run that has not ended, and forget it; its thread stays.
@@ -455,9 +425,8 @@ class Engine:
             NotThereError: There is no such run.
         """
         run = await self.run(caller, run_id)
-        await self._end(run)
-        self._runs.pop(run.id, None)
-        await self._db.write(self.records.remove_run, run.id)
+        await self._ending.end(run)
+        await self.known.remove(run.id)
 
     # within
 
@@ -467,196 +436,39 @@ class Engine:
         if not run.here:
             await self._publisher.tell("queued")
 
-    async def _make_way(self, record: ThreadRecord, multitask: str) -> dict[str, Any]:
-        """Make a busy thread free, or refuse to; return what the request of the next run says of it."""
-        if record.status != "busy" or multitask == "enqueue":
-            return {}
-        if multitask == "reject":
-            raise TakenError("the thread is busy with another run")
-        if multitask == "rollback":
-            return await self._roll_back(record.thread_id)
-        await self._end_all(record.thread_id)
-        return {}
-
-    async def _roll_back(self, thread_id: str) -> dict[str, Any]:
-        """End and forget what runs on a thread, and return the checkpoint before it: the next run goes on from there.
-
-        What was written stays in the history, beside the branch that the thread then is on.
-        """
-        rolled = [one for one in await self._db.read(self.records.runs, thread_id) if one.status in IN_FLIGHT]
-        await self._end_all(thread_id)
-        ids, first = {one.run_id for one in rolled}, None
-        async for stored in self.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
-            if stored.metadata.get("run_id") not in ids:
-                break
-            first = stored
-        for run_id in ids:
-            self._runs.pop(run_id, None)
-            await self._db.write(self.records.remove_run, run_id)
-        if first is None:
-            return {}
-        if first.parent_config is None:
-            await self.saver.adelete_thread(thread_id)
-            return {}
-        return {"checkpoint_id": first.parent_config["configurable"]["checkpoint_id"]}
-
     async def _work(self, run: Run) -> None:
         run.started_at = time.time()
-        self._wake(run.thread_id)
+        self.known.wake([run.thread_id])
         await self._execution.work(run)
 
-    async def _end(self, run: Run) -> None:
-        if run.ended:
-            return
-        if run.id in self._execution.cancelled:
-            await run.wait()
-            return
-        # Before its task is cancelled: this tells a caller's cancelling from the server's own end.
-        self._execution.cancelled.add(run.id)
-        try:
-            while not run.ended:
-                if await self._queue.cancel(run):
-                    if not run.ended:  # it was cancelled before its first step
-                        await self._execution.ended(run, "interrupted")
-                        self._wake(run.thread_id)
-                    return
-                claim = partial(self.records.claim_one, run.id, this_process(), now=now())
-                if await self._db.write(claim):  # nobody runs it, and now nobody will
-                    self._begins_here(run)
-                    await self._execution.ended(run, "interrupted")
-                    await self._tell_moved([run.thread_id])
-                    return
-                await self._queue.pump()  # if it was claimed here just now, it has begun after this
-                if run not in self._queue:
-                    if not self.records.relay.has_channel:
-                        raise TakenError("another server of this database runs it")
-                    await self._follower.cancel(run)
-        finally:
-            self._execution.cancelled.discard(run.id)
+    async def _cancel(self, run: Run) -> None:
+        await self._ending.end(run)
 
-    async def _end_all(self, thread_id: str) -> None:
-        for record in await self._db.read(self.records.runs, thread_id):
-            await self._end(self._run_of(record))
-
-    def _run_of(self, record: RunRecord) -> Run:
-        """Return the one object that this process has for a run, brought up to date where another process has it."""
-        found = self._runs.get(record.run_id) or self._elsewhere.get(record.run_id)
-        if found is None:
-            found = run_of(record)
-            found.watch = self._follower.watching
-            self._elsewhere[found.id] = found
-        elif not found.here and not self._follower.follows(found):
-            read = run_of(record)
-            found.status, found.error, found.ended_at = read.status, read.error, read.ended_at
-            found.begun, found.attempts, found.updated_at = read.begun, read.attempts, read.updated_at
-        return found
+    def _can_hear(self) -> bool:
+        return self._tending is not None and self._tending.can_hear()
 
     async def _claim(self, most: int) -> list[Run]:
         """Return runs that wait, made this process's."""
         records = await self._db.write(partial(self.records.claim, this_process(), most, now=now()))
         if owners := {record.owner for record in records}:
             # Not waited for, and in order all the same: before the next claim of this process.
-            self._do(self._db.write(self.records.note_turns, owners))
+            self._background.do(self._db.write(self.records.note_turns, owners))
         runs = []
         for record in records:
-            run = self._run_of(record)
+            run = self.known.of(record)
             run.begun, run.attempts, run.status = record.begun, record.attempts, record.status
-            self._begins_here(run)
+            self.known.begins_here(run)
             runs.append(run)
         try:
             await self._publisher.claimed(runs)
         except Exception:
             LOG.exception("what is wished of runs can't be read")
-        self._do(self._tell_moved([run.thread_id for run in runs]))
+        self._background.do(self.known.tell_moved([run.thread_id for run in runs]))
         return runs
-
-    async def _tell_moved(self, thread_ids: Sequence[str]) -> None:
-        """Tell everybody who waits for the runs of these threads that one has begun, or was cancelled before."""
-        for thread_id in thread_ids:
-            self._wake(thread_id)
-        if self.records.relay.has_channel and thread_ids:
-            await self._db.write(self.records.relay.tell, *(f"moved:{thread_id}" for thread_id in thread_ids))
-
-    def _begins_here(self, run: Run) -> None:
-        self._follower.claimed(run)
-        self._remember(run)
 
     async def _count(self) -> tuple[Mapping[str, int], int]:
         # Where things are written, so that it is in order with the runs that are about to be added.
         return await self._db.write(self.records.waiting, this_process())
-
-    def _remember(self, run: Run) -> None:
-        self._runs[run.id] = run
-        # At twice as many, so that they are not all looked through for each new run.
-        if len(self._runs) > 2 * REMEMBERED:
-            ended = [old for old in self._runs.values() if old.ended]
-            for old in ended[: max(len(ended) - REMEMBERED, 0)]:
-                del self._runs[old.id]
-
-    async def _take_over(self) -> None:
-        """Let the runs that a dead process left wait again, and begin what may begin."""
-        if self.settings.work:
-            await self._takeover.release({run.id for run in self._runs.values() if run in self._queue})
-            await self._queue.pump()
-
-    def _can_hear(self) -> bool:
-        return self._channel is not None and self._channel.is_open
-
-    def _heard(self, hint: str) -> None:
-        """Act on what another process told; on nothing in particular, look at all."""
-        what, _, run_id = hint.partition(":")
-        if what in ("queued", ""):
-            self._do(self._queue.pump())
-        if what in ("sent", "ended"):
-            self._follower.heard(run_id, ended=what == "ended")
-        if what == "moved":
-            self._wake(run_id)
-        if what == "wish" and run_id in self._runs:
-            self._do(self._publisher.look([run_id]))
-        if not what:
-            self._follower.heard_all()
-            for thread_id in list(self._moved):
-                self._wake(thread_id)
-            self._do(self._publisher.look([run.id for run in self._runs.values() if run in self._queue]))
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        async def done() -> None:
-            try:
-                await work
-            except Exception:
-                LOG.exception("the database can't be reached")
-
-        task = asyncio.create_task(done())
-        self._doing.add(task)
-        task.add_done_callback(self._doing.discard)
-
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if not self._can_hear():
-                self._heard("")
-
-    async def _sweep(self) -> None:
-        while True:
-            try:
-                if swept := await self.sweep():
-                    LOG.info("%d threads were deleted: nobody touched them for their time to live", len(swept))
-            except Exception:
-                LOG.exception("threads whose time to live is over can't be deleted")
-            await asyncio.sleep(60 * self.settings.sweep_interval_minutes)
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT_S)
-            try:
-                await self._takeover.beat()
-                await self._take_over()
-                if self._channel is not None:
-                    self._heard("")
-                    await self._db.write(self.records.relay.forget)
-            except Exception:
-                # It may come back; a server that no longer beats would lose its runs to others.
-                LOG.exception("the database can't be reached")
 
 
 def _prices(settings: Settings) -> Any:

@@ -102,7 +102,7 @@ async def test_a_call_tells_its_progress_and_how_it_ended(server: Any) -> None:
     assert json.loads(text(result).partition("\n")[2])["thread_id"] == found["thread_id"]
     assert [number for number, _ in heard] == sorted({number for number, _ in heard})
     assert "first draft" in "\n".join(str(message) for _, message in heard)
-    first = Caller(next(iter(server.engine._runs.values())).caller.id)
+    first = Caller(next(iter(server.engine.known.here.values())).caller.id)
     assert (await server.engine.owned.thread(first, found["thread_id"])).owner == first.id
 
 
@@ -122,13 +122,13 @@ async def test_a_call_tells_its_progress_and_how_it_ended(server: Any) -> None:
 async def test_a_bad_call_is_refused_in_a_sentence(server: Any, tool: str, given: Any, told: str) -> None:
     """An agent that asks for what makes no sense or isn't its own is told what is wrong, and nothing is run."""
     async with session(server) as client:
-        before = len(server.engine._runs)
+        before = len(server.engine.known.here)
         # Not by the client's own look at the tool, which would refuse some of them first.
         asked = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=given))
         result = await client.send_request(types.ClientRequest(asked), types.CallToolResult)
     assert result.isError
     assert told in text(result)
-    assert len(server.engine._runs) == before
+    assert len(server.engine.known.here) == before
 
 
 async def test_a_person_is_asked_through_the_client(server: Any) -> None:
@@ -199,7 +199,7 @@ async def test_a_call_that_is_given_up_ends_its_run(server: Any) -> None:
             client.send_request(types.ClientRequest(types.CallToolRequest(params=request)), types.CallToolResult)
         )
         assert await asyncio.to_thread(ASKED.wait, 20)
-        run = list(server.engine._runs.values())[-1]
+        run = list(server.engine.known.here.values())[-1]
         cancelled = types.CancelledNotification(params=types.CancelledNotificationParams(requestId=number))
         await client.send_notification(types.ClientNotification(cancelled))
         with pytest.raises(McpError, match="cancelled"):
@@ -218,7 +218,7 @@ async def test_the_quota_holds_for_tools(server: Any) -> None:
     engine = server.engine
     async with session(server, TOKENS[1]) as client:
         await client.call_tool("refine", {"task": "Write.", "max_rounds": 0})
-        caller = list(engine._runs.values())[-1].caller
+        caller = list(engine.known.here.values())[-1].caller
         used = {"calls": 40, "input_tokens": 0, "output_tokens": 0, "total_tokens": 0, "cost_usd": 0.0, "seconds": 0.0}
         await engine._db.write(lambda: engine.records.usage.add("more", caller.id, used))
         result = await client.call_tool("refine", {"task": "Write."})

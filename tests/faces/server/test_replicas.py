@@ -50,7 +50,7 @@ async def test_a_run_is_streamed_and_joined_on_every_replica(replicas: Any, talk
     waited = await here.submit(ANN, "refine", input=TASK)
     assert (run.status, await there.queued()) == ("pending", 2)
     first = asyncio.create_task(anext(run.follow()))
-    begun = asyncio.create_task(anext(there.thread_runs(ANN, run.thread_id)))
+    begun = asyncio.create_task(anext(there.known.begun_on(ANN, run.thread_id)))
     worker = await replicas()
     number, event = await first
     assert (number, event.event, event.data["run_id"]) == (0, "metadata", run.id)
