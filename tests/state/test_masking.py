@@ -37,6 +37,16 @@ def test_an_error_shows_no_credential(text: str, secret: str) -> None:
     assert masked(masked(text)) == masked(text)
 
 
+def test_what_the_environment_holds_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that looks like no key is masked all the same where an environment variable holds it as one."""
+    monkeypatch.setenv("SOMEBODY_API_KEY", "correct horse battery")
+    monkeypatch.setenv("REDRAFT_SERVE_TOKENS", "swordfish-of-ann, swordfish-of-ann-and-bob")
+    monkeypatch.setenv("A_TOKEN", "short")
+    monkeypatch.setenv("KEYBOARD", "keyboard of no secret")
+    told = "correct horse battery for swordfish-of-ann-and-bob and (swordfish-of-ann) in short: keyboard of no secret"
+    assert masked(told) == "*** for *** and (***) in short: keyboard of no secret"
+
+
 @pytest.mark.parametrize(
     "text",
     [
