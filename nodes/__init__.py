@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .rubric.critic import rubric_critic
     from .rubric.rubrics import Dimension, QualityAssessment, Rubric
     from .runtime.tool_calls import idempotency_key
+    from .runtime.traces import phoenix_feedback
     from .sandbox.result import SandboxResult, SandboxUnavailableError
     from .sandbox.sandbox import Sandbox
     from .travel import TRAVEL_TOOLS
@@ -97,6 +98,7 @@ else:
             "redraft.nodes.rubric.critic": ["rubric_critic"],
             "redraft.nodes.rubric.rubrics": ["Dimension", "QualityAssessment", "Rubric"],
             "redraft.nodes.runtime.tool_calls": ["idempotency_key"],
+            "redraft.nodes.runtime.traces": ["phoenix_feedback"],
             "redraft.nodes.sandbox.result": ["SandboxResult", "SandboxUnavailableError"],
             "redraft.nodes.sandbox.sandbox": ["Sandbox"],
             "redraft.nodes.travel": ["TRAVEL_TOOLS"],
@@ -168,6 +170,7 @@ __all__ = [
     "passes_hidden_tests",
     "passes_visible_tests",
     "personalization",
+    "phoenix_feedback",
     "program_critic",
     "python_tool",
     "react_agent",

@@ -93,7 +93,8 @@ def feedback(
                 question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
                 # With the critiques so far, which count towards the budgets.
                 now = {**state, "events": events} if fresh else state
-                outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now)
+                about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}
+                outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now, **about)
                 news, failed = _news(critic, attempt.round, outcome, node=name)
                 edit = None if failed else _edit_in(outcome.result)
                 if edit:

@@ -55,7 +55,7 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         if spent_budget(state["events"], state["limits"]) and not getattr(writer, "asks_no_model", False):
             return {}
         emit(kind="start", node="generate", round=0)
-        outcome = yield from call(writer, state, config=config, prices=prices, state=state)
+        outcome = yield from call(writer, state, config=config, prices=prices, state=state, round=0)
         by = outcome.model or _name(writer)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
             spent = AgentRun("", (), str(outcome.error), budget=outcome.error.budget)

@@ -50,7 +50,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        outcome = yield from call(writer, state, config=config, prices=prices, state=state)
+        outcome = yield from call(writer, state, config=config, prices=prices, state=state, round=number)
         replies = outcome.result.replies if isinstance(outcome.result, Drafts) else [outcome.result]
         error, texts = outcome.error, [""]
         if error is None:

@@ -173,6 +173,14 @@ def serve() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def record() -> Iterator[Callable[..., Any]]:
+    """Start a server that answers in JSON by `METHOD path`, and keeps what it was asked; it ends with the test."""
+    with ExitStack() as stack:
+        server = _module_of(Path(__file__).with_name("recording_server.py")).recording_server
+        yield lambda answers: stack.enter_context(server(answers))
+
+
+@pytest.fixture
 def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Start a server that fails on purpose (`benchmarks/fault_server.py`); who is told no time to wait retries soon."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)

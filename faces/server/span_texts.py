@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Status
+
+from ...nodes.runtime.traces import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +18,10 @@ __all__ = ["WithoutTexts"]
 
 KEPT = ("openinference.span.kind", "llm.model_name", "llm.provider", "llm.system", "tool.name", "session.id")
 KEPT_COUNTS = ("llm.token_count.", "llm.cost.")
+METADATA = "metadata"
+NUMBERS = ("round", "rounds", "score")
+NAMES = ("critic", "verdict", "stop_reason", "rejected", "thread_id")
+"""What redraft itself writes into a run's metadata; a caller's own may hold anything."""
 
 
 class WithoutTexts(SpanExporter):
@@ -46,6 +53,8 @@ def _bare(span: ReadableSpan) -> ReadableSpan:
     attributes = {
         name: value for name, value in (span.attributes or {}).items() if name in KEPT or name.startswith(KEPT_COUNTS)
     }
+    if told := _told(str((span.attributes or {}).get(METADATA, ""))):
+        attributes[METADATA] = json.dumps(told)
     errors = [kind for event in span.events if (kind := (event.attributes or {}).get("exception.type"))]
     if errors:
         attributes["exception.type"] = errors[-1]
@@ -62,3 +71,17 @@ def _bare(span: ReadableSpan) -> ReadableSpan:
         start_time=span.start_time,
         end_time=span.end_time,
     )
+
+
+def _told(metadata: str) -> dict[str, object]:
+    try:
+        found = json.loads(metadata)
+    except ValueError:
+        return {}
+    return {name: value for name, value in found.items() if _is_ours(name, value)} if isinstance(found, dict) else {}
+
+
+def _is_ours(name: str, value: object) -> bool:
+    if isinstance(value, str):
+        return name in NAMES or (name.startswith("verdict_of.") and value in VERDICTS.values())
+    return name in NUMBERS and isinstance(value, int | float)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.config import get_stream_writer
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 
 from ...state.events import frozen, record
@@ -64,6 +65,8 @@ class Call:
     meter: Meter
     states: tuple[Any, ...] = ()
     """Where the journal may read how far the record is; see `redraft.nodes.runtime`."""
+    traced: bool = False
+    """Whether the config says more than the node's own, for tracers of what is called without one."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def call(
     prices: Prices | None,
     state: Mapping[str, Any] | None = None,
     besides: Usage | None = None,
+    **about: Any,
 ) -> Generator[Call, Any, Outcome]:
     """Make one call and return its outcome; `outcome = yield from call(…)` in a node's logic.
 
@@ -106,6 +110,7 @@ def call(
         state: Whose budgets hold: once one is spent, every model call below is refused, and the outcome's error is a
             `BudgetSpentError`.
         besides: What was used since the last event of that state.
+        about: What traces say of it, as metadata: its round, its critic.
 
     Raises:
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
@@ -113,8 +118,13 @@ def call(
     """
     meter = Meter(prices, guard=_guard(state, besides))
     result, failure = None, None
+    told = config
+    if about and _has_handlers(config):
+        from .traces import with_metadata
+
+        told = with_metadata(config, about)
     try:
-        result = yield Call(target, args, config, meter, (state, *args))
+        result = yield Call(target, args, told, meter, (state, *args), traced=told is not config)
     except (GraphBubbleUp, UnkeptReplyError):
         raise
     except Exception as error:
@@ -211,11 +221,14 @@ async def _amake(wanted: Call | Do, journal: NodeJournal | None) -> Any:
 def _metered(wanted: Call, journal: NodeJournal | None) -> Iterator[None]:
     """Count what models within the block use, and let them look into the journal first."""
     before = METER.set(wanted.meter)
+    around = var_child_runnable_config.set(wanted.config) if wanted.traced else None
     try:
         with journaled(journal, wanted.meter, wanted.states):
             yield
     finally:
         METER.reset(before)
+        if around is not None:
+            var_child_runnable_config.reset(around)
 
 
 def _called(target: Any, *args: Any) -> Any:
@@ -267,11 +280,21 @@ def emit(**progress: Any) -> None:
     An item says in `role` who is at work: `base` (who writes the first draft), `critic`, `human` or `refiner`.
     """
     try:
-        writer = get_stream_writer()
+        config = get_config()
+        writer = config["configurable"][RUNTIME].stream_writer
     except (RuntimeError, KeyError):  # KeyError: in a chain of Runnables that is no graph
         return
+    if _has_handlers(config):
+        from .traces import note_event
+
+        note_event(config, progress)
     role = ROLES.get(progress.get("node") or progress.get("kind", ""))
     writer({"role": role, **progress} if role else progress)
+
+
+def _has_handlers(config: RunnableConfig) -> bool:
+    """Return whether anybody who may trace the run listens to it."""
+    return bool(getattr(config.get("callbacks"), "handlers", None))
 
 
 def emitter() -> Callable[..., None]:
