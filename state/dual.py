@@ -6,13 +6,14 @@ awaits them; beside these two nothing needs a second version of what it does.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["Do", "adrive", "do", "do_all", "drive"]
+__all__ = ["Do", "Logic", "adrive", "do", "do_all", "drive"]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
@@ -34,6 +35,10 @@ class Do:
     async def amake(self) -> Any:
         """Await the call."""
         return await self.acall(*self.args, **self.kwargs)
+
+
+Logic: TypeAlias = Generator[Do, Any, Result]
+"""What wants calls made, and returns a result."""
 
 
 def do(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:

@@ -16,22 +16,21 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateUpdate
 
 from ..conversation import ThreadMessages, given_messages
-from ..dual import Do, adrive, do, drive
+from ..dual import adrive, do, drive
 from ..limits import Limits
 from .fingerprint import ChangedGraphError
 from .kind import attach_kind, kind_of
 from .record_checks import ALLOW, CHECKED, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph import StateGraph
     from langgraph.types import StateSnapshot
 
+    from ..dual import Logic
     from .kind import GraphKind
-
-    Logic = Generator[Do, Any, Any]
 
 __all__ = ["CheckedGraph", "compiled"]
 
@@ -104,7 +103,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     async def abulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
         return await super().abulk_update_state(config, await adrive(self._meant(config, supersteps)))
 
-    def _look(self, given: Any, config: RunnableConfig) -> Logic:
+    def _look(self, given: Any, config: RunnableConfig) -> Logic[Any]:
         """Return the config to go on with, where the thread is this graph's; an agreed change is written.
 
         Raises:
@@ -141,7 +140,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         # What was written is the newest checkpoint now.
         return config if nested else patch_configurable(config, {"checkpoint_id": None})
 
-    def _meant(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> Logic:
+    def _meant(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> Logic[Any]:
         """Return the updates as they are written: `feedback` and a `draft` do at a checkpoint what they do to a fork.
 
         Raises:
