@@ -118,14 +118,14 @@ def reading(db: str, thread_id: str) -> Iterator[Thread]:
 
 
 def read_thread(db: str, name: str) -> ReadThread:
-    """Return a thread with its state, read; of a finished one in a SQLite file without importing LangGraph.
+    """Return a thread with its state, read; of the loop's threads in a SQLite file without importing LangGraph.
 
     Raises:
         BadInputError: The database can't be opened, has no such thread, or several begin so.
     """
     from .views.drafts import ReadThread, read_values
 
-    thread_id, values = _quickly(db, name, "finished_state")
+    thread_id, values = _quickly(db, name, "plain_state")
     if values is None:
         with reading(db, thread_id) as thread, bad_input():
             values = read_values(thread)
@@ -134,7 +134,7 @@ def read_thread(db: str, name: str) -> ReadThread:
 
 def read_steps(db: str, name: str) -> tuple[str, Sequence[HistoryStep]]:
     """Return a thread's id and its steps, oldest first; raises as `read_thread`."""
-    thread_id, steps = _quickly(db, name, "finished_history")
+    thread_id, steps = _quickly(db, name, "plain_history")
     if steps is None:
         with reading(db, thread_id) as thread:
             steps = thread.history()
@@ -146,7 +146,7 @@ def read_tree(db: str, name: str) -> tuple[str, ThreadTree]:
     from ..state.dual import drive
     from ..state.threads.history import family, grow_tree
 
-    thread_id, values = _quickly(db, name, "finished_state")
+    thread_id, values = _quickly(db, name, "plain_state")
     if values is None:
         with reading(db, thread_id) as thread:
             return thread_id, thread.tree()
@@ -158,12 +158,11 @@ def _quickly(db: str, name: str, what: str) -> tuple[str, Any]:
     """Return the id of a thread, and what is read of it without LangGraph; `None` where a saver must read it."""
     with listing(db) as saver:
         thread_id = known_id(saver, name)
-        query = getattr(saver, "query", None)  # which the index of a SQLite file has alone
-        if query is None or seal_key() is not None:
+        if seal_key() is not None:
             return thread_id, None
         from ..state.threads import plain_threads
 
-        return thread_id, getattr(plain_threads, what)(query, thread_id)
+        return thread_id, saver.read_rows(getattr(plain_threads, what), thread_id)
 
 
 def known_id(saver: Any, name: str) -> str:

@@ -50,7 +50,7 @@ def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
     Raises:
         UnknownThreadError: There is no such thread.
     """
-    # Here, since the shell shows finished threads without LangGraph.
+    # Here, since the shell shows most threads without LangGraph.
     from ...state.threads.snapshots import state_of
     from ...state.threads.thread import UnknownThreadError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -21,10 +22,11 @@ from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
 from .listed import histories
 from .memory import RunsInMemory
+from .thread_rows import off_rows
 from .trust import naming_keys
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     )
 
     from .group_writer import Committer
+    from .index import Query
     from .lease_keeper import Lease
+    from .thread_rows import ThreadRows
     from .trust import PlainSerializer
 
     T = TypeVar("T")
@@ -69,6 +73,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """The table of what tasks wrote, and its column of values."""
     lengths: Mapping[str, str]
     """How many bytes a row of each table holds."""
+    rows_of: Callable[[Query, str], ThreadRows]
+    """Reads the rows of a thread."""
     lease_dialect: LeaseDialect
     lease_table_missing: type[Exception]
     """Raised by a statement on a table that is not there."""
@@ -186,6 +192,13 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         for found in await _alist(self, config, filter=filter, before=before, limit=limit):
             yield found
+
+    def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
+        """Return what is read off a thread's rows; `None` where there is any doubt, or they are encrypted or sealed."""
+        plain = self.vault is None and self.seal is None
+        return off_rows(read, partial(self.rows_of, self._query, thread_id)) if plain else None
+
+    aread_rows = in_db_executor(read_rows)
 
     # writing
 

@@ -31,6 +31,7 @@ from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
 from .listed import listed
+from .thread_rows import postgres_rows
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         "checkpoint_writes": "pg_column_size(blob)",
         "redraft_journal": "pg_column_size(reply)",
     }
+    rows_of = staticmethod(postgres_rows)
     lease_dialect = LEASES
     lease_table_missing = psycopg.errors.UndefinedTable
 

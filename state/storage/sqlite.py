@@ -29,6 +29,7 @@ from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, LeaseDialect
 from .listed import listed
 from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
+from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class IndexedSqliteSaver(DatabaseSaver):
     inserts = INSERTS
     writes_table = ("writes", "value")
     lengths = LENGTHS
+    rows_of = staticmethod(sqlite_rows)
     lease_dialect = LEASES
     lease_table_missing = sqlite3.OperationalError
 

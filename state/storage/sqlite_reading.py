@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ..._files import check_schema, limit_values
 from .database_key import PROOF, SELECT_PROOF
 from .index import RunsTable, stored_sizes
+from .thread_rows import off_rows, sqlite_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import TypeVar
+
+    from .thread_rows import ThreadRows
+
+    T = TypeVar("T")
 
 __all__ = [
     "BUSY_TIMEOUT_S",
@@ -85,6 +91,10 @@ class SqliteIndex:
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
         """Return how many bytes are kept of each thread."""
         return stored_sizes(self.query, self._lengths, thread_ids)
+
+    def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
+        """Return what is read off a thread's rows; `None` where only a saver can tell."""
+        return off_rows(read, partial(sqlite_rows, self.query, thread_id), sqlite3.Error)
 
     def close(self) -> None:
         """Give the file back."""

@@ -6,15 +6,17 @@ Each function is the logic of a method of `Thread`, written once for sync and as
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..dual import do
 from ..events import DRAFT_KINDS
 from ..summary import attempts, rounds, run_options
 from .fingerprint import differences, fingerprint_in_force
+from .plain_threads import checkpoint_of_round
 from .record_checks import made_by, refuse_edited
 from .snapshots import snapshot_at, snapshots_of
-from .stored_thread import UnknownThreadError, newest
+from .stored_thread import UnknownThreadError, newest, off_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,10 +116,15 @@ def _ending_with(thread: Thread, number: int, latest: StateSnapshot) -> Logic[St
         return kind.begun(snapshot) and _latest_round(kind.read(snapshot.values)) == number
 
     if any(attempt.round == number for attempt in attempts(kind.read(latest.values))):
+        find = partial(checkpoint_of_round, number=number, first_node=kind.first_node)
+        if (checkpoint_id := (yield from off_rows(thread, find))) is not None:
+            found = yield from snapshot_at(thread.graph, _config(thread.thread_id, checkpoint_id=checkpoint_id))
+            if ends_with_it(found):
+                return found
         # Newest first, so that all that was said about the draft comes along.
-        found = yield snapshots_of(thread.graph, thread.config, ends_with_it)
-        if ends_with_it(found[-1]):
-            return cast("StateSnapshot", found[-1])
+        seen = yield snapshots_of(thread.graph, thread.config, ends_with_it)
+        if ends_with_it(seen[-1]):
+            return cast("StateSnapshot", seen[-1])
     return latest
 
 

@@ -9,7 +9,7 @@ from ..dual import Do, do
 from ..storage.index import row_from_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..storage.index import RunIndex, RunRow
     from .kind import GraphKind
 
-__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "newest_branch", "read_history", "rows_of"]
+__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "newest_branch", "read_history", "rows_of", "steps_of"]
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,34 @@ def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[Hi
         snapshots: Newest first, as `graph.get_state_history(config)` gives them.
         kind: Of the graph, which says where a record is.
     """
-    steps: list[HistoryStep] = []
-    ran, known = "", 0
+    found, known = [], 0
     for snapshot in newest_branch(snapshots):
         values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
         events = kind.read(values)
-        metadata = snapshot.metadata or {}
+        reason = kind.loop_values(values).get("stop_reason")
+        found.append(
+            (_id(snapshot), snapshot.metadata or {}, snapshot.next, events[known:], reason, snapshot.created_at)
+        )
+        known = len(events)
+    return steps_of(found)
+
+
+Seen: TypeAlias = "tuple[str, Mapping[str, Any], tuple[str, ...], Sequence[Event], str | None, str | None]"
+"""A checkpoint: its id, metadata, the nodes that are next, what it added to the record, `stop_reason`, and when."""
+
+
+def steps_of(checkpoints: Iterable[Seen]) -> list[HistoryStep]:
+    """Return what ran to make each of the checkpoints that led to where a thread stands, oldest first."""
+    steps: list[HistoryStep] = []
+    ran = ""
+    for checkpoint_id, metadata, following, news, stop_reason, created_at in checkpoints:
         source = metadata.get("source")
         node = {"input": "input", "update": "edit"}.get(str(source), ran)
         if source == "update" and not steps:
             node = "fork"
-        steps.append(
-            HistoryStep(
-                checkpoint_id=_id(snapshot),
-                step=metadata.get("step", 0),
-                node=node,
-                next=snapshot.next,
-                events=tuple(events[known:]),
-                stop_reason=kind.loop_values(values).get("stop_reason"),
-                created_at=snapshot.created_at,
-            )
-        )
-        ran, known = ", ".join(snapshot.next).replace("__start__", "start"), len(events)
+        number = metadata.get("step", 0)
+        steps.append(HistoryStep(checkpoint_id, number, node, following, tuple(news), stop_reason, created_at))
+        ran = ", ".join(following).replace("__start__", "start")
     return steps
 
 

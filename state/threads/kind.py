@@ -220,7 +220,7 @@ def kind_of(graph: Any) -> GraphKind:
     kind: GraphKind | None = getattr(getattr(graph, "builder", None), ATTRIBUTE, None)
     if kind is not None:
         return kind
-    # Here, since the shell reads finished threads without LangGraph.
+    # Here, since the shell reads threads without LangGraph.
     from ..checked_channels import CheckedDelta
 
     # Told by the class of the channel: anybody's graph may have one of that name.

@@ -1,43 +1,34 @@
-"""The state and the steps of a finished thread, read off a SQLite file without LangGraph. Internal.
+"""The state and the steps of a thread of the loop, read off its rows without LangGraph. Internal.
 
-They are what `graph.get_state` and `Thread.history` give, of a thread of the loop. Where there is any doubt there are
-none: then the whole saver reads the thread, and says what is wrong with it.
+They are what `graph.get_state` and `graph.get_state_history` give. Where there is any doubt, one of `DOUBTS` is raised:
+then the whole saver reads the thread, and says what is wrong with it.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
+from collections import defaultdict
 from functools import cache
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import ormsgpack
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from ..checked_values import check_values
-from ..events import EventOfKind  # noqa: TC001  (pydantic reads the annotations)
-from ..usage import Score, Usage  # noqa: TC001
-from .history import read_history
-from .kind import OWN_STATE
+from ..events import DRAFT_KINDS, EventOfKind
+from ..storage.thread_rows import OF_NO_TASK
+from ..usage import Score, Usage  # noqa: TC001  (pydantic reads the annotations)
+from .history import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from ..storage.index import Query
-    from .history import HistoryStep
+    from ..storage.thread_rows import CheckpointRow, ThreadRows
+    from .history import HistoryStep, Seen
 
-__all__ = ["Finished", "finished_history", "finished_state"]
-
-DOUBTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
-SNAPSHOT = 7
-"""The kind of LangGraph's extension that holds the value of a delta channel as it is."""
-LARGEST = 64 * 2**20
-"""Bytes of one value; a saver refuses larger ones with a word."""
+__all__ = ["checkpoint_of_round", "plain_history", "plain_state"]
 
 
-class Finished(TypedDict, total=False):
+class Shown(TypedDict, total=False):
     """The channels that are shown, of the types that the loop's state has."""
 
     task: str
@@ -45,7 +36,7 @@ class Finished(TypedDict, total=False):
     events: list[Annotated[EventOfKind, Field(discriminator="kind")]]
     head: str
     answer: str
-    stop_reason: str
+    stop_reason: str | None
     rounds: int
     score: Score | None
     accepted_by: str | None
@@ -53,128 +44,149 @@ class Finished(TypedDict, total=False):
     usage: Usage
 
 
-def finished_state(query: Query, thread_id: str) -> dict[str, Any] | None:
-    """Return the channels of `Finished`, of a thread that came to its end; `None` where a saver must say.
+def plain_state(rows: ThreadRows) -> dict[str, Any]:
+    """Return the channels of `Shown` where a thread stands.
+
+    In doubt are also a search, a pipeline, a graph that is not ours, and a thread whose last step was broken off:
+    LangGraph knows what is kept of it.
+    """
+    return PlainThread(rows).state()
+
+
+def plain_history(rows: ThreadRows) -> list[HistoryStep]:
+    """Return every step that led to where a thread stands, oldest first."""
+    return steps_of(PlainThread(rows).steps())
+
+
+def checkpoint_of_round(rows: ThreadRows, number: int, first_node: str) -> str | None:
+    """Return the newest checkpoint that ends with the draft of a round; `None` where there is none.
 
     Args:
-        query: Runs a statement with `%(name)s` parameters and returns its rows.
-        thread_id: The thread.
+        rows: Of the thread.
+        number: The round, of the task that was the newest there.
+        first_node: What a task waits for; until it has run, the record is that of the task before.
     """
-    try:
-        found = PlainThread(query, thread_id)
-        return found.values(found.newest) if found.finished else None
-    except DOUBTS:
-        return None
-
-
-def finished_history(query: Query, thread_id: str) -> list[HistoryStep] | None:
-    """Return every step of a thread that came to its end, oldest first; `None` where a saver must say."""
-    try:
-        found = PlainThread(query, thread_id)
-        if not found.finished:
-            return None
-        found.values(found.newest)
-        return read_history([found.snapshot(one) for one in sorted(found.checkpoints, reverse=True)], OWN_STATE)
-    except DOUBTS:
-        return None
+    waiting = {"__start__", first_node}
+    ends = [one for one, latest in PlainThread(rows).rounds().items() if latest == number]
+    return max((one for one in ends if not waiting & {*_next(rows.load(one).values)}), default=None)
 
 
 class PlainThread:
     """The checkpoints of a thread, and what was written at each; any doubt about them raises one of `DOUBTS`."""
 
-    def __init__(self, query: Query, thread_id: str) -> None:
-        place = {"thread_id": thread_id}
-        self.checkpoints: dict[str, Any] = {}
-        self.parents: dict[str, str | None] = {}
-        self.metadata: dict[str, Any] = {}
-        for checkpoint_id, parent, kind, data, metadata in query(CHECKPOINTS, place):
-            self.checkpoints[checkpoint_id] = _plain(kind, data)
-            self.parents[checkpoint_id] = parent
-            self.metadata[checkpoint_id] = metadata
-            if self.checkpoints[checkpoint_id]["id"] != checkpoint_id:
-                raise ValueError("it is another checkpoint")
-        self.news: dict[str, list[Any]] = {}
-        """By checkpoint, what each step there added to the record."""
-        self.written: set[str] = set()
-        for checkpoint_id, channel, kind, data in query(WRITES, place):
-            self.written.add(checkpoint_id)
+    def __init__(self, rows: ThreadRows) -> None:
+        self.rows = rows
+        self.newest = max(rows.parents)
+        if rows.load(self.newest).channels & OF_OTHERS:
+            raise LookupError("it is no thread of the loop")
+        self._news: defaultdict[str, list[Any]] = defaultdict(list)
+        self.broken_off = False
+        """Whether the newest checkpoint waits for what tasks have written already."""
+        for checkpoint_id, task_id, channel, value in rows.writes:
             if channel == "events":
-                self.news.setdefault(checkpoint_id, []).append(_plain(kind, data))
-        self.newest = max(self.checkpoints)
-        self._records: dict[str, list[Any]] = {}
+                self._news[checkpoint_id].append(value())
+            if task_id == OF_NO_TASK and not channel.startswith("__"):
+                raise ValueError("it was written by hand: LangGraph knows what comes of it")
+            self.broken_off |= checkpoint_id == self.newest and channel not in OF_STEPS
 
-    @property
-    def finished(self) -> bool:
-        """False of a step that waits or was broken off, of a search, a pipeline, and a graph that is not ours."""
-        stored = self.checkpoints[self.newest]["channel_values"]
-        waits = self.newest in self.written or bool(_next(stored))
-        return not waits and stored.keys() >= NEEDED and not stored.keys() & OF_OTHERS
+    def state(self) -> dict[str, Any]:
+        """Return the channels that are shown of the newest checkpoint, each of its type."""
+        *_, (_, row, record) = self._grown()
+        if not row.values.keys() >= NEEDED or self.broken_off:
+            raise LookupError("LangGraph knows what is kept of its last step")
+        shown = {name: value for name, value in row.values.items() if name in Shown.__annotations__}
+        return _checked({**shown, "events": record})
 
-    def values(self, checkpoint_id: str) -> dict[str, Any]:
-        """Return the channels that are shown, each of its type."""
-        stored = self.checkpoints[checkpoint_id]["channel_values"]
-        values = {name: value for name, value in stored.items() if name in Finished.__annotations__}
-        values["events"] = self.record(checkpoint_id)
-        check_values(_adapter(), values)
-        return values
+    def steps(self) -> Iterator[Seen]:
+        """Yield what is known of each checkpoint that led to the newest, oldest first."""
+        known = 0
+        record: list[Any] = []
+        for checkpoint_id, (ts, stored, _), record in self._grown():
+            metadata = self.rows.metadata(checkpoint_id)
+            source, reason = metadata["source"], stored.get("stop_reason")
+            if (
+                not isinstance(metadata["step"], int)
+                or not isinstance(source, str)
+                or not isinstance(reason, str | None)
+            ):
+                raise TypeError("it has not the form of a checkpoint")
+            yield checkpoint_id, metadata, _next(stored), record[known:], reason, ts
+            known = len(record)
+        _checked({"events": record})
 
-    def record(self, checkpoint_id: str) -> list[Any]:
-        """Return the record as of a checkpoint: what its parent had, and what was added there."""
-        chain: list[str] = []
-        here: str | None = checkpoint_id
-        while here is not None and here not in self._records:
-            if here in chain[-1:] or len(chain) > len(self.checkpoints):
-                raise ValueError("a checkpoint is its own ancestor")
-            held = self.checkpoints[here]["channel_values"].get("events")
-            if held is not None:
-                self._records[here] = _list(held)
-                break
+    def rounds(self) -> dict[str, int | None]:
+        """Return by checkpoint the round of the draft that its task's record ends with."""
+        found: dict[str, int | None] = {}
+        # Parents come first: a checkpoint's id is later than its parent's.
+        for checkpoint_id, parent in sorted(self.rows.parents.items()):
+            held = self.rows.load(checkpoint_id).values.get("events")
+            if held is not None or parent is None:
+                found[checkpoint_id] = _latest_round(_list(held or []), None)
+            else:
+                found[checkpoint_id] = _latest_round(self._added(parent), found[parent])
+        return found
+
+    def _branch(self) -> list[str]:
+        """Return the newest checkpoint and those that led to it, oldest first."""
+        chain, here = [self.newest], self.rows.parents[self.newest]
+        while here is not None:
+            if here >= chain[-1]:
+                raise ValueError("a checkpoint is no later than its parent")
             chain.append(here)
-            here = self.parents[here]
-        for one in reversed(chain):
-            before = self.parents[one]
-            news = self.news.get(before, []) if before is not None else []
-            if len(news) > 1:
-                raise ValueError("several steps at once: LangGraph knows their order")
-            known = self._records[before] if before is not None else []
-            self._records[one] = [*known, *(event for part in news for event in _list(part))] if news else known
-        return self._records[checkpoint_id]
+            here = self.rows.parents[here]
+        return chain[::-1]
 
-    def snapshot(self, checkpoint_id: str) -> Any:
-        """Return of a checkpoint what `read_history` reads of LangGraph's snapshot."""
-        checkpoint, metadata = self.checkpoints[checkpoint_id], json.loads(self.metadata[checkpoint_id])
-        stored, parent = checkpoint["channel_values"], self.parents[checkpoint_id]
-        told = (metadata["step"], checkpoint["ts"], metadata["source"], stored.get("stop_reason"))
-        if not isinstance(told[0], int) or not all(isinstance(one, str | None) for one in told[1:]):
-            raise TypeError("it has not the form of a checkpoint")
-        if len(following := _next(stored)) > 1:
+    def _grown(self) -> Iterator[tuple[str, CheckpointRow, list[Any]]]:
+        """Yield each checkpoint of the branch with the record there: one list that grows where none is stored."""
+        record: list[Any] = []
+        parent = None
+        for checkpoint_id in self._branch():
+            row = self.rows.load(checkpoint_id)
+            if (held := row.values.get("events")) is not None:
+                record = list(_list(held))
+            elif parent is not None:
+                record += self._added(parent)
+            yield checkpoint_id, row, record
+            parent = checkpoint_id
+
+    def _added(self, checkpoint_id: str) -> list[Any]:
+        """Return what was added to the record at a checkpoint."""
+        news = self._news[checkpoint_id]
+        if len(news) > 1:
             raise ValueError("several steps at once: LangGraph knows their order")
-        return SimpleNamespace(
-            values={"events": self.record(checkpoint_id), "stop_reason": told[3]},
-            next=following,
-            metadata=metadata,
-            config={"configurable": {"checkpoint_id": checkpoint_id}},
-            parent_config=None if parent is None else {"configurable": {"checkpoint_id": parent}},
-            created_at=checkpoint["ts"],
-        )
+        return _list(news[0]) if news else []
+
+
+def _latest_round(events: Sequence[Mapping[str, Any]], base: int | None) -> int | None:
+    """Return the round of the last draft of the newest task.
+
+    Args:
+        events: What was added last.
+        base: That round before.
+    """
+    for event in reversed(events):
+        if event["kind"] in DRAFT_KINDS and not event.get("rejected"):
+            number: int = event["round"]
+            return number
+        # What is before belongs to an earlier task, whose rounds count from 0 as well.
+        if event["kind"] == "task":
+            return None
+    return base
 
 
 def _next(stored: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the nodes that a checkpoint waits for."""
-    begun = [name.removeprefix("branch:to:") for name in stored if name.startswith("branch:to:")]
-    if any(name.startswith(("join:", "__pregel")) for name in stored):
-        raise ValueError("LangGraph knows what comes next")
-    return (*(["__start__"] if "__start__" in stored else []), *begun)
+    """Return the node that a checkpoint waits for."""
+    waits = [name.removeprefix("branch:to:") for name in stored if name.startswith(("branch:to:", "__start__"))]
+    if len(waits) > 1 or any(name.startswith(("join:", "__pregel")) for name in stored):
+        raise ValueError("several steps at once: LangGraph knows their order")
+    return tuple(waits)
 
 
 NEEDED = {"task", "head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage"}
 OF_OTHERS = {"search", "plans", "going", "judging", "at"}
-"""Channels of searches and of pipelines, whose steps are read in other ways."""
-CHECKPOINTS = (
-    "SELECT checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints "
-    "WHERE thread_id = %(thread_id)s AND checkpoint_ns = ''"
-)
-WRITES = "SELECT checkpoint_id, channel, type, value FROM writes WHERE thread_id = %(thread_id)s AND checkpoint_ns = ''"
+"""Channels of searches and of pipelines, whose values and steps are read in other ways."""
+OF_STEPS = {"__interrupt__", "__error__", "__error_source_node__", "__resume__", "__scheduled__"}
+"""What is written about a task that did not end; of its values nothing is."""
 
 
 def _list(value: Any) -> list[Any]:
@@ -183,19 +195,11 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _plain(kind: Any, data: Any) -> Any:
-    """Return a value of plain data."""
-    if kind != "msgpack" or not isinstance(data, bytes) or len(data) > LARGEST:
-        raise ValueError("it is no plain data")
-    return ormsgpack.unpackb(data, ext_hook=_snapshot, option=ormsgpack.OPT_NON_STR_KEYS)
-
-
-def _snapshot(code: int, data: bytes) -> Any:
-    if code != SNAPSHOT:
-        raise ValueError("it names a type")
-    return ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS)
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    check_values(_adapter(), values)
+    return values
 
 
 @cache
 def _adapter() -> TypeAdapter[Any]:
-    return TypeAdapter(Finished)
+    return TypeAdapter(Shown)

@@ -12,26 +12,32 @@ from ..summary import attempts, best_draft, run_options
 from .answers import ASK, pending_interrupts
 from .diffs import Diff, diff_words
 from .history import family, grow_tree, read_history, rows_of
+from .plain_threads import plain_history
 from .replay import Replay, replay_record
 from .snapshots import check_stored, snapshot_at, snapshots_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import Interrupt, StateSnapshot
 
     from ..dual import Logic
     from ..events import Event
+    from ..storage.thread_rows import ThreadRows
     from .history import HistoryStep, ThreadTree
     from .kind import GraphKind
     from .thread import Thread
+
+    T = TypeVar("T")
 
 __all__ = [
     "UnknownThreadError",
     "diff",
     "history",
     "newest",
+    "off_rows",
     "our_questions",
     "question",
     "replay",
@@ -64,7 +70,21 @@ def newest(thread: Thread) -> Logic[tuple[CheckpointTuple, StateSnapshot]]:
 def history(thread: Thread) -> Logic[list[HistoryStep]]:
     """Return every step that led to where the thread stands; see `Thread.history`."""
     yield from stored(thread)
+    steps: list[HistoryStep] | None = yield from off_rows(thread, plain_history)
+    if steps is not None and all(thread.graph.nodes.keys() >= {*step.next} for step in steps):
+        return steps
     return read_history((yield snapshots_of(thread.graph, thread.config)), thread.kind)
+
+
+def off_rows(thread: Thread, read: Callable[[ThreadRows], T | None]) -> Logic[T | None]:
+    """Return what is read of the thread off its rows; `None` where the saver must read it.
+
+    LangGraph's snapshot of each checkpoint takes several times as long.
+    """
+    if "events" not in thread.graph.channels or not thread.kind.keeps_record or not hasattr(thread.saver, "read_rows"):
+        return None
+    found: T | None = yield do(thread.saver, "read_rows", read, thread.thread_id)
+    return found
 
 
 def replay(thread: Thread) -> Logic[Replay]:

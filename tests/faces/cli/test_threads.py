@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redraft.state import open_checkpointer
 from redraft.state.stopping import STOP_REASONS
-from redraft.state.threads import plain_threads
+from redraft.state.storage.sqlite_reading import SqliteIndex
 
 TASK = "Write one sentence."
 VERIFY = ("--verify", "uses_words:river,lamp")
@@ -313,26 +313,23 @@ def test_a_thread_is_shown_alike_with_and_without_langgraph(
     shell("pipeline", steps, "--model", scripted(*texts), "--thread", "piped")
 
     names = [row["thread_id"] for row in shell("threads", "--json").json]
-    found: dict[str, bool] = {}
+    quickly: set[tuple[str, str]] = set()
+    read_rows = SqliteIndex.read_rows
 
     def shown() -> list[Any]:
         words = [(word, name) for name in names for word in ("show", "diff", "history")]
         return [shell(*one, *more) for one in words for more in ((), ("--json",))]
 
-    def noted(read: Any) -> Any:
-        def quickly(query: Any, thread_id: str) -> Any:
-            values = read(query, thread_id)
-            found[thread_id] = values is not None
-            return values
+    def noted(self: SqliteIndex, read: Any, thread_id: str) -> Any:
+        if (found := read_rows(self, read, thread_id)) is not None:
+            quickly.add((thread_id, read.__name__))
+        return found
 
-        return quickly
-
-    for method in ("finished_state", "finished_history"):
-        monkeypatch.setattr(plain_threads, method, noted(getattr(plain_threads, method)))
+    monkeypatch.setattr(SqliteIndex, "read_rows", noted)
     quick = shown()
-    for method in ("finished_state", "finished_history"):
-        monkeypatch.setattr(plain_threads, method, lambda *_: None)
+    monkeypatch.setattr(SqliteIndex, "read_rows", lambda *_: None)
     for one, other in zip(quick, shown(), strict=True):
         assert one == other
-    assert {"first", "forked", "again", "spent", "alone"} <= {name for name, was in found.items() if was}
-    assert not any(found[name] for name in ("waiting", "asked", "search"))
+    every = "first", "forked", "again", "spent", "alone", "waiting", "asked"
+    assert {(name, read) for name in every for read in ("plain_state", "plain_history")} <= quickly
+    assert ("search", "plain_state") not in quickly

@@ -11,7 +11,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Overwrite, interrupt
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import human_critic
 from redraft.state import Critique, Thread
+from redraft.state.threads.history import read_history
+from redraft.state.threads.plain_threads import plain_history
 from redraft.state.threads.snapshots import asnapshots, snapshots
 
 
@@ -92,7 +95,7 @@ def refining(saver: Any, rounds: int) -> Any:
 
 
 @pytest.mark.parametrize("rounds", [2, 9])
-async def test_a_history_is_read_with_two_statements(rounds: int, saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_history_is_read_with_few_statements(rounds: int, saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the thread, its history asks the database for it once, and no snapshot for all that came before."""
     graph = refining(saver, rounds)
     graph.invoke({"task": "Write."}, {**on("t"), "recursion_limit": 100})
@@ -104,10 +107,12 @@ async def test_a_history_is_read_with_two_statements(rounds: int, saver: Any, mo
             graph.checkpointer, name, lambda *given, **named: (asked.append(name), call(*given, **named))[1]
         )
 
-    for name in ("get_tuple", "list", "get_delta_channel_history"):
+    off_rows = hasattr(saver, "read_rows")
+    for name in ("get_tuple", "list", "get_delta_channel_history", *(["_query"] if off_rows else [])):
         watch(name)
     steps = Thread(graph, "t").history()
-    assert asked == ["get_tuple", "list"]
+    assert asked[0] == "get_tuple"
+    assert asked[1:] in ([["_query"] * 2, ["_query"] * 3] if off_rows else [["list"]])
     assert [event["kind"] for step in steps for event in step.events] == [
         "task", "draft", *["critique", "verdict", "revision"] * rounds, "critique", "verdict",
     ]  # fmt: skip
@@ -119,6 +124,45 @@ async def test_a_history_is_read_with_two_statements(rounds: int, saver: Any, mo
     told = [event for step in steps for event in step.events]
     assert [one.values["events"] for one in last] == [told[: len(told) - late] for late in (0, 1, 2, 3)]
     assert asked.count("_read_history") == 1
+
+
+async def test_a_history_and_a_fork_off_the_rows_are_langgraphs(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished, waiting, answered, failed, forked, edited, on a new task: the steps are those of LangGraph."""
+
+    def fail(task: str, draft: str, history: Any, /) -> Critique:
+        raise ValueError("no judge")
+
+    def graph_of(*drafts: str, **options: Any) -> Any:
+        return build_refine_graph(ScriptedModel([*drafts]), checkpointer=saver, **options)
+
+    plain = refining(saver, 3)
+    plain.invoke({"task": "Write."}, on("done"))
+    asking = graph_of("one", "two", "three", critics=[human_critic()])
+    for name in ("waiting", "answered"):
+        asking.invoke({"task": "Write."}, on(name))
+    Thread(asking, "answered").answer(feedback="More.")
+    failing = graph_of("one", critics=[fail])
+    failing.invoke({"task": "Write."}, on("failed"))
+    Thread(plain, "done").fork(at=1, feedback="Shorter.", thread_id="forked")
+    refining(saver, 3).invoke({"task": "Another."}, on("done"))
+    plain.update_state(list(plain.get_state_history(on("done")))[3].config, {"feedback": "Longer."})
+    quick = [Thread(plain, name) for name in ("done", "forked")] + [
+        Thread(asking, "waiting"),
+        Thread(failing, "failed"),
+    ]
+    quick.append(Thread(asking, "answered"))
+    told = [(thread.history(), await thread.ahistory()) for thread in quick]
+    forks = [quick[at].fork(at=number) for at, number in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))]
+    for thread, (steps, same) in zip(quick, told, strict=True):
+        assert steps == same == read_history(snapshots(thread.graph, thread.config), thread.kind), thread.thread_id
+        assert steps
+    if hasattr(saver, "read_rows"):
+        assert all(saver.read_rows(plain_history, one.thread_id) for one in quick[1:])
+        monkeypatch.setattr(saver, "read_rows", lambda *_: None)
+    for at, one in enumerate(forks):
+        row = saver.runs.get(one.thread_id)
+        again = Thread(one.graph, row.parent_thread_id).fork(at=row.fork_at, thread_id=f"again {at}")
+        assert saver.runs.get(again.thread_id).parent_checkpoint_id == row.parent_checkpoint_id
 
 
 def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: Any) -> None:

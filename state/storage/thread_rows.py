@@ -1,0 +1,174 @@
+"""The rows of one thread, read in few statements and decoded without LangGraph, each when it is needed. Internal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ormsgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set
+    from typing import TypeVar
+
+    from .index import Query
+
+    T = TypeVar("T")
+
+__all__ = ["OF_NO_TASK", "CheckpointRow", "ThreadRows", "WriteRow", "off_rows", "postgres_rows", "sqlite_rows"]
+
+DOUBTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors of rows that only a saver can tell of, besides those of the database."""
+SNAPSHOT = 7
+"""The kind of LangGraph's extension that holds the value of a delta channel as it is."""
+LARGEST = 64 * 2**20
+"""Bytes of one value; a saver refuses larger ones with a word."""
+EMPTY = ("empty", b"")
+"""How LangGraph marks a channel without a value."""
+OF_NO_TASK = "00000000-0000-0000-0000-000000000000"
+"""Whose writes LangGraph applies before it looks at a checkpoint."""
+
+
+class CheckpointRow(NamedTuple):
+    """One checkpoint, decoded."""
+
+    ts: str
+    values: Mapping[str, Any]
+    """Of the channels that are stored with it; in PostgreSQL, of those that a thread is shown by."""
+    channels: Set[str]
+    """Of all that the thread ever wrote to."""
+
+
+class WriteRow(NamedTuple):
+    """What a task wrote to a channel."""
+
+    checkpoint_id: str
+    task_id: str
+    channel: str
+    value: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class ThreadRows:
+    """What a database holds of a thread's checkpoints, those of graphs inside left out."""
+
+    parents: Mapping[str, str | None]
+    """Of each checkpoint."""
+    load: Callable[[str], CheckpointRow]
+    """Decodes a checkpoint; raises one of `DOUBTS`."""
+    metadata: Callable[[str], Any]
+    """Decodes the metadata of a checkpoint; raises ValueError."""
+    writes: Sequence[WriteRow]
+    """To the record, of no task, and at the newest checkpoint."""
+
+
+def off_rows(read: Callable[[ThreadRows], T], rows: Callable[[], ThreadRows], *errors: type[Exception]) -> T | None:
+    """Return what is read off a thread's rows; `None` where there is any doubt about them: then a saver must say.
+
+    Args:
+        read: Raises one of `DOUBTS`, as `rows` does.
+        rows: Gives the rows.
+        errors: What is a doubt besides.
+    """
+    doubts: tuple[type[Exception], ...] = (*DOUBTS, *errors)
+    try:
+        return read(rows())
+    except doubts:
+        return None
+
+
+def sqlite_rows(query: Query, thread_id: str) -> ThreadRows:
+    """Return the rows of a thread in a SQLite file.
+
+    Args:
+        query: Runs a statement with `%(name)s` parameters and returns its rows.
+        thread_id: The thread.
+    """
+    found = {name: row for name, *row in query(SQLITE_CHECKPOINTS, {"thread_id": thread_id})}
+
+    def load(checkpoint_id: str) -> CheckpointRow:
+        _, _, kind, data = found[checkpoint_id]
+        return _checked(checkpoint_id, _plain(kind, data))
+
+    return _rows(query, thread_id, SQLITE_WRITES, found, load)
+
+
+def postgres_rows(query: Query, thread_id: str) -> ThreadRows:
+    """Return the rows of a thread in a PostgreSQL database, where most values lie apart from their checkpoints.
+
+    Args:
+        query: As in `sqlite_rows`.
+        thread_id: The thread.
+    """
+    found = {name: row for name, *row in query(POSTGRES_CHECKPOINTS, {"thread_id": thread_id})}
+    apart = {(channel, version): row for channel, version, *row in query(POSTGRES_VALUES, {"thread_id": thread_id})}
+    value = cache(lambda *place: _plain(*apart[place]))
+
+    def load(checkpoint_id: str) -> CheckpointRow:
+        checkpoint = json.loads(found[checkpoint_id][2])
+        places = [(name, str(version)) for name, version in checkpoint["channel_versions"].items()]
+        held = {place[0]: value(*place) for place in places if apart.get(place, EMPTY)[0] != EMPTY[0]}
+        return _checked(checkpoint_id, {**checkpoint, "channel_values": checkpoint["channel_values"] | held})
+
+    return _rows(query, thread_id, POSTGRES_WRITES, found, load)
+
+
+def _rows(
+    query: Query, thread_id: str, which: str, found: Mapping[str, Sequence[Any]], load: Callable[[str], CheckpointRow]
+) -> ThreadRows:
+    """Return the rows of a thread, whose checkpoints begin with their parent and their metadata."""
+    # Read last, so that what led to each checkpoint is among them.
+    writes = query(which, {"thread_id": thread_id, "newest": max(found, default="")})
+    return ThreadRows(
+        parents={name: row[0] for name, row in found.items()},
+        load=load,
+        metadata=lambda checkpoint_id: json.loads(found[checkpoint_id][1]),
+        writes=[
+            WriteRow(checkpoint_id, task_id, channel, partial(_plain, kind, data))
+            for checkpoint_id, task_id, channel, kind, data in writes
+        ],
+    )
+
+
+def _checked(checkpoint_id: str, checkpoint: Any) -> CheckpointRow:
+    """Return the checkpoint, if what is read of it has the form of one."""
+    row = CheckpointRow(checkpoint["ts"], checkpoint["channel_values"], checkpoint["channel_versions"].keys())
+    if checkpoint["id"] != checkpoint_id:
+        raise ValueError("it is another checkpoint")
+    if checkpoint.get("pending_sends"):
+        raise ValueError("an earlier LangGraph wrote it")
+    if not isinstance(row.ts, str) or not isinstance(row.values, dict):
+        raise TypeError("it has not the form of a checkpoint")
+    return row
+
+
+def _plain(kind: Any, data: Any) -> Any:
+    """Return a value of plain data; raises ValueError for any other."""
+    if kind != "msgpack" or not isinstance(data, bytes) or len(data) > LARGEST:
+        raise ValueError("it is no plain data")
+    return ormsgpack.unpackb(data, ext_hook=_snapshot, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+def _snapshot(code: int, data: bytes) -> Any:
+    if code != SNAPSHOT:
+        raise ValueError("it names a type")
+    return ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+OF_THREAD = "thread_id = %(thread_id)s AND checkpoint_ns = ''"
+WRITES_OF = f"{OF_THREAD} AND (channel = 'events' OR task_id = '{OF_NO_TASK}' OR checkpoint_id = %(newest)s)"
+SQLITE_CHECKPOINTS = (
+    f"SELECT checkpoint_id, parent_checkpoint_id, metadata, type, checkpoint FROM checkpoints WHERE {OF_THREAD}"  # noqa: S608
+)
+SQLITE_WRITES = f"SELECT checkpoint_id, task_id, channel, type, value FROM writes WHERE {WRITES_OF}"  # noqa: S608
+POSTGRES_CHECKPOINTS = (
+    "SELECT checkpoint_id, parent_checkpoint_id, metadata::text, checkpoint::text FROM checkpoints "  # noqa: S608
+    f"WHERE {OF_THREAD}"
+)
+POSTGRES_VALUES = (
+    "SELECT channel, version, type, blob FROM checkpoint_blobs "  # noqa: S608
+    f"WHERE {OF_THREAD} AND channel IN ('__start__', 'events', 'limits', 'usage')"
+)
+POSTGRES_WRITES = f"SELECT checkpoint_id, task_id, channel, type, blob FROM checkpoint_writes WHERE {WRITES_OF}"  # noqa: S608
