@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
 
@@ -36,10 +35,11 @@ __all__ = ["AGENT_CRITIC_PROMPT", "AGENT_REFINER_PROMPT", "AGENT_VERDICT_PROMPT"
 
 
 def build_agent_graph(
-    base: Runnable[Any, Any] | None = None,
+    base: Any = None,
     *,
     model: BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any]] = (),
+    max_calls: int | None = None,
     critic: AgentCritic | Sequence[AgentCritic] | None = None,
     critic_prompt: Prompts | None = None,
     refiner_prompt: Prompts | None = None,
@@ -56,10 +56,14 @@ def build_agent_graph(
     reason in the record.
 
     Args:
-        base: The agent: any Runnable that takes `messages` or `task`, such as a compiled graph or a prompt chain.
-            Default: a ReAct agent of `model` and `tools`.
+        base: The agent: any Runnable that takes `messages` or `task`, such as a compiled graph, a prompt chain or a
+            chat model; an agent of pydantic-ai or of the OpenAI Agents SDK, or anything with a `run`; or a function,
+            async or not, of the task, or of `messages` where it has a parameter of that name. What such an agent says
+            of its tokens is counted. Default: a ReAct agent of `model` and `tools`.
         model: Writes the revisions, and judges where no critic is given.
         tools: Of the default agent: LangChain tools, or functions with type hints and a docstring.
+        max_calls: Tool calls that the default agent may make for an answer, 50 by default. Those beyond are refused;
+            one that calls on after that has not finished.
         critic: Who judges: another model, a critic such as `redraft.nodes.tool_critic(…)`, or
             several of these, who must all accept. Default: the model itself.
         critic_prompt: Of models that judge, over `task`, `draft`, `history` and `round`; in a text, `STOP_PHRASE`
@@ -74,18 +78,19 @@ def build_agent_graph(
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
-        ValueError: At build: tools or `generate=` stand beside a base, a prompt is given that nothing would read, a
-            base graph takes neither `messages` nor `task`, or as in `build_refine_graph`.
-        TypeError: At build: the model is none, the base is not a Runnable, or a critic is neither a model nor callable.
+        ValueError: At build: `tools=`, `max_calls=` or `generate=` stand beside a base, a prompt is given that nothing
+            would read, a base graph takes neither `messages` nor `task`, or as in `build_refine_graph`.
+        TypeError: At build: the model is none, the base can't be run, or a critic is neither a model nor callable.
     """
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.runnables import Runnable
 
     require_model(model)
     if base is not None and tools:
         raise ValueError("tools= are for the default agent; give yours its tools when you build it")
-    if base is not None and not isinstance(base, Runnable):
-        raise TypeError(f"base is a Runnable, such as a compiled graph or a chain, not {base!r}; RunnableLambda wraps")
+    if base is not None and max_calls is not None:
+        raise ValueError("max_calls= is for the default agent; bound yours when you build it")
+    if base is None:
+        base = react_agent(model, tools, max_calls=MAX_CALLS if max_calls is None else max_calls)
     if written := sorted({"generate", "generate_prompt"} & options.keys()):
         raise ValueError(f"{written[0]}= has no place here: the base writes the first draft")
     given = list(critic) if isinstance(critic, list | tuple) else [model if critic is None else critic]
@@ -103,7 +108,7 @@ def build_agent_graph(
     seen = seen_by_refiner(options)
     prompt = options.pop("refine_prompt", None) or refiner_prompt or AGENT_REFINER_PROMPT
     defaults = {
-        "generate": agent_writer(base if base is not None else react_agent(model, tools)),
+        "generate": agent_writer(base),
         "critics": None if own else [judge(one) for one in given],
         "refine": AnswerRefiner(revising_model(model, refine_temperature), prompt, what="refiner_prompt", **seen),
         "name": "agent",
@@ -112,6 +117,8 @@ def build_agent_graph(
     return build_refine_graph(model, limits=limits, **{**defaults, **options})
 
 
+MAX_CALLS = 50
+"""Tool calls: a model that calls the same tool over and over would make hundreds in a minute."""
 AGENT_REFINER_PROMPT = """\
 Request:
 {task}

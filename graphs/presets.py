@@ -56,6 +56,14 @@ TOOLS = Option(
     metavar="NAME",
     default=(),
 )
+TOOL_CALLS = Option(
+    "max_calls",
+    int,
+    "--max-tool-calls",
+    "Tool calls that an agent may make for an answer; default 50.",
+    metavar="N",
+    least=1,
+)
 SEARCH = Option(
     "search",
     Literal["hybrid", "vectors", "words"],
@@ -184,7 +192,7 @@ def _writing(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **opt
 
 
 def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
-    from .agent import build_agent_graph
+    from .agent import MAX_CALLS, build_agent_graph
 
     tools = _tools(options.pop("tools", ()), options)
     every = [*_verifier_critics(verifiers), *_models(model, critics), *_people(options)]
@@ -192,7 +200,8 @@ def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **optio
     if functions := options.pop("functions", ()):
         from ..nodes.agents.react import react_agent
 
-        base = react_agent(model, tools, functions=[json.loads(spec) for spec in functions])
+        given = [json.loads(spec) for spec in functions]
+        base = react_agent(model, tools, functions=given, max_calls=options.pop("max_calls", MAX_CALLS))
         return build_agent_graph(base, model=model, critic=every or None, **options)
     return build_agent_graph(model=model, tools=tools, critic=every or None, **options)
 
@@ -435,7 +444,7 @@ PRESETS = (
         "agent",
         "An agent that can calculate, whose answer is judged and refined.",
         _agent,
-        options=(FOLDER, INDEX, TOOLS, PASSAGES, HUMAN, FUNCTIONS),
+        options=(FOLDER, INDEX, TOOLS, TOOL_CALLS, PASSAGES, HUMAN, FUNCTIONS),
         serves=(Served("agent", recipe={"tools": ("calculate",)}),),
         conversation="messages",
     ),

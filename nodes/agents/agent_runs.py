@@ -7,11 +7,9 @@ from collections.abc import Generator, Mapping
 from contextlib import aclosing, closing
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_messages
-from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
@@ -19,15 +17,17 @@ from langgraph.pregel import Pregel
 from ...state.events import DRAFT_KINDS, frozen
 from ...state.stopping import spent_budget
 from ..runtime.dual import Do, adrive, drive
-from ..runtime.meter import METER, BudgetSpentError
+from ..runtime.meter import COUNTS, METER, BudgetSpentError
 from ..runtime.step import emitter
 from ..writing.writers import AdaptedRunnable, input_kind
 from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, steps_of, unfinished
+from .other_agents import AgentStoppedError, OtherAgent, as_runnable
 from .react import ANY_DURABILITY
 from .structured_answers import as_json, schema_of
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.outputs import LLMResult
+    from langchain_core.runnables import RunnableConfig
 
 __all__ = ["AgentWriter", "StepWatch", "agent_writer"]
 
@@ -57,6 +57,8 @@ class StepWatch(BaseCallbackHandler):
         self._given = given
         self._asked = asked
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._counted: Counter[tuple[int, ...]] = Counter()
+        """Usages that were counted, by their tokens: a graph may have changed the text of a reply."""
         self._began = False
         self._events = frozen(state.get("events", []))
         self._limits = state.get("limits", {})
@@ -73,7 +75,10 @@ class StepWatch(BaseCallbackHandler):
         """Note what a model said."""
         for generation in (response.generations or [[]])[0][:1]:
             message = getattr(generation, "message", None)
-            self._note(message if isinstance(message, AIMessage) else AIMessage(generation.text))
+            message = message if isinstance(message, AIMessage) else AIMessage(generation.text)
+            with self._lock:
+                self._counted[_tokens(message)] += 1  # by the meter
+            self._note(message)
 
     def on_tool_end(self, output: Any, **about: Any) -> None:
         """Note what a tool returned; what is meant for a graph's state is seen there."""
@@ -94,6 +99,7 @@ class StepWatch(BaseCallbackHandler):
         if first:
             self._resume(own)
             return
+        self._count([message for message in own if isinstance(message, AIMessage)])
         tally: Counter[tuple[str, str]] = Counter()
         for message in own:
             tally[_key(message)] += 1
@@ -126,9 +132,21 @@ class StepWatch(BaseCallbackHandler):
             self.steps[:0] = [step for message in messages for step in steps_of(message)]
             for message in messages:
                 self._seen[_key(message)] += 1
-                if self._meter is not None and isinstance(message, AIMessage) and message.usage_metadata:
-                    result = LLMResult(generations=[[ChatGeneration(message=message)]])
-                    self._meter.on_llm_end(result, run_id=uuid4())
+        self._count([message for message in messages if isinstance(message, AIMessage)])
+
+    def _count(self, messages: list[AIMessage]) -> None:
+        """Count what the replies in a state used, and no LangChain model has reported."""
+        tally: Counter[tuple[int, ...]] = Counter()
+        for message in messages:
+            if self._meter is None or not message.usage_metadata:
+                continue
+            used = _tokens(message)
+            tally[used] += 1
+            with self._lock:
+                fresh = tally[used] > self._counted[used]
+                self._counted[used] += fresh
+            if fresh:
+                self._meter.count(message)
 
     def _note(self, message: AIMessage | ToolMessage) -> None:
         with self._lock:
@@ -152,7 +170,12 @@ def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:
     return f"{message.type} {calls}", str(message.text)
 
 
-def agent_writer(base: Runnable[Any, Any]) -> AgentWriter:
+def _tokens(message: AIMessage) -> tuple[int, ...]:
+    used: Any = message.usage_metadata or {}
+    return tuple(used.get(name, 0) for name in COUNTS)
+
+
+def agent_writer(base: Any) -> AgentWriter:
     """Return a writer that runs an agent, a graph or a chain whole, for `generate`.
 
     Its steps go to the `custom` stream as they happen, a graph's checkpoints are the parent's, and an `interrupt()`
@@ -160,12 +183,16 @@ def agent_writer(base: Runnable[Any, Any]) -> AgentWriter:
     a budget of the run is spent.
 
     Args:
-        base: Given the conversation where its input has `messages`, else the task.
+        base: Given the conversation where its input has `messages`, else the task. One that is no Runnable is taken as
+            `as_runnable` takes it.
 
     Raises:
         ValueError: At build: the input of a graph has neither `messages` nor `task`.
+        TypeError: At build: it is nothing that can be run.
     """
-    return AgentWriter(base, input_kind(base), "best", "all")
+    runnable = as_runnable(base)
+    kind = "messages" if isinstance(runnable, OtherAgent) else input_kind(runnable)
+    return AgentWriter(runnable, kind, "best", "all")
 
 
 class AgentWriter(AdaptedRunnable):
@@ -187,6 +214,9 @@ class AgentWriter(AdaptedRunnable):
                 result = yield Do(self.runnable.invoke, self.runnable.ainvoke, (given, own))
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
+        except AgentStoppedError as stopped:
+            watch.settle_last({"messages": stopped.messages})
+            return _stopped(watch, str(stopped))
         except BudgetSpentError as spent:
             budget = spent.budget.replace("_", " ")
             return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), budget=spent.budget)

@@ -6,6 +6,8 @@ import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -18,7 +20,18 @@ from ...state.events import Event
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ["Do", "DualCallable", "DualCritic", "DualRunnable", "adrive", "calling", "drive", "tolerated"]
+__all__ = [
+    "Do",
+    "DualCallable",
+    "DualCritic",
+    "DualRunnable",
+    "adrive",
+    "awaited",
+    "calling",
+    "drive",
+    "finish",
+    "tolerated",
+]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
@@ -67,7 +80,7 @@ def calling(function: Callable[..., Any], *args: Any) -> Do:
 
     def call() -> Any:
         result = function(*args)
-        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+        return finish(result) if inspect.isawaitable(result) else result
 
     async def acall() -> Any:
         target = getattr(function, "acall", function)
@@ -81,8 +94,19 @@ def calling(function: Callable[..., Any], *args: Any) -> Do:
     return Do(call, acall)
 
 
-async def _awaited(result: Any) -> Any:
+async def awaited(result: Any) -> Any:
     return await result
+
+
+def finish(result: Any) -> Any:
+    """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(awaited(result))
+    # A thread that runs a loop can't run a second one.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, awaited(result)).result()
 
 
 def tolerated(

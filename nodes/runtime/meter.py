@@ -7,6 +7,7 @@ import threading
 from contextvars import ContextVar
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, convert_to_messages
@@ -18,13 +19,12 @@ from ...state.usage import NO_USAGE, add_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from uuid import UUID
 
     from langchain_core.messages import BaseMessage
 
     from ...state.usage import Usage
 
-__all__ = ["METER", "BudgetSpentError", "Meter", "Prices", "spent_in"]
+__all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices", "spent_in"]
 
 
 class Prices(Protocol):
@@ -154,6 +154,18 @@ class Meter(BaseCallbackHandler):
         self.pass_time(used["seconds"])
         self._add(used)
         self.model = model or self.model
+
+    def count(self, message: AIMessage, *, provider: str | None = None) -> None:
+        """Count a call that no LangChain model reports: the one that a message is the reply to."""
+        run_id = uuid4()
+        with self._lock:
+            self._providers[run_id] = provider
+        self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
+
+    def count_unreported(self, result: Any) -> None:
+        """Count the message that a call returned, where no LangChain model reported anything and the message does."""
+        if not self._used["calls"] and isinstance(result, AIMessage) and result.usage_metadata:
+            self.count(result)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. The tokens that a provider does not report are counted here, by their length."""

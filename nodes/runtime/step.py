@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from ...state.stopping import spent_budget
 from ...state.storage.journal import UnkeptReplyError
 from ...state.threads.lease import StopControl
 from ...state.usage import add_usage
-from .dual import Do, adrive, drive
+from .dual import Do, adrive, awaited, drive, finish
 from .journal import NodeJournal, journaled, node_journal
 from .meter import METER, Meter, Prices
 
@@ -125,6 +124,7 @@ def call(
         told = with_metadata(config, about)
     try:
         result = yield Call(target, args, told, meter, (state, *args), traced=told is not config)
+        meter.count_unreported(result)
     except (GraphBubbleUp, UnkeptReplyError):
         raise
     except Exception as error:
@@ -214,7 +214,7 @@ async def _amake(wanted: Call | Do, journal: NodeJournal | None) -> Any:
         # For the thread and for an awaitable that it returns: meter and journal are found there.
         context = copy_context()
         result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *wanted.args)
-        return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+        return await asyncio.create_task(awaited(result), context=context) if inspect.isawaitable(result) else result
 
 
 @contextmanager
@@ -237,21 +237,6 @@ def _called(target: Any, *args: Any) -> Any:
         return target(*args)
     except StopIteration as error:
         raise RuntimeError(f"StopIteration: {error}") from error
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
-
-
-def finish(result: Any) -> Any:
-    """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_awaited(result))
-    # A thread that runs a loop can't run a second one.
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
 
 
 class Router(Runnable[Any, str]):

@@ -13,9 +13,11 @@ from .replies import read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from langchain_core.messages import BaseMessage
+
     from ...state.events import Event
 
-__all__ = ["in_context", "read_conversation"]
+__all__ = ["in_context", "read_conversation", "with_context"]
 
 
 def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,9 +39,14 @@ def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_context(task: str, events: Sequence[Event]) -> str:
     """Return the task as a prompt shows it: after what was said before it, where the record holds that."""
+    return with_context(task, convert_to_messages(before_task(conversation_of(events))))
+
+
+def with_context(task: str, before: Sequence[BaseMessage]) -> str:
+    """Return the task after the messages that were said before it; alone where none were."""
     lines = [
         f"{SPEAKERS[message.type]}: {_said(text)}"
-        for message in convert_to_messages(before_task(conversation_of(events)))
+        for message in before
         if message.type in SPEAKERS
         and (text := read_text(message) if message.type == "ai" else str(message.text)).strip()
     ]

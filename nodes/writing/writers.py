@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ...state.conversation import conversation_of, kept_conversation
@@ -21,7 +21,7 @@ __all__ = ["AdaptedRunnable", "InputKind", "Writer", "as_writer", "from_runnable
 Writer = Runnable[Any, Any] | Callable[[Mapping[str, Any]], Any]
 """Takes the state and returns the draft: a string, a message, or a mapping with `draft`, `answer` or `messages`."""
 
-InputKind = Literal["auto", "values", "messages", "state"]
+InputKind = Literal["auto", "values", "messages", "state", "chat"]
 
 
 class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
@@ -46,7 +46,7 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
             return {"task": state["task"]}
         if values["draft"]:
             messages += [("assistant", values["draft"]), ("user", values["feedback"] or "Improve your answer.")]
-        return {"messages": messages}
+        return messages if self.given == "chat" else {"messages": messages}
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Any]:  # noqa: A002
         return (yield Do(self.runnable.invoke, self.runnable.ainvoke, (self.translated(input), config)))
@@ -61,8 +61,9 @@ def from_runnable(
         runnable: The chain, agent or compiled graph. It may return a string, a message, or a mapping with `draft`,
             `answer` or `messages`.
         given: What it is invoked with: `values` (a mapping of task, draft, feedback, history, round and messages, for a
-            prompt chain), `messages` (the conversation so far, for an agent) or `state` (only the task, for a graph
-            such as ours). `auto` looks at the input schema of a compiled graph and gives everything else `values`.
+            prompt chain), `messages` (the conversation so far, for an agent), `chat` (its messages alone, for a chat
+            model) or `state` (only the task, for a graph such as ours). `auto` knows a chat model, looks at the input
+            schema of a compiled graph, and gives everything else `values`.
         keep: Which draft a refiner is shown.
         memory: Whether `history` holds earlier attempts.
 
@@ -90,13 +91,18 @@ def _input_keys(graph: Any) -> set[str]:
 def input_kind(runnable: Runnable[Any, Any]) -> InputKind:
     """Return the kind of input that a Runnable takes: `values` for a chain, for a graph what its schema has.
 
+    A chat model takes messages alone.
+
     Raises:
         ValueError: A graph takes neither `messages` nor `task`.
     """
+    from langchain_core.language_models import BaseChatModel
     from langgraph.pregel import Pregel
 
-    while isinstance(runnable, RunnableBindingBase):  # `agent.with_retry()` takes what the agent takes
-        runnable = runnable.bound
+    while isinstance(runnable, RunnableBindingBase | RunnableWithFallbacks):  # what wraps an agent takes what it takes
+        runnable = runnable.bound if isinstance(runnable, RunnableBindingBase) else runnable.runnable
+    if isinstance(runnable, BaseChatModel):
+        return "chat"
     if not isinstance(runnable, Pregel):
         return "values"
     keys = _input_keys(runnable)

@@ -352,6 +352,16 @@ def test_an_agent_that_did_not_finish_is_not_refined(run: Any, base: Any, answer
     assert output["usage"]["calls"] >= 1
 
 
+@pytest.mark.parametrize(("options", "most"), [({}, 50), ({"max_calls": 2}, 2)])
+def test_the_default_agent_calls_tools_50_times_and_no_more(run: Any, options: Any, most: int) -> None:
+    """A model that calls on and on ends the run after as many calls as it may make, and one more reply."""
+    model = CallingModel([MULTIPLY] * 60)
+    output = run(build_agent_graph(model=model, tools=[multiply], **options), {"task": TASK})
+    made = [step for step in first_draft(output)["steps"] if step["step"] == "tool_result"]
+    assert (output["stop_reason"], [step["status"] for step in made]) == ("failed", ["success"] * most + ["error"])
+    assert len(model.calls) == most + 2
+
+
 def test_an_answer_that_speaks_of_steps_is_an_answer(run: Any) -> None:
     """Only the whole of what the prebuilt agent says counts: an answer may quote it."""
     said = 'It said "Sorry, need more steps to process this request." and gave up.'
@@ -832,7 +842,8 @@ def create_graph_over(key: str) -> Any:
     ("options", "error", "says"),
     [
         ({"base": react_agent(ScriptedModel([])), "tools": [add]}, ValueError, "tools= are for the default agent"),
-        ({"base": "agent"}, TypeError, "base is a Runnable"),
+        ({"base": react_agent(ScriptedModel([])), "max_calls": 3}, ValueError, "max_calls= is for the default agent"),
+        ({"tools": [add], "max_calls": 0}, ValueError, "max_calls must be a whole number from 1"),
         ({"generate_prompt": "{task}"}, ValueError, "generate_prompt= has no place"),
         ({"base": create_graph_over("question")}, ValueError, "takes 'messages' or 'task'"),
         ({"critic": ScriptedModel([]), "critics": []}, ValueError, "one of them"),
