@@ -40,6 +40,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "memory": (QUICK, ()),
     "journal_cost": (QUICK, ()),
     "task_journal": (QUICK, ()),
+    "prompt_cache": (QUICK, ()),
     "serving": (QUICK, ()),
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),

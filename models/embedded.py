@@ -32,36 +32,49 @@ class EmbeddedServer:
 
 
 _lock = threading.Lock()
-_servers: dict[tuple[Path, int, int], tuple[EmbeddedServer, Any]] = {}
+_servers: dict[tuple[Path, int, int, int | None], tuple[EmbeddedServer, Any]] = {}
 
 
-def serve_gguf(
-    path: str | os.PathLike[str], *, n_ctx: int = 4096, n_parallel: int = 1, model_name: str | None = None
-) -> EmbeddedServer:
+def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -> EmbeddedServer:
     """Return the server of one GGUF file, started at its first use and shared by the whole process until it ends.
 
-    It listens on a free port of 127.0.0.1, wants a random key, lets no web page read its answers, prints nothing and
-    leaves one core to the caller.
+    It listens on a free port of 127.0.0.1, wants a random key, lets no web page read its answers, and prints nothing.
+    Environment variables say how it runs: `REDRAFT_LOCAL_SLOTS` (2) is how many calls are answered at once, each with
+    memory for a context of its own and the last prompt in it, so that writer and critic don't push each other's out;
+    `REDRAFT_LOCAL_CONTEXT` (4096) the tokens of each, prompt and reply together; `REDRAFT_LOCAL_THREADS` those that
+    compute, by default as many as there are idle cores when it starts, and one core less than there are.
 
     Args:
         path: The GGUF file.
-        n_ctx: Tokens of context for each conversation, prompt and reply together.
-        n_parallel: How many calls are answered at once; more wait in line. Each takes memory for its own context.
         model_name: The name it answers to; the file's name in lower case when not given.
 
     Raises:
-        ValueError: There is no such file, or it is no GGUF model that llama.cpp can load.
+        ValueError: There is no such file, or it is no GGUF model that llama.cpp can load; or a setting makes no sense.
         ImportError: `xllamacpp` is not installed.
     """
     file = Path(path).expanduser().resolve()
     _check_gguf(file, shown=str(path))
     require_llama()
+    slots, context = _setting("REDRAFT_LOCAL_SLOTS") or 2, _setting("REDRAFT_LOCAL_CONTEXT") or 4096
+    threads = _setting("REDRAFT_LOCAL_THREADS")
     with _lock:
         # Under the lock, so that two threads don't load one model twice.
-        key = (file, n_ctx, n_parallel)
+        key = (file, slots, context, threads)
         if key not in _servers:
-            _servers[key] = _start(file, n_ctx=n_ctx, n_parallel=n_parallel, name=model_name or file.stem.lower())
+            name = model_name or file.stem.lower()
+            _servers[key] = _start(file, slots=slots, context=context, threads=threads or _idle_cores(), name=name)
         return _servers[key][0]
+
+
+def _setting(name: str) -> int | None:
+    """Return the number that an environment variable gives, or `None` where it is not set."""
+    given = os.environ.get(name, "").strip()
+    if given and not (given.isascii() and given.isdecimal() and 0 < int(given[:7]) <= MOST):
+        raise ValueError(f"{name} must be a whole number from 1 to {MOST}, not {given[:40]!r}")
+    return int(given) if given else None
+
+
+MOST = 1_000_000
 
 
 def _check_gguf(file: Path, *, shown: str) -> None:
@@ -78,7 +91,7 @@ def require_llama() -> None:
         raise ImportError('a model inside the process needs xllamacpp: pip install "redraft[local]"', name="xllamacpp")
 
 
-def _start(file: Path, *, n_ctx: int, n_parallel: int, name: str) -> tuple[EmbeddedServer, Any]:
+def _start(file: Path, *, slots: int, context: int, threads: int, name: str) -> tuple[EmbeddedServer, Any]:
     import xllamacpp
 
     api_key = secrets.token_urlsafe(32)
@@ -93,9 +106,9 @@ def _start(file: Path, *, n_ctx: int, n_parallel: int, name: str) -> tuple[Embed
     params.cors_methods = params.cors_headers = ""
     params.ui = params.endpoint_slots = params.endpoint_props = params.endpoint_metrics = False
     params.verbosity = 0
-    params.n_ctx = n_ctx * n_parallel  # llama.cpp divides what it is given among its slots
-    params.n_parallel = n_parallel
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _threads()
+    params.n_ctx = context * slots  # llama.cpp divides what it is given among its slots
+    params.n_parallel = slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.cache_ram_mib = 64
     # How often it looks whether a caller has gone, in seconds; the default of 30 is how long an exit could hang.
     params.sse_ping_interval = 1
@@ -111,14 +124,18 @@ def _start(file: Path, *, n_ctx: int, n_parallel: int, name: str) -> tuple[Embed
     return EmbeddedServer(f"{server.listening_address}/v1", api_key, model_name=name, control_tokens=tokens), server
 
 
-def _threads() -> int:
-    # With every core taken, generation on a busy two-core machine fell from 76 to 0.5 tokens a second.
+def _idle_cores() -> int:
+    """Return how many cores nobody computes on, by the load of the last minute: at least one, and never all of them."""
+    # Its threads wait for the slowest at each step: with every core taken, generation on a busy two-core machine fell
+    # from 12 tokens a second to 0.1, and the load may come after the start.
     count = getattr(os, "process_cpu_count", None)
     if count is not None:
         cores = count()
     else:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) - 1)
+    cores = cores or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return max(1, min(cores - 1, round(cores - load)))
 
 
 def _stop_all() -> None:

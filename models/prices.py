@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Price", "PriceTable", "provider_of"]
+__all__ = ["Price", "PriceTable", "innermost", "provider_of"]
 
 _PER_MTOK = 1_000_000
 
@@ -107,9 +107,7 @@ def provider_of(model: object) -> str | None:
 
     A `ChatOpenAI` pointed at another server is not OpenAI's, whatever its response metadata says; its address decides.
     """
-    seen = model
-    while (inner := getattr(seen, "bound", None) or getattr(seen, "inner", None)) is not None:
-        seen = inner
+    seen = innermost(model)
     base_url = getattr(seen, "openai_api_base", None)
     if base_url:
         return _provider_at(str(base_url))
@@ -119,6 +117,13 @@ def provider_of(model: object) -> str | None:
     params = getattr(seen, "_get_ls_params", None)
     name = params().get("ls_provider") if callable(params) else None
     return str(name) if name and _known_provider(str(name)) else None
+
+
+def innermost(model: object) -> object:
+    """Return the model that answers, inside of what binds its arguments or records it."""
+    while (inner := getattr(model, "bound", None) or getattr(model, "inner", None)) is not None:
+        model = inner
+    return model
 
 
 def _entries(found: object, *, where: str) -> dict[str, Price]:

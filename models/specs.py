@@ -118,7 +118,7 @@ def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
     from .weights import smollm2_path
 
     require_llama()  # before 93 MB are fetched
-    server = serve_gguf(smollm2_path(), n_parallel=2, model_name="smollm2-135m-instruct")
+    server = serve_gguf(smollm2_path(), model_name="smollm2-135m-instruct")
     if options["max_output_tokens"] is None:
         # A model this small sometimes never stops by itself.
         options = options | {"max_output_tokens": _LOCAL_MAX_OUTPUT_TOKENS}

@@ -108,8 +108,16 @@ def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    kept = {"type": message.type, "content": message.content, "name": message.name}
+    kept = {"type": message.type, "content": _content(message), "name": message.name}
     return kept | {name: found for name in ("tool_calls", "tool_call_id") if (found := getattr(message, name, None))}
+
+
+def _content(message: BaseMessage) -> Any:
+    """Return what a message says; a text with a cache point in it is that text, whoever is asked."""
+    content = message.content
+    blocks = [one for one in content if isinstance(one, dict) and one.get("type") == "text"]
+    marked = blocks and len(blocks) == len(content) and "cache_control" in blocks[0]
+    return "".join(str(one.get("text")) for one in blocks) if marked else content
 
 
 def _describe(value: object) -> object:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from ...state.critique import Critique
 from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCritic
+from ..writing.cache_points import prompt_messages
 from ..writing.conversation import in_context
-from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, names_a_key_twice, parsed_reply, structured_model, unreadable_errors
@@ -97,7 +97,8 @@ class ModelCritic(DualCritic):
         """Return the messages to the judge."""
         asked = in_context(task, history)
         values = prompt_values(asked, history, latest_draft(history), memory=self.memory) | {"draft": draft}
-        return fenced_messages(self.templates[min(rounds(history), len(self.templates) - 1)], values)
+        template = self.templates[min(rounds(history), len(self.templates) - 1)]
+        return prompt_messages(template, values, model=self.model)
 
     def read(self, reply: Any) -> Critique:
         """Return the verdict in a reply; `accepted=None` where it can't be read, since it is never asked for again."""

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from ...state.critique import Critique
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
 from ..runtime.dual import Do, calling
-from ..writing.prompt_injection import fenced_messages
+from ..writing.cache_points import prompt_messages
 from ..writing.prompts import chat_prompt
 from .grounding import grounded_task
 from .rubrics import Dimension, Judgement
@@ -94,7 +94,7 @@ class ModelJudge:
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return what the judge is asked: it knows the facts and preferences that the writer was told."""
         shown = grounded_task(task, history)
-        return fenced_messages(self.template, {"task": shown, "draft": draft})
+        return prompt_messages(self.template, {"task": shown, "draft": draft}, model=self._model.model)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
         """Return what stands for the whole question, the judge included."""

@@ -13,8 +13,9 @@ from ...state.events import DRAFT_KINDS
 from ...state.retrievals import passages
 from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, rounds
 from ..runtime.dual import Do, DualRunnable
+from .cache_points import prompt_messages
 from .conversation import in_context
-from .prompt_injection import fence, fenced_messages, opens_part
+from .prompt_injection import fence, opens_part
 from .seeds import reseeded
 
 if TYPE_CHECKING:
@@ -199,7 +200,8 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         template = templates[min(rounds(events), len(templates) - 1)]
         values = prompt_values(in_context(state["task"], events), events, attempt, memory=self.memory)
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
-        return fenced_messages(template, {**values, "context": values["context"] + thoughts(events)})
+        shown = {**values, "context": values["context"] + thoughts(events)}
+        return prompt_messages(template, shown, model=self.model)
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""

@@ -154,7 +154,7 @@ def _get(url: str, *, key: str | None, origin: str, method: str = "GET") -> tupl
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://localhost:3000", "http://127.0.0.1:3000", "null"])
 def test_web_pages_cant_use_it(origin: str) -> None:
     """Without the key there is no answer, and a browser shows no page what it answered."""
-    server = embedded.serve_gguf(smollm2_path(), n_parallel=2, model_name="smollm2-135m-instruct")
+    server = embedded.serve_gguf(smollm2_path(), model_name="smollm2-135m-instruct")
     root = server.base_url.removesuffix("/v1")
     assert server.base_url.startswith("http://127.0.0.1:")
     assert server.api_key not in repr(server)
@@ -217,8 +217,26 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         chat_model("local")
 
 
-def test_one_core_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model computes on all cores but one, and on one at least."""
-    for cores, threads in ((1, 1), (2, 1), (8, 7)):
-        monkeypatch.setattr("os.process_cpu_count", lambda cores=cores: cores, raising=False)
-        assert embedded._threads() == threads
+@pytest.mark.parametrize(("cores", "load", "threads"), [(1, 0, 1), (2, 0.2, 1), (8, 0, 7), (8, 5.2, 3), (8, 30, 1)])
+def test_it_computes_on_idle_cores(monkeypatch: pytest.MonkeyPatch, cores: int, load: float, threads: int) -> None:
+    """The model computes on the cores that are idle when it is loaded, one at least, and leaves one to others."""
+    monkeypatch.setattr("os.process_cpu_count", lambda: cores, raising=False)
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    assert embedded._idle_cores() == threads
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "two", "1.5", "9" * 9, "٣"])
+def test_a_setting_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """Settings of local models are whole numbers from 1 up; another is named before anything is loaded."""
+    monkeypatch.setenv("REDRAFT_LOCAL_SLOTS", given)
+    with pytest.raises(ValueError, match="REDRAFT_LOCAL_SLOTS must be a whole number from 1"):
+        chat_model("local")
+
+
+@pytest.mark.embedded
+def test_writer_and_critic_keep_their_prompts() -> None:
+    """A GGUF model that two callers ask in turn reads what each repeats once, and says what came from its cache."""
+    texts = ("A river. " * 30, "Is there a lamp? " * 20)
+    model = chat_model(f"gguf:{smollm2_path()}", temperature=0, max_output_tokens=1)
+    told = [model.invoke(f"{text}{number}").usage_metadata for number in (1, 2) for text in texts]
+    assert all(one and one["input_token_details"]["cache_read"] > 0.9 * one["input_tokens"] for one in told[2:])
