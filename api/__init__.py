@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from .models import chat_model
     from .nodes import Sandbox, calibrated, human_critic, model_critic, uses_words, verifier_critic
-    from .state import Critique, Event, Limits, Thread, open_checkpointer
+    from .state import Critique, Event, Limits, Thread, open_checkpointer, tuned_gc
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -52,7 +52,7 @@ else:
             ],
             "redraft.models": ["chat_model"],
             "redraft.nodes": ["Sandbox", "calibrated", "human_critic", "model_critic", "uses_words", "verifier_critic"],
-            "redraft.state": ["Critique", "Event", "Limits", "Thread", "open_checkpointer"],
+            "redraft.state": ["Critique", "Event", "Limits", "Thread", "open_checkpointer", "tuned_gc"],
         },
     )
 
@@ -81,6 +81,7 @@ __all__ = [
     "human_critic",
     "model_critic",
     "open_checkpointer",
+    "tuned_gc",
     "uses_words",
     "verifier_critic",
 ]

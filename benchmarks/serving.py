@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import importlib.metadata
 import itertools
 import json
@@ -143,7 +142,7 @@ class Candidate:
 @contextlib.contextmanager
 def graph_alone(model: str) -> Iterator[Candidate]:
     """The same runs without a server, on the saver in memory, with the garbage collector set as the server sets it."""
-    from redraft import build_refine_graph, chat_model, open_checkpointer
+    from redraft import build_refine_graph, chat_model, open_checkpointer, tuned_gc
 
     with open_checkpointer("memory") as saver:
         graph = build_refine_graph(chat_model(model), checkpointer=saver)
@@ -154,10 +153,8 @@ def graph_alone(model: str) -> Iterator[Candidate]:
             configs = [{"configurable": {"thread_id": str(next(threads))}} for _ in range(runs)]
             await asyncio.gather(*(graph.ainvoke(asked, config) for config in configs))
 
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(100_000, 50, 50)
-        yield Candidate("no server", burst, time.process_time)
+        with tuned_gc():
+            yield Candidate("no server", burst, time.process_time)
 
 
 async def first_event(session: ClientSession, path: str, body: dict[str, Any]) -> float:

@@ -86,7 +86,7 @@ FULL = (Load(1, 0.2), Load(100, 0.2), Load(1000, 0.2), Load(1000, 2.0))
 
 async def burst(way: Way, load: Load, place: str | None) -> tuple[float, float]:
     """Seconds until the last run ends, and CPU seconds a run."""
-    from redraft.evals.run.runner import few_collections
+    from redraft import tuned_gc
 
     async with contextlib.AsyncExitStack() as stack:
         saver = await stack.enter_async_context(opened(place, stock=not way.ours)) if place else None
@@ -102,7 +102,7 @@ async def burst(way: Way, load: Load, place: str | None) -> tuple[float, float]:
         await asyncio.gather(*(one(warm, f"warm-up {number}") for number in range(20)))
         graph = build(Answering(delay_s=load.latency_s), rounds=ROUNDS, checkpointer=saver)
         if way.tuned:
-            stack.enter_context(few_collections())
+            stack.enter_context(tuned_gc())
         start, spent = time.perf_counter(), time.process_time()
         await asyncio.gather(*(one(graph, str(number)) for number in range(load.runs)))
         return time.perf_counter() - start, (time.process_time() - spent) / load.runs

@@ -8,6 +8,7 @@ from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .checked_channels import BadCheckpointError
+    from .collector import tuned_gc
     from .critique import Critic, Critique, Verifier
     from .events import Event
     from .limits import Limits
@@ -29,6 +30,7 @@ else:
         __name__,
         {
             "redraft.state.checked_channels": ["BadCheckpointError"],
+            "redraft.state.collector": ["tuned_gc"],
             "redraft.state.critique": ["Critic", "Critique", "Verifier"],
             "redraft.state.events": ["Event"],
             "redraft.state.limits": ["Limits"],
@@ -76,4 +78,5 @@ __all__ = [
     "best_draft",
     "draft_rank",
     "open_checkpointer",
+    "tuned_gc",
 ]

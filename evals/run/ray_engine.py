@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from ...state.collector import tuned_gc
 from ...state.masking import masked
 from ...state.storage.checkpointers import kind_and_place, without_secrets
 from .methods import build_method, check_methods
 from .rate_limits import RATE_LIMITS, RateLimits
-from .runner import few_collections, run_all, run_problem, scored, thread_of
+from .runner import run_all, run_problem, scored, thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -176,7 +177,7 @@ class Worker:
                     prices=prices,
                     checkpointer=saver,
                 )
-                self._open.enter_context(few_collections())
+                self._open.enter_context(tuned_gc())
             return self._method
 
 

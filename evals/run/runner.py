@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sqlite3
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
+from ...state.collector import tuned_gc
 from ...state.masking import masked
 from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import usage_total
@@ -22,7 +21,7 @@ from .rate_limits import RATE_LIMITS
 from .result_record import failed_record, result_record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from ...state.usage import Usage
     from ..datasets.dataset import Dataset, Problem
@@ -35,7 +34,6 @@ __all__ = [
     "GivenUpError",
     "Outcome",
     "Progress",
-    "few_collections",
     "run_all",
     "run_method",
     "run_problem",
@@ -212,7 +210,7 @@ async def run_method(
         # Hidden tests run in the sandbox, which would hold up all other problems here.
         return await asyncio.to_thread(scored, outcome, dataset, problem, oracle=method.oracle)
 
-    with few_collections():
+    with tuned_gc():
         return await run_all(dataset, results, solve, at_once=concurrency, on_progress=on_progress)
 
 
@@ -262,18 +260,3 @@ async def run_all(
 def thread_of(run_id: str, problem: Problem) -> str:
     """Return the id of the thread in which a problem is worked on."""
     return f"{run_id}/{problem.id}"
-
-
-@contextmanager
-def few_collections() -> Iterator[None]:
-    """Let the garbage collector look at new objects only, and rarely: thousands of problems make many."""
-    before = gc.get_threshold()
-    gc.collect()
-    # What is alive now lives as long as the run: no collection need look at it.
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()

@@ -82,11 +82,11 @@ def _traced(otlp: str | None, *, texts: bool) -> Iterator[None]:
 def _listen(app: Any, settings: Any) -> None:
     """Serve until a signal ends it; what can't be opened is told before anything listens."""
     import asyncio
-    import gc
     import signal
 
     import uvicorn
 
+    from ...state.collector import tuned_gc
     from ..server.connections import MOST_CONNECTIONS, server_options
     from ..views.console import say
 
@@ -107,10 +107,7 @@ def _listen(app: Any, settings: Any) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
         async with app.router.lifespan_context(app):
-            gc.collect()
-            gc.freeze()  # what lives as long as the process is not looked through again and again
-            gc.set_threshold(100_000, 50, 50)
-            with _socket(settings.host, settings.port) as listening:
+            with tuned_gc(), _socket(settings.host, settings.port) as listening:
                 shown = f"[{settings.host}]" if ":" in settings.host else settings.host
                 needed = "; a token is needed" if settings.tokens else ""
                 say(f"serving on http://{shown}:{listening.getsockname()[1]}{needed}")
@@ -122,9 +119,9 @@ def _listen(app: Any, settings: Any) -> None:
 def _work(engine: Any, settings: Any) -> None:
     """Execute runs until a signal ends it."""
     import asyncio
-    import gc
     import signal
 
+    from ...state.collector import tuned_gc
     from ..views.console import say
 
     async def worked() -> None:
@@ -133,12 +130,10 @@ def _work(engine: Any, settings: Any) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
         await engine.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(100_000, 50, 50)
         try:
-            say(f"working, on up to {settings.max_concurrent_runs} runs at once")
-            await ended.wait()
+            with tuned_gc():
+                say(f"working, on up to {settings.max_concurrent_runs} runs at once")
+                await ended.wait()
         finally:
             await engine.stop()
 

@@ -19,6 +19,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 
+from ...state.collector import RUNNING
 from ...state.events import frozen, record
 from ...state.masking import mask_error
 from ...state.stopping import spent_budget
@@ -181,7 +182,11 @@ class Step(Runnable[Any, Update]):
             called = called or isinstance(wanted, Call)
             return await _amake(wanted, journal)
 
-        update = await adrive(steps, make)
+        RUNNING.begin()
+        try:
+            update = await adrive(steps, make)
+        finally:
+            RUNNING.end()
         if called and isinstance(control := control_in(config or {}), StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
