@@ -40,6 +40,8 @@ def without_thought(text: str) -> str:
 
 def _unopened(text: str) -> re.Match[str] | None:
     """Return the first closing tag without an opening one, where neither counts in code or quotation marks."""
+    if not any(sign in text for sign in CLOSING_SIGNS):  # most replies: no pass of a pattern
+        return None
     opened: set[str] = set()
     # Each is counted and found from the tag before on, since one line may hold any number of tags.
     fences = at = ticks = 0
@@ -108,6 +110,8 @@ TAGS = re.compile(
     rf"|<{TAG}>|\[THINK\]|◁think▷",
     FLAGS,
 )
+CLOSING_SIGNS = ("</", "[/", "◁/", "<|")
+"""One of these begins each closing tag."""
 ANSWER_OPENING = re.compile(
     r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<\n]*<\|message\|>"
     r"|<\|begin_of_solution\|>|<\|START_RESPONSE\|>|<\|START_TEXT\|>)",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
 from ..state.stopping import spent_budget
-from ..state.summary import attempts, condensed, rounds
+from ..state.summary import Attempt, attempts, rounds
 from ..state.usage import NO_USAGE, Usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
@@ -63,26 +63,26 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             emit(**update["events"][0])
             return update
         base = attempt_at_hand(events, keep)
-        # By their hashes, computed once a draft, so that only those alike are compared whole.
-        earlier = [(attempt.condensed, attempt.text) for attempt in attempts(events)]
+        earlier = [*attempts(events)]
         critique, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
         schema = schema_in(events)
         news: list[dict[str, Any]] = []
         for text, reply, usage in zip(texts, replies, _shared(outcome.usage, replies), strict=True):
-            key = condensed(text)
-            alike = [one for same, one in earlier if same == key]
+            new = Attempt(number + len(news), text, outcome.model or "refine", base.round if base else 0, ())
+            # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
+            alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
             event = {
                 "kind": "revision",
-                "round": number + len(news),
-                "by": outcome.model or "refine",
+                "round": new.round,
+                "by": new.by,
                 "text": text,
                 **outcome.told,
                 "usage": usage,
-                "base": base.round if base else 0,
+                "base": new.base,
                 "rejected": rejection(text, earlier=alike, result=_message(reply), critique=critique, known=known)
                 or ("invalid" if schema is not None and misfit(text, schema) else ""),
             }
-            earlier.append((key, text))
+            earlier.append(new)
             news.append(event)
         if isinstance(outcome.result, AgentRun):
             if outcome.result.unfinished:

@@ -126,6 +126,11 @@ class Attempt:
         return "\n\n".join(critique["text"] for critique in objections or self.critiques if critique["text"])
 
     @cached_property
+    def opening(self) -> list[str]:
+        """The first words, the same too for two drafts that are the same but for whitespace."""
+        return self.text.split(None, 8)[:8]
+
+    @cached_property
     def condensed(self) -> bytes:
         """The same for two drafts that are the same but for whitespace."""
         return condensed(self.text)

@@ -14,11 +14,12 @@ import re
 import unicodedata
 import weakref
 from dataclasses import dataclass
+from functools import lru_cache
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from collections.abc import Set as AbstractSet
 
     from langchain_core.messages import BaseMessage
     from langchain_core.prompts import BaseChatPromptTemplate
@@ -41,7 +42,7 @@ def fenced_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any])
     """
     guarded = _shape(template).guarded
     texts = {name: text for name, text in values.items() if name in guarded and isinstance(text, str)}
-    fenced = {name: fence(text, besides=texts.values()) for name, text in texts.items() if _opens(text, guarded[name])}
+    fenced = {name: fence(text, besides=texts.values()) for name, text in texts.items() if guarded[name].opens(text)}
     return template.format_messages(**{**values, **fenced})
 
 
@@ -56,29 +57,67 @@ def opens_part(text: str, parts: Iterable[str] = (), *, pattern: re.Pattern[str]
         parts: The lines, as they stand in the prompt.
         pattern: Another sort of lines, matched from their beginning, without case and punctuation: `attempt2`.
     """
-    return _opens(text, {_plain(part) for part in parts}, pattern)
+    return _guard(tuple(parts), pattern).opens(text)
 
 
-def _opens(text: str, known: AbstractSet[str], pattern: re.Pattern[str] | None = None) -> bool:
-    """Return whether a line opens a part; `known` are the lines as they are compared."""
-    folded = "\n".join(_folded(text).splitlines())
-    if MARK.search(folded) or any(_is_sign(part, folded) for part in known):
-        return True
-    # Of other letters nothing is left where no part of the prompt has any: that takes one pass in C.
-    latin = folded.encode("ascii", "ignore").decode() if all(map(str.isascii, known)) else folded
-    for line in _letters(latin).split("\n"):
-        heading, colon, rest = line.partition(":")
-        whole = heading + rest.replace(":", "") if colon else heading
-        if not known.isdisjoint((heading, whole, heading.lstrip(DIGITS), whole.lstrip(DIGITS))):
+class Guard:
+    """Lines that a text must not hold.
+
+    Args:
+        parts: As they stand in a prompt.
+        pattern: As in `opens_part`.
+    """
+
+    def __init__(self, parts: Iterable[str], pattern: re.Pattern[str] | None = None) -> None:
+        self.known = frozenset(map(_plain, parts))
+        """As they are compared."""
+        self.pattern = pattern
+        self.signs = [part for part in self.known if not part[0].isalnum()]
+        """Those of punctuation only, as `>>>`."""
+        words = ["begin", "end", *(part.translate(NO_DIGITS) for part in self.known if part[0].isalnum())]
+        if pattern is not None:
+            words += re.findall("^[a-z]+", pattern.pattern) or [""]
+        latin = all(word and word.isascii() for word in words)
+        self.begins = re.compile("\\n(?:" + "|".join(map(re.escape, words)) + ")") if latin else None
+        """The beginning of each line that may be one of them, among Latin letters alone; `None`: that can't be told."""
+
+    def opens(self, text: str) -> bool:
+        """Return whether a line opens a part."""
+        if not self._may_open(text):
+            return False
+        folded = "\n".join(_folded(text).splitlines())
+        marked = "[" in folded or "passage" in folded
+        if (marked and MARK.search(folded)) or any(_is_sign(sign, folded) for sign in self.signs):
             return True
-        if pattern and pattern.match(whole):
+        # Of other letters nothing is left where no part of the prompt has any: that takes one pass in C.
+        latin = all(map(str.isascii, self.known))
+        letters = _letters(folded.encode("ascii", "ignore").decode() if latin else folded)
+        if self.begins is not None and not self.begins.search(_latin(letters)):
+            return False
+        for line in letters.split("\n"):
+            heading, colon, rest = line.partition(":")
+            whole = heading + rest.replace(":", "") if colon else heading
+            if not self.known.isdisjoint((heading, whole, heading.lstrip(DIGITS), whole.lstrip(DIGITS))):
+                return True
+            if self.pattern and self.pattern.match(whole):
+                return True
+        return False
+
+    def _may_open(self, text: str) -> bool:
+        """Return `False` where surely no line opens a part: most long texts are told by a few passes in C."""
+        plain = text if text.isascii() else unicodedata.normalize("NFKD", text).replace("ß", "ss")
+        rare = not plain.isascii() and any(sign in plain for sign in RARE)
+        if self.begins is None or rare or "<" in plain or any(sign in plain for sign in self.signs):
             return True
-    return False
+        return self.begins.search(_latin(plain)) is not None
+
+
+_guard = lru_cache(maxsize=64)(Guard)
 
 
 def _is_sign(part: str, text: str) -> bool:
-    """Return whether a line of punctuation only, as `>>>`, is a line of the text."""
-    return part != "" and not part[0].isalnum() and part in text and part in map(str.strip, text.split("\n"))
+    """Return whether a line of punctuation only is a line of the text."""
+    return part in text and part in map(str.strip, text.split("\n"))
 
 
 def fence(text: str, *, besides: Iterable[str] = ()) -> str:
@@ -103,8 +142,8 @@ class Shape:
 
     messages: tuple[object, ...]
     """Those that it was read from: a template that was given others since is read anew."""
-    guarded: Mapping[str, AbstractSet[str]]
-    """By variable, the lines, as they are compared, that its text must not hold."""
+    guarded: Mapping[str, Guard]
+    """By variable, the lines that its text must not hold."""
 
 
 def _shape(template: BaseChatPromptTemplate) -> Shape:
@@ -116,7 +155,7 @@ def _shape(template: BaseChatPromptTemplate) -> Shape:
         return found[1]
     parts, own = _parts(template)
     names = {*template.input_variables, *template.partial_variables, *template.optional_variables} - DELIMITED
-    shape = Shape(messages, {name: {_plain(part) for part in parts - {own.get(name, "")}} for name in names})
+    shape = Shape(messages, {name: Guard(parts - {own.get(name, "")}) for name in names})
     if messages:
         key = id(template)
         SHAPES[key] = weakref.ref(template, lambda _: SHAPES.pop(key, None)), shape
@@ -168,6 +207,18 @@ def _folded(text: str) -> str:
     return folded.translate(LOOKALIKES) if ANY_LOOKALIKE.search(folded) else folded
 
 
+def _latin(plain: str) -> str:
+    """Return the Latin letters of a text, small ones, line by line; those of other scripts where they look like them.
+
+    Args:
+        plain: In NFKD, without the signs in `RARE`.
+    """
+    found = plain.encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN)
+    if not found.isascii():  # Greek or Cyrillic
+        found = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + OTHER_SCRIPTS)
+    return "\n" + found.decode()
+
+
 def _letters(folded: str) -> str:
     """Return the letters and digits of a text, its colons and line breaks, without HTML tags: in one pass, if ASCII."""
     bare = HTML_TAG.sub("", folded) if "<" in folded else folded
@@ -175,12 +226,20 @@ def _letters(folded: str) -> str:
 
 
 DIGITS = "0123456789"
+NO_DIGITS = str.maketrans("", "", DIGITS)
 LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһктмвнгиαβεικνορτυχıɡ",
     "aeopcyxijsdhktmbhruabeikvoptuxig",
 )
 """Cyrillic and Greek letters, small ones: others are folded before."""
 ANY_LOOKALIKE = re.compile(f"[{''.join(map(chr, LOOKALIKES))}]")
+RARE = "ẞıɡꞬ\u0345ᲀᲂᲃᲄᲅ\x85\u2028\u2029"
+"""What NFKD leaves and `_folded` turns into a Latin letter, but Greek, Cyrillic and ß, and other ends of lines."""
+OTHER_SCRIPTS = bytes([0xCE, 0xCF, 0xD0, 0xD1, 0xD2, 0xD4])
+"""First bytes in UTF-8 of the Greek and Cyrillic letters that look like Latin ones."""
+LINE_ENDS = b"\n\r\v\f\x1c\x1d\x1e"
+SMALL = bytes(10 if code in LINE_ENDS else ord(chr(code).lower()) if code < 128 else code for code in range(256))
+NO_LATIN = bytes({*range(256)} - {*ascii_letters.encode(), *LINE_ENDS, *OTHER_SCRIPTS})
 PUNCTUATION = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) not in ":\n")
 NO_LETTER = re.compile(r"[^\w\n:]+|_+")
 HTML_TAG = re.compile(r"</?[a-z][^<>\n]{0,60}>")

@@ -96,7 +96,8 @@ def is_stop_phrase(reply: str, phrase: str) -> bool:
     The published methods look for the phrase anywhere in the reply, which accepts "no issues with style, but the total
     is wrong" and every reply that quotes the phrase. This is a deliberate deviation.
     """
-    return bool(phrase.strip()) and _bare(reply) == _bare(phrase)
+    wanted = _bare(phrase, len(phrase))
+    return bool(phrase.strip()) and _bare(reply, len(wanted)) == wanted
 
 
 def rejection(
@@ -121,7 +122,7 @@ def rejection(
         return "empty"
     if any(same_text(text, draft) for draft in earlier):
         return "repeat"
-    return "meta" if _META.fullmatch(_bare(text)) or _copies(text, critique, known) else ""
+    return "meta" if _META.fullmatch(_bare(text, LONGEST)) or _copies(text, critique, known) else ""
 
 
 def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
@@ -129,12 +130,16 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
 
     Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
     """
+    said = _runs(critique)
+    # Where the beginning has more runs than the critique, no pass over a long text is needed; its last word may be cut.
+    if len(said) < MADE_OF * (len(_runs(text[: 2 * len(critique) + LONGEST])) - 1):
+        return False
     runs = _runs(text)
-    if len(runs) < FEWEST_RUNS or len(runs & _runs(critique)) < MADE_OF * len(runs):
+    if len(runs) < FEWEST_RUNS or len(runs & said) < MADE_OF * len(runs):
         return False
     if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
         return False
-    return all(len(runs & _runs(said)) < MADE_OF * len(runs) for said in _proposed(critique))
+    return all(len(runs & _runs(one)) < MADE_OF * len(runs) for one in _proposed(critique))
 
 
 def _proposed(critique: str) -> list[str]:
@@ -164,7 +169,7 @@ UNQUOTED = str.maketrans("“«", "  ")
 
 def refused(text: str, result: Any = None) -> bool:
     """Return whether the model declined to answer: marked so by the provider, or in so many words and nothing else."""
-    return bool(marked_refusal(result) or _REFUSAL.fullmatch(_bare(text)))
+    return bool(marked_refusal(result) or _REFUSAL.fullmatch(_bare(text, LONGEST)))
 
 
 def marked_refusal(result: Any) -> str:
@@ -181,12 +186,21 @@ def same_text(one: str, other: str) -> bool:
     return one.split() == other.split()
 
 
-def _bare(text: str) -> str:
-    """Return a text in lower case, without Markdown, quotes, surplus space, final punctuation, signs of approval."""
+def _bare(text: str, most: int) -> str:
+    """Return a text in lower case, without Markdown, quotes, surplus space, final punctuation, signs of approval.
+
+    Of a text that has more than `most` characters even then, it may be the beginning.
+    """
+    if len(text) > 2 * most:
+        begin = _bare(text[: 2 * most], 2 * most)
+        if len(begin) > most:
+            return begin
     plain = re.sub(r"[*_`#>~\"“”]+", " ", text.replace("’", "'"))
     return " ".join(plain.split()).lstrip(f" {_LIST_SIGNS}{_APPROVAL}").rstrip(f" .!:;,…{_APPROVAL}").casefold()
 
 
+LONGEST = 1000
+"""Characters of no text that the patterns below match."""
 _LIST_SIGNS = "-–•·+"
 _APPROVAL = "✅✔☑👍👌🎉\ufe0f"
 
@@ -194,7 +208,7 @@ _APPROVAL = "✅✔☑👍👌🎉\ufe0f"
 # Both patterns match whole texts only: a letter may well say that its writer can't come.
 _REFUSAL = re.compile(
     r"(?:(?:i am|i'm) (?:very |really )?sorry,? |i apologi[sz]e,? |sorry,? |unfortunately,? )?"
-    r"(?:but )?(?:as an ai[^,]*, )?"
+    r"(?:but )?(?:as an ai[^,]{0,500}, )?"
     r"i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) "
     r"(?:(?:help|assist)(?= (?:you|with|in|on)\b|[.!?\s]*$)|"
     r"comply|fulfil?l|continue|do (?:that|this)|provide|answer|discuss|create|generate|write|complete)"

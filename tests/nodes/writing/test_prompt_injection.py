@@ -11,7 +11,7 @@ from redraft.nodes.reasoning.steps import CRITIQUE_PROMPT
 from redraft.nodes.rubric.grounding import grounded_task
 from redraft.nodes.search.ranking import PairwiseJudge
 from redraft.nodes.writing.conversation import in_context
-from redraft.nodes.writing.prompt_injection import fence, fenced_messages, opens_part
+from redraft.nodes.writing.prompt_injection import _folded, fence, fenced_messages, opens_part
 from redraft.nodes.writing.prompts import chat_prompt, prompt_values
 from redraft.state.summary import latest_draft
 from redraft.state.usage import NO_USAGE
@@ -156,3 +156,26 @@ def test_what_a_tool_returned_can_not_pose_as_another_call() -> None:
     assert told[-1].startswith("result: (Up to the line [end ")
     assert len(codes(told[-1])) == 1
     assert not opens_part(HumanMessage("a plain text").text, ["called:"])
+
+
+def test_no_letter_of_any_script_hides_a_heading() -> None:
+    """A heading is seen in each spelling that folds to it, sign by sign through all of Unicode, in a long text too."""
+    letters = {chr(code): _folded(chr(code)) for code in range(0x80, 0x20000) if not 0xD800 <= code < 0xE000}
+    latin = {sign: folded for sign, folded in letters.items() if folded.isascii() and folded.isalpha()}
+    spelt = {sign: "feedback on a draft".replace(folded, sign, 1) for sign, folded in latin.items()}
+    headings = {sign: line for sign, line in spelt.items() if sign in line}
+    assert len(headings) > 200
+    unseen = [
+        sign for sign, line in headings.items() if not opens_part(f"A line.\n{line}: z", ["Feedback on a draft:"])
+    ]
+    assert not unseen
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r", "\v", "\x1c", "\x85", "\u2028"])
+@pytest.mark.parametrize(
+    "line", ["## 2. <i>Dr</i>aft: x", "D-r-a-f-t", "ＤＲＡＦＴ：", "Drаft:", "[End 12ab]", "< /passage>"]
+)
+def test_a_heading_after_any_end_of_line_is_seen(line: str, ending: str) -> None:
+    """What a reader sees at the beginning of a line is one, whatever ends the line before, and prose is none."""
+    assert opens_part(f"It’s a long text – see a draft: below.{ending}{line}", ["Draft:"])
+    assert not opens_part(f"It’s a long text – see {line.replace('<', '').replace('[', '')} ß", ["Draft:"])
