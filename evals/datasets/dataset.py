@@ -10,11 +10,13 @@ import json
 import os
 from dataclasses import dataclass, field
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .row_layouts import Fields, kind_of, read_row
 from .scorers import scorer
+from .services import read_examples, service_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +59,8 @@ class Dataset:
     sha256: str
     problems: tuple[Problem, ...] = field(repr=False)
     skipped: tuple[str, ...] = ()
+    source: str = ""
+    """Where results can be sent back to: `langsmith:NAME`, say; empty where a dataset is a file, or of the Hub."""
 
     def read_answer(self, solution: str) -> str | None:
         """Return the answer that a solution gives: a number, code or text; `None` where it gives none."""
@@ -121,7 +125,9 @@ def load_dataset(
 
     Args:
         spec: A JSONL file in UTF-8; `bundled` for redraft's own word problems; or `hf:OWNER/NAME` or
-            `hf:OWNER/NAME/CONFIG`, a data set of the Hugging Face Hub, or `hf:FOLDER`, a folder that `datasets` reads.
+            `hf:OWNER/NAME/CONFIG`, a data set of the Hugging Face Hub, or `hf:FOLDER`, a folder that `datasets` reads;
+            or `langsmith:NAME`, `langfuse:NAME` or `phoenix:NAME`, a dataset that is kept there. An example's inputs
+            and outputs are its fields; where it has one of each and no field is named, they are task and gold answer.
         skip_bad: Leave out lines that can't be used and list them in `Dataset.skipped`.
         id_field: Holds a text or an integer that names the problem; default: `id`, `task_id` or `question_id`, and
             where a row has none of them the number of its line, from 1.
@@ -133,10 +139,17 @@ def load_dataset(
         ValueError: Lines that can't be used, named by their number; rows of different kinds, also with `skip_bad`; no
             usable row at all; or `spec` makes no sense.
         OSError: There is no such file or data set, or it can't be read.
-        ImportError: `hf:` without the package `datasets`.
+        ImportError: `hf:` without the package `datasets`, or a service without its client.
     """
-    source = _source(os.fspath(spec), split)
-    fields = Fields(id_field, question_field, answer_field)
+    spec = os.fspath(spec)
+    service = service_of(spec)
+    if service and id_field is not None:
+        raise ValueError(
+            f"an example of {spec!r} has the id that {service} gave it, so leave id_field={id_field!r} out"
+        )
+    source = _source(spec, split)
+    named = (question_field, answer_field)
+    fields = Fields(id_field, *(source.fields if source.fields and named == (None, None) else named))
     good: list[Row] = []
     faults: list[_Fault] = []
     seen: dict[str, int] = {}
@@ -162,7 +175,7 @@ def load_dataset(
         raise ValueError(_listed(f"{source.name} has lines that can't be used", skipped))
     kind, golds = kind_of(good)
     problems = tuple(Problem(row.id, row.task, gold) for row, gold in zip(good, golds, strict=True))
-    return Dataset(source.name, kind, source.sha256, problems, tuple(skipped))
+    return Dataset(source.name, kind, source.sha256, problems, tuple(skipped), spec if service else "")
 
 
 class _Source(NamedTuple):
@@ -172,6 +185,8 @@ class _Source(NamedTuple):
     sha256: str
     rows: Iterable[tuple[int, Any]]
     unit: str = "line"
+    fields: tuple[str, str] | None = None
+    """Those of the task and the gold answer, where there can be no doubt."""
 
 
 class _Fault(NamedTuple):
@@ -183,11 +198,16 @@ class _Fault(NamedTuple):
 def _source(spec: str, split: str) -> _Source:
     if spec.startswith("hf:"):
         return _hub(spec.removeprefix("hf:"), split)
+    if service_of(spec):
+        return _examples(spec)
     if spec == "bundled":
         return _lines(spec, files(__package__).joinpath("word_problems.jsonl").read_bytes())
     path = Path(spec).expanduser()
     if not path.exists():
-        raise FileNotFoundError(f"there is no file {spec!r}; a dataset is a JSONL file, 'bundled' or 'hf:OWNER/NAME'")
+        raise FileNotFoundError(
+            f"there is no file {spec!r}; a dataset is a JSONL file, 'bundled', 'hf:OWNER/NAME', "
+            "or 'langsmith:NAME', 'langfuse:NAME' or 'phoenix:NAME'"
+        )
     return _lines(path.stem, path.read_bytes())
 
 
@@ -226,11 +246,26 @@ def _hub(name: str, split: str) -> _Source:
         raise ImportError(f"{'hf:' + name!r} needs the package datasets: pip install datasets ({error})") from None
     found = library.load_dataset("/".join(parts[:2]), *parts[2:], split=split)
     rows = [dict(row) for row in found]
-    # There is no one file whose bytes could be hashed.
+    return _Source(folder.name if local else name, _digest(rows), enumerate(rows, 1), "row")
+
+
+def _examples(spec: str) -> _Source:
+    examples = sorted(
+        read_examples(spec), key=attrgetter("id")
+    )  # services promise no order, and a sample must be the same tomorrow
+    rows = [{**one.outputs, **one.inputs, "id": one.id} for one in examples]
+    pairs = {(*one.inputs, *one.outputs) for one in examples if len(one.inputs) == len(one.outputs) == 1}
+    question, answer = pairs.pop() if len(pairs) == 1 else ("", "")
+    fields = (question, answer) if question != answer else None
+    return _Source(spec.partition(":")[2], _digest(rows), enumerate(rows, 1), "example", fields)
+
+
+def _digest(rows: Iterable[dict[str, Any]]) -> str:
+    """Return the hash of rows of which there is no one file whose bytes could be hashed."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
-    return _Source(folder.name if local else name, digest.hexdigest(), enumerate(rows, 1), "row")
+    return digest.hexdigest()
 
 
 def _listed(what: str, faults: list[str]) -> str:

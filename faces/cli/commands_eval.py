@@ -39,7 +39,11 @@ DEFAULT_METHODS = "zero-shot,majority-5,self-refine-3,program-3"
 def evaluate(
     dataset: Annotated[
         str | None,
-        typer.Argument(metavar="[DATASET]", help="A JSONL file, bundled (word problems of our own), or hf:NAME."),
+        typer.Argument(
+            metavar="[DATASET]",
+            help="A JSONL file, bundled (word problems of our own), hf:NAME, langsmith:NAME, langfuse:NAME or "
+            "phoenix:NAME.",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Results; one folder a method is made in it.")] = None,
     methods: Annotated[
@@ -89,6 +93,10 @@ def evaluate(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="With --resume: problems that failed are run again.")
     ] = False,
+    upload: Annotated[
+        bool,
+        typer.Option(help="Send the results back to langsmith:, langfuse: or phoenix:, where the dataset is from."),
+    ] = True,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     timeout: Timeout = None,
@@ -203,6 +211,7 @@ def evaluate(
         db=db,
         resume=resume,
         retry_failed=retry_failed,
+        upload=upload,
         concurrency=concurrency,
         rpm=rpm,
         tpm=tpm,
