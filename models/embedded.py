@@ -14,7 +14,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .control_tokens import gguf_control_tokens
 
@@ -31,8 +31,34 @@ class EmbeddedServer:
     control_tokens: tuple[str, ...] = ()
 
 
+class Settings(NamedTuple):
+    """How a model runs, by the environment variables `REDRAFT_LOCAL_SLOTS`, …."""
+
+    slots: int = 2
+    context: int = 4096
+    cache_mb: int = 512
+    threads: int = 0
+    """0: as many as there are idle cores when it starts."""
+
+    @classmethod
+    def given(cls) -> Settings:
+        """Return what the environment says.
+
+        Raises:
+            ValueError: A number makes no sense.
+        """
+        found = {}
+        for setting in cls._fields:
+            name = f"REDRAFT_LOCAL_{setting.upper()}"
+            if given := os.environ.get(name, "").strip():
+                if not (given.isascii() and given.isdecimal() and len(given) <= 6 and int(given)):
+                    raise ValueError(f"{name} must be a whole number from 1 to 999999, not {given[:40]!r}")
+                found[setting] = int(given)
+        return cls(**found)
+
+
 _lock = threading.Lock()
-_servers: dict[tuple[Path, int, int, int | None], tuple[EmbeddedServer, Any]] = {}
+_servers: dict[tuple[Path, Settings], tuple[EmbeddedServer, Any]] = {}
 
 
 def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -> EmbeddedServer:
@@ -41,8 +67,9 @@ def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -
     It listens on a free port of 127.0.0.1, wants a random key, lets no web page read its answers, and prints nothing.
     Environment variables say how it runs: `REDRAFT_LOCAL_SLOTS` (2) is how many calls are answered at once, each with
     memory for a context of its own and the last prompt in it, so that writer and critic don't push each other's out;
-    `REDRAFT_LOCAL_CONTEXT` (4096) the tokens of each, prompt and reply together; `REDRAFT_LOCAL_THREADS` those that
-    compute, by default as many as there are idle cores when it starts, and one core less than there are.
+    `REDRAFT_LOCAL_CONTEXT` (4096) the tokens of each, prompt and reply together; `REDRAFT_LOCAL_CACHE_MB` (512) the
+    memory for prompts that were pushed out, so that several runs at once find theirs again; `REDRAFT_LOCAL_THREADS`
+    those that compute, by default as many as there are idle cores when it starts, and never all that there are.
 
     Args:
         path: The GGUF file.
@@ -55,26 +82,13 @@ def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -
     file = Path(path).expanduser().resolve()
     _check_gguf(file, shown=str(path))
     require_llama()
-    slots, context = _setting("REDRAFT_LOCAL_SLOTS") or 2, _setting("REDRAFT_LOCAL_CONTEXT") or 4096
-    threads = _setting("REDRAFT_LOCAL_THREADS")
+    settings = Settings.given()
     with _lock:
         # Under the lock, so that two threads don't load one model twice.
-        key = (file, slots, context, threads)
+        key = (file, settings)
         if key not in _servers:
-            name = model_name or file.stem.lower()
-            _servers[key] = _start(file, slots=slots, context=context, threads=threads or _idle_cores(), name=name)
+            _servers[key] = _start(file, settings, name=model_name or file.stem.lower())
         return _servers[key][0]
-
-
-def _setting(name: str) -> int | None:
-    """Return the number that an environment variable gives, or `None` where it is not set."""
-    given = os.environ.get(name, "").strip()
-    if given and not (given.isascii() and given.isdecimal() and 0 < int(given[:7]) <= MOST):
-        raise ValueError(f"{name} must be a whole number from 1 to {MOST}, not {given[:40]!r}")
-    return int(given) if given else None
-
-
-MOST = 1_000_000
 
 
 def _check_gguf(file: Path, *, shown: str) -> None:
@@ -91,7 +105,7 @@ def require_llama() -> None:
         raise ImportError('a model inside the process needs xllamacpp: pip install "redraft[local]"', name="xllamacpp")
 
 
-def _start(file: Path, *, slots: int, context: int, threads: int, name: str) -> tuple[EmbeddedServer, Any]:
+def _start(file: Path, settings: Settings, *, name: str) -> tuple[EmbeddedServer, Any]:
     import xllamacpp
 
     api_key = secrets.token_urlsafe(32)
@@ -106,10 +120,10 @@ def _start(file: Path, *, slots: int, context: int, threads: int, name: str) -> 
     params.cors_methods = params.cors_headers = ""
     params.ui = params.endpoint_slots = params.endpoint_props = params.endpoint_metrics = False
     params.verbosity = 0
-    params.n_ctx = context * slots  # llama.cpp divides what it is given among its slots
-    params.n_parallel = slots
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.cache_ram_mib = 64
+    params.n_ctx = settings.context * settings.slots  # llama.cpp divides what it is given among its slots
+    params.n_parallel = settings.slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads or _idle_cores()
+    params.cache_ram_mib = settings.cache_mb
     # How often it looks whether a caller has gone, in seconds; the default of 30 is how long an exit could hang.
     params.sse_ping_interval = 1
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
 from ..runtime.dual import Do, DualCritic
-from ..writing.prompt_injection import fenced_messages
+from ..writing.cache_points import prompt_messages
 from ..writing.prompts import chat_prompt
 from ..writing.replies import is_stop_phrase, read_text
 
@@ -56,7 +56,7 @@ class ChecklistCritic(DualCritic):
         """Ask each question."""
         failed = []
         for question, template in zip(self.questions, self.templates, strict=True):
-            messages = fenced_messages(template, {"task": task, "draft": draft})
+            messages = prompt_messages(template, {"task": task, "draft": draft}, model=self.model)
             reply = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
             if not is_stop_phrase(read_text(reply), "yes"):
                 failed.append(question)

@@ -21,7 +21,7 @@ from ..refine import refine
 from ..runtime.dual import Do, DualCritic
 from ..runtime.meter import BudgetSpentError, spent_in
 from ..runtime.step import Step, Steps, call, emit
-from ..writing.prompt_injection import fenced_messages
+from ..writing.cache_points import prompt_messages
 from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_values
 from ..writing.replies import read_text, refused
 
@@ -74,7 +74,7 @@ class CommentCritic(DualCritic):
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft."""
-        messages = _question(self.templates, task, draft, history)
+        messages = _question(self.templates, task, draft, history, model=self.model)
         reply = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
         text = read_text(reply)
         if not text.strip():
@@ -119,7 +119,7 @@ class ScoredCritic(DualCritic):
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Comment on the draft and score it."""
-        messages = _question(self.templates, task, draft, history)
+        messages = _question(self.templates, task, draft, history, model=self.model.model)
         try:
             reply: ScoredCritique = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
         except UnreadableReplyError as error:
@@ -128,11 +128,11 @@ class ScoredCritic(DualCritic):
 
 
 def _question(
-    templates: Sequence[ChatPromptTemplate], task: str, draft: str, history: Sequence[Event]
+    templates: Sequence[ChatPromptTemplate], task: str, draft: str, history: Sequence[Event], *, model: object
 ) -> list[BaseMessage]:
     """Return the messages that ask for a critique, by the template of this round."""
     values = prompt_values(task, history, latest_draft(history), memory="last") | {"draft": draft}
-    return fenced_messages(templates[min(rounds(history), len(templates) - 1)], values)
+    return prompt_messages(templates[min(rounds(history), len(templates) - 1)], values, model=model)
 
 
 StepName = str
