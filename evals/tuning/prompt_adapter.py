@@ -271,7 +271,7 @@ class PromptAdapter:
         asked = Signature.prompt_renderer(
             {"current_instruction_doc": current, "dataset_with_feedback": records, "prompt_template": template}
         )
-        told = ""
+        told, last = "", None
         for number in range(TRIES):
             try:
                 reply = self._reflect(f"{asked}{told}", f"reflection/{self.iteration}/{name}/{number}")
@@ -285,6 +285,9 @@ class PromptAdapter:
             if fault is None:
                 return text
             self.refused.append({"iteration": self.iteration, "prompt": name, "why": fault, "text": self._cut(text)})
+            if text == last:
+                return None  # told what is wrong with it, the model has nothing else to say
+            last = text
             told = f"\n\nYou proposed this:\n```\n{self._cut(text)}\n```\nIt was refused, and not tried: {fault}."
         return None
 
@@ -292,6 +295,8 @@ class PromptAdapter:
         """Return why a text can't be the prompt."""
         if not text or text == current.strip():
             return "it is the prompt as it was"
+        if not any(literal.strip() for literal in _literals(text)):
+            return "it holds no instruction"
         if len(text) > MOST_CHARACTERS:
             return f"it has {len(text)} characters, and {MOST_CHARACTERS} is the most"
         if any(task in text for one in records if (task := one["Inputs"].get("task"))):
@@ -322,6 +327,14 @@ class Bound:
 
 def _config(thread: str) -> Any:
     return {"configurable": {"thread_id": thread}}
+
+
+def _literals(prompt: str) -> list[str]:
+    """Return what stands between the braces of a prompt; of one that is no template, the whole."""
+    try:
+        return [literal for literal, _, _, _ in Formatter().parse(prompt)]
+    except ValueError:
+        return [prompt]
 
 
 def _variables(prompt: str) -> list[str]:

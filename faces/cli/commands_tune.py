@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["tune"]
 
+REFLECTION_TEMPERATURE = 1.0
+"""As in gepa: at the writer's temperature, often 0, a model proposes the same again and again."""
+
 
 def tune(
     dataset: Annotated[
@@ -51,7 +54,9 @@ def tune(
     critic: MethodCritic = None,
     reflection_model: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help="Proposes the prompts; else the writer does.", rich_help_panel=MODELS),
+        typer.Option(
+            metavar="SPEC", help="Proposes the prompts; else the writer does, at temperature 1.", rich_help_panel=MODELS
+        ),
     ] = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
@@ -140,6 +145,7 @@ def tune(
         check_methods([method], data.kind)
         spec = kept_spec(spec)
         options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
+        reflecting = {"temperature": REFLECTION_TEMPERATURE, "max_output_tokens": max_output_tokens}
         others = {"critic": critic, "reflection_model": reflection_model}
         built = {name: other and other != "self" and chat_model(kept_spec(other)) for name, other in others.items()}
         try:
@@ -150,7 +156,7 @@ def tune(
                 model=chat_model(spec, **options),  # type: ignore[arg-type]
                 budget_tokens=budget_tokens,
                 critic=built["critic"] or None,
-                reflection_model=built["reflection_model"] or None,
+                reflection_model=built["reflection_model"] or chat_model(spec, **reflecting),  # type: ignore[arg-type]
                 prompts=read_prompts(prompts) if prompts else None,
                 train=train,
                 validation=validation,

@@ -137,6 +137,7 @@ def test_a_spent_budget_starts_no_call(share: float, tmp_path: Path) -> None:
     ("proposal", "why"),
     [
         ("```\nCARRY the one.\n```", "lacks {task}"),
+        ("```\n{task}\n```", "no instruction"),
         ("```\nCARRY the {digit} of {task}\n```", "unknown variables ['digit']"),
         ("```\nCARRY {task} {task.__class__}\n```", ""),
         ("```\nCARRY. " + " ".join(one.task for one in ROWS.problems) + " {task}\n```", "a task that it was shown"),
