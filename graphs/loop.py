@@ -59,6 +59,11 @@ def route(state: RefineState) -> Literal["refine", "__end__"]:
     return "__end__" if state.get("stop_reason") else "refine"
 
 
+def route_draft(state: RefineState) -> Literal["feedback", "generate"]:
+    """Have an error raised by the node that it came from, once what it cost is stored."""
+    return "generate" if state.get("raised") is not None else "feedback"
+
+
 def build_refine_graph(
     model: BaseChatModel | None = None,
     *,
@@ -182,7 +187,7 @@ def build_refine_graph(
     no_draft = getattr(generate, "no_draft", "")
     opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
     graph.add_node("prepare", opening)
-    graph.add_node("generate", generate_step(first, prices=prices))
+    graph.add_node("generate", generate_step(first, prices=prices, raises_later=True))
     graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
     # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its steps.
     graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3))
@@ -190,7 +195,7 @@ def build_refine_graph(
     graph.add_node("refine", refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices))
     graph.add_edge(START, "prepare")
     graph.add_edge("prepare", "generate")
-    graph.add_edge("generate", "feedback")
+    graph.add_conditional_edges("generate", Router(route_draft), ["feedback", "generate"])
     if people:  # in a node of their own, so that a pause saves what the other critics have answered
         graph.add_node("human", feedback_step(people, name="human", critics_after=critics_after, judge_last=judge_last))
         graph.add_edge("feedback", "human")

@@ -8,8 +8,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from ..state.conversation import before_task, kept_conversation
 from ..state.events import failure, given_draft, record
+from ..state.masking import masked
+from ..state.schema import Raised
 from ..state.stopping import spent_budget
 from .agents.agent_answers import AgentRun, AgentUnfinishedError
+from .runtime.journal import saver_of
 from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit, extra_update
 from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
@@ -28,18 +31,20 @@ class EmptyDraftError(ValueError):
     """The first draft came back empty, or refused, so there is nothing to work on. Resumed, the thread asks again."""
 
 
-def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
+def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool = False) -> Step:
     """Return the node that writes the first draft.
 
     Args:
         writer: Takes the state and returns the draft.
         prices: Prices of the models that it calls.
+        raises_later: Whether the node runs again where it writes `raised`. What a writer used before it failed is then
+            in the record, and the node raises in the step after that.
 
     An agent that did not finish (see `redraft.nodes.agents.agent_answers`) leaves its draft as it is, and the run ends.
 
     A draft of the caller's own is recorded, and the writer is not asked.
 
-    Reads: task, draft, events, limits. Writes: events.
+    Reads: task, draft, events, limits, raised. Writes: events, raised.
 
     Raises:
         EmptyDraftError: At run: the draft is empty.
@@ -48,6 +53,8 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        if isinstance(raised := state.get("raised"), Raised):
+            raise raised.error
         if state.get("draft") is not None:
             update = record(state, given_draft(state["draft"]))
             emit(**update["events"][0])
@@ -60,15 +67,21 @@ def generate(writer: Writer, *, prices: Prices | None = None) -> Step:
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
             spent = AgentRun("", (), str(outcome.error), budget=outcome.error.budget)
             return agent_update(state, spent, {"kind": "draft", "round": 0, "by": by, **outcome.told})
-        if outcome.error is not None:
-            raise outcome.error
-        if isinstance(outcome.result, AgentRun):
+        if outcome.error is None and isinstance(outcome.result, AgentRun):
             return agent_update(state, outcome.result, {"kind": "draft", "round": 0, "by": by, **outcome.told})
-        text = read_text(outcome.result)
-        if not text.strip():
+        error, text = outcome.error, ""
+        if error is None and not (text := read_text(outcome.result)).strip():
             why = marked_refusal(outcome.result)
             became = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(outcome.result) else EMPTY
-            raise EmptyDraftError(f"the first draft of {by} {became}")
+            error = EmptyDraftError(f"the first draft of {by} {became}")
+        if error is not None:
+            # Replies that the journal keeps are counted when they are used again.
+            if not raises_later or not outcome.usage["calls"] or outcome.kept or saver_of(config) is None:
+                error.__dict__["redraft_usage"] = outcome.usage  # for who catches it: no record has it
+                raise error
+            why = masked(f"{type(error).__name__}: {error}")[:2000]
+            failed = {"kind": "draft", "round": 0, "by": by, "rejected": "empty", "incomplete": why, **outcome.told}
+            return {**record(state, failed), "raised": Raised(error)}
         draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
         update = writer_update(state, writer, outcome.result, draft)
         if outcome.refused and not spent_budget([*state["events"], *update["events"]], state["limits"]):

@@ -113,7 +113,7 @@ class _Rejected(TypedDict):
     rejected: NotRequired[str]
     """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
     schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
-    it had said anything."""
+    it had said anything, or a writer failed; `incomplete` then says why."""
 
 
 class _Incomplete(TypedDict):

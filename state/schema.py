@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self
 
 from langgraph.channels.ephemeral_value import EphemeralValue
+from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from .checked_channels import CheckedDelta
 from .events import Event, EventOfKind, append_events
+from .masking import masked
 from .usage import Score, Usage
 
 if TYPE_CHECKING:
@@ -20,9 +22,20 @@ else:
     # An alias with a name, since `get_type_hints` drops what stands in a bare `Annotated`.
     KnownEvent = TypeAliasType("KnownEvent", Annotated[EventOfKind, Field(discriminator="kind")])
 
-__all__ = ["KnownEvent", "RefineInput", "RefineOutput", "RefineState"]
+__all__ = ["KnownEvent", "Raised", "RefineInput", "RefineOutput", "RefineState"]
 
 NEVER = 10**9
+
+
+class Raised(str):
+    """The message of an error that is to be raised once the step that it came from is stored; it holds the error."""
+
+    error: Exception
+
+    def __new__(cls, error: Exception) -> Self:
+        new = super().__new__(cls, masked(str(error)))
+        new.error = error
+        return new
 
 
 class RefineInput(TypedDict):
@@ -49,6 +62,9 @@ class RefineState(RefineInput, total=False):
     accepted_by: str | None
     oracle: bool
     usage: Usage
+    raised: Annotated[str, UntrackedValue]
+    """The error of the first draft, in the step before it is raised. It is never stored, so that a thread which goes on
+    asks again."""
     remaining_steps: RemainingSteps
 
 

@@ -17,6 +17,7 @@ from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import usage_total
 from ...state.threads.record_checks import compared
 from ...state.threads.thread import Thread
+from ...state.usage import NO_USAGE, add_usage
 from .rate_limits import RATE_LIMITS
 from .result_record import failed_record, result_record
 
@@ -83,7 +84,9 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
         # It lands in results.jsonl, which is passed around and never encrypted.
         said = masked(f"{type(error).__name__}: {error}")
-        return Outcome(output=None, error=said, usage=usage_total(events or []), seconds=perf_counter() - start)
+        unrecorded: Usage = getattr(error, "redraft_usage", NO_USAGE)
+        used = add_usage([usage_total(events or []), unrecorded])
+        return Outcome(output=None, error=said, usage=used, seconds=perf_counter() - start)
     return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
 
 

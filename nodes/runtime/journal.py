@@ -185,14 +185,15 @@ class NodeJournal:
             update = yield from logic
         except Exception as error:
             expected = isinstance(error, (GraphBubbleUp, UnkeptReplyError))
-            if not expected and not self._caused(error):
+            if not expected and not self.caused(error):
                 yield from self._forget()
             raise
         news: Sequence[Mapping[str, Any]] = (update.get("events") if isinstance(update, dict) else None) or ()
         failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
         # As `failure` writes them into an event: the name, and the text cut to that length.
         known = {(type(one).__name__, str(one)[:2000]) for one in self.unanswered}
-        if any((one.get("error"), one.get("text")) not in known for one in failures):
+        # A first draft that came to nothing is written anew.
+        if "raised" in update or any((one.get("error"), one.get("text")) not in known for one in failures):
             yield from self._forget()
         return update
 
@@ -200,7 +201,7 @@ class NodeJournal:
         if self._used:
             yield Do(self.journal.forget, self.journal.aforget, (self.thread_id, self._used))
 
-    def _caused(self, error: BaseException | None) -> bool:
+    def caused(self, error: BaseException | None) -> bool:
         """Return whether an error comes from a model that did not answer."""
         chain: list[BaseException] = []
         # Causes can form a circle.
@@ -224,6 +225,7 @@ class JournaledCall:
         self._place = place
         self._meter = meter
         meter.on_failure = node.unanswered.append
+        meter.keeps = node.caused
 
     def new_key(self, prompt: str, model: str) -> str:
         """Return the key of one more model call."""

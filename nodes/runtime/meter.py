@@ -78,6 +78,8 @@ class Meter(BaseCallbackHandler):
         One that may refuse can't be in line: LangChain would leave what it wants to tell other handlers unawaited."""
         self.on_failure: Callable[[BaseException], None] | None = None
         """Called with what a model raises."""
+        self.keeps: Callable[[BaseException], bool] | None = None
+        """Says whether what was answered is kept for the next try, after an error."""
         self.model = ""
         self.refused: str | None = None
         """The budget for which a call was refused last."""

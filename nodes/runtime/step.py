@@ -80,6 +80,8 @@ class Outcome:
     """Name of the last model that answered; empty when none did."""
     refused: str | None = None
     """The budget for which a model call was refused, also where the call goes on without it."""
+    kept: bool = False
+    """The call failed, and the journal keeps what was answered: tried again, it costs nothing and counts then."""
 
     @property
     def told(self) -> dict[str, Any]:
@@ -131,7 +133,8 @@ def call(
     except Exception as error:
         mask_error(error)  # LangGraph stores its message, if it is raised
         failure = error
-    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused)
+    kept = failure is not None and meter.keeps is not None and meter.keeps(failure)
+    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused, kept)
 
 
 def _guard(state: Mapping[str, Any] | None, besides: Usage | None) -> Callable[[Usage], str | None] | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.graph import Graph
     from langgraph.graph import StateGraph
     from langgraph.types import StateSnapshot
 
@@ -64,6 +65,12 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if _goes_on(input, whole):
             return self._astream_on(input, whole, options)
         return super().astream(input, _unmarked(config), **options)
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        return _without_raising(super().get_graph(config, xray=xray))
+
+    async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        return _without_raising(await super().aget_graph(config, xray=xray))
 
     def _heard(self, given: Any, config: RunnableConfig | None) -> Any:
         """Return the input; one with messages has no task, by which `prepare` knows that the messages are it.
@@ -170,6 +177,14 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         place = config["configurable"]
         saver = place.get(CONFIG_KEY_CHECKPOINTER, self.checkpointer)
         return isinstance(saver, BaseCheckpointSaver) and place.get("thread_id") is not None
+
+
+def _without_raising(drawn: Graph) -> Graph:
+    """Return a drawing without the way of `generate` to itself, which only raises what it met."""
+    raising = {edge.source for edge in drawn.edges if edge.source == edge.target and edge.source == "generate"}
+    edges = [edge for edge in drawn.edges if edge.source != edge.target or edge.source not in raising]
+    drawn.edges = [edge._replace(conditional=False) if edge.source in raising else edge for edge in edges]
+    return drawn
 
 
 def _goes_on(given: Any, config: RunnableConfig) -> bool:

@@ -145,6 +145,8 @@ class LoopKind(GraphKind):
         if values.get("stop_reason") or not events:
             return None
         last = _last_step(events)
+        if last["kind"] == "draft" and last.get("rejected"):
+            return "prepare"  # it failed, and is written anew
         node = last.get("node") if last["kind"] == "failure" else WRITERS.get(last["kind"])
         return node if node in NODES or node == self.before_check else None
 

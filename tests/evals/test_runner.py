@@ -109,13 +109,14 @@ def test_half_run_problems_go_on_and_their_usage_adds_up(sums: Dataset, tmp_path
 
 def test_a_problem_that_fails_is_wrong_and_stays_in_the_denominator(sums: Dataset, right: Any, tmp_path: Path) -> None:
     """A response that can't be used is logged with the reason, counted as wrong, and not dropped."""
-    replies = [right, ValueError("no such thing"), right, {"text": ""}, right, right]
+    replies = [right, ValueError("no such thing"), right, {"text": "", "output_tokens": 9}, right, right]
     records = run(sums, ScriptedModel(replies), tmp_path, concurrency=1)
     failed = {name: record.error for name, record in records.items() if record.error}
     assert len(records) == 6
     assert sum(bool(record.is_correct) for record in records.values()) == 4
     assert failed["sum-1"] == "ValueError: no such thing"
     assert "came back empty" in str(failed["sum-3"])
+    assert (records["sum-1"].total_tokens, records["sum-3"].total_tokens > 9) == (0, True)
 
 
 def test_failed_problems_are_run_again_on_demand(sums: Dataset, right: Any, tmp_path: Path) -> None:

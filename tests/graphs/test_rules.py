@@ -10,7 +10,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import model_critic, verifier_critic
-from redraft.state import Critique, Thread
+from redraft.state import Critique, Thread, open_checkpointer
 
 TASK = "Write one short sentence that uses river and lamp."
 WORDS = verifier_critic(uses_words("river", "lamp"))
@@ -140,6 +140,48 @@ def test_an_empty_first_draft_is_an_error_and_the_thread_can_be_resumed() -> Non
     with pytest.raises(ValueError, match="came back empty"):
         graph.invoke({"task": TASK}, thread.config)
     assert thread.resume()["answer"] == "a river, a lamp"
+
+
+COSTLY = {"text": "", "input_tokens": 1990, "output_tokens": 10}
+
+
+@pytest.mark.parametrize("journal", [False, True])
+@pytest.mark.parametrize("how", ["resume", "invoke"])
+@pytest.mark.parametrize("kind", ["empty", "failed"])
+def test_what_a_first_draft_cost_that_came_to_nothing_counts(
+    run: Any, tmp_path: Any, kind: str, how: str, journal: bool
+) -> None:
+    """One that came back empty, or failed after a model had answered, is in the usage of the thread that goes on, and
+    against its budget; it shows as no draft, and the record replays."""
+    model = ScriptedModel([COSTLY, "a river, a lamp"])
+
+    def write(state: Any) -> str:
+        text = str(model.invoke(state["task"]).text)
+        if kind == "failed" and len(model.calls) == 1:
+            raise LookupError("no such page")
+        return text
+
+    with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
+        options: Any = {"critics": [WORDS], "refine": write, "checkpointer": saver, "journal": journal}
+        graph = build_refine_graph(generate=write, **options)
+        thread = Thread(graph, "1")
+        with pytest.raises(LookupError if kind == "failed" else ValueError, match=r"no such page|came back empty"):
+            run(graph, {"task": TASK}, thread.config)
+        assert graph.get_state(thread.config).next == ("generate",)
+        output = run(graph, None, thread.config) if how == "invoke" else thread.resume()
+        assert output["answer"] == "a river, a lamp"
+        assert output["usage"]["total_tokens"] - 2000 == output["events"][2]["usage"]["total_tokens"]
+        assert [(event["kind"], event.get("rejected", "")) for event in output["events"]][:3] == [
+            ("task", ""), ("draft", "empty"), ("draft", ""),
+        ]  # fmt: skip
+        assert thread.replay().matches
+        assert "generate --> feedback" in graph.get_graph().draw_mermaid()
+        assert "generate -.-> generate" not in graph.get_graph().draw_mermaid()
+
+        model = ScriptedModel([COSTLY])
+        with pytest.raises((LookupError, ValueError)):
+            run(graph, {"task": TASK, "limits": {"max_tokens": 1500}}, {"configurable": {"thread_id": "2"}})
+        assert Thread(graph, "2").resume()["stop_reason"] == "token_budget"
 
 
 # 3. No substring verdicts
