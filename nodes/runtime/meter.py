@@ -226,6 +226,7 @@ class Meter(BaseCallbackHandler):
             "input_tokens": used.prompt_tokens,
             "output_tokens": used.completion_tokens,
             "total_tokens": used.total_tokens,
+            "input_token_details": {"cache_read": getattr(used.prompt_tokens_details, "cached_tokens", None)},
         }
         said = completion.choices[0].message.content if completion.choices else None
         message = AIMessage(said or "", usage_metadata=usage, response_metadata={"model_name": completion.model})

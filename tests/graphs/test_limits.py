@@ -249,11 +249,13 @@ def test_what_a_preparation_makes_of_task_and_limits_is_recorded() -> None:
 def test_a_verdict_cut_short_is_paid_for_and_counted(run: Any, serve: Any) -> None:
     """A structured reply that ran into the output limit accepts nothing, and its tokens count towards the budget."""
     cut = {"text": '{"feedback": "too', "input_tokens": 40, "output_tokens": 60, "finish_reason": "length"}
+    cut["prompt_tokens_details"] = {"cached_tokens": 30}
     server = serve([{"text": "a draft", "input_tokens": 10, "output_tokens": 5}, cut])
     graph = build_refine_graph(chat_model(server.spec))
     output = run(graph, {"task": "Write.", "limits": {"max_tokens": 100}})
     assert (output["stop_reason"], output["accepted_by"]) == ("token_budget", None)
     assert (output["usage"]["calls"], output["usage"]["total_tokens"]) == (2, 115)
+    assert output["usage"]["cache_read_tokens"] == 30
     assert "could not be read" in output["events"][2]["text"]
 
 
