@@ -86,13 +86,22 @@ RIGHT: dict[str, list[Any]] = {
     "replies": ["A draft.", {"text": "A", "input_tokens": 3}, {"structured": {"accepted": True}}, {"error": "lost"}],
     "labelled": [ROW, {**ROW, "round": 0, "other": "kept"}],
     "prices": [{}, {"mine": PRICE}, {"mine": {**PRICE, "cache_read_per_mtok": None}}],
-    "prompts": [{"prompts": {"generate": "{task}"}}, {"format": 1, "prompts": {"program_2": "{task}"}}],
+    "prompts": [
+        {"prompts": {"generate": "{task}"}},
+        {"format": 1, "prompts": {"program_2": "{task}", "critic": {"lc": 1}}},
+    ],
 }
 WRONG: dict[str, list[Any]] = {
     "replies": [1, {}, {"txt": "A"}, {"text": 1}, {"input_tokens": -1}, {"output_tokens": 1.5}],
     "labelled": [{**ROW, "right": "yes"}, {"task": "t", "right": True}, {**ROW, "draft": None}, {**ROW, "round": -1}],
     "prices": [[], {"mine": 1}, {"mine": {"input_per_mtok": 1}}, {"mine": {**PRICE, "output_per_mtok": -1}}],
-    "prompts": [{}, {"prompts": {}}, {"prompts": {"other": "{task}"}}, {"format": 2, "prompts": {"generate": "x"}}],
+    "prompts": [
+        {},
+        {"prompts": {}},
+        {"prompts": {"critic": {"text": "{draft}"}}},
+        {"prompts": {"other": "{task}"}},
+        {"format": 2, "prompts": {"generate": "x"}},
+    ],
 }
 READERS: dict[str, Callable[[Path], object]] = {
     "replies": ScriptedModel.from_file,

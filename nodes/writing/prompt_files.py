@@ -31,7 +31,8 @@ def builder_prompts(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Args:
         path: As `redraft tune` writes it, or a JSON object whose `prompts` are texts by name: `generate`, `refine`,
-            `critic`, `refine_after_programs`, `refine_after_tests`, `clause`, `program_1` and on.
+            `critic`, `refine_after_programs`, `refine_after_tests`, `clause`, `program_1` and on. In place of a text
+            may stand what LangChain (`dumpd`) or the LangSmith Hub (`manifest`) exported of a prompt.
 
     Raises:
         ValueError: The file can't be read, holds no prompts, or other ones than those that it says were measured.
@@ -72,6 +73,10 @@ def read_tuned(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{where} can't be read: {error}") from None
     prompts = found.get("prompts") if isinstance(found, dict) else None
+    if _is_export(found):
+        raise ValueError(f'{where} is one exported prompt: name it, as in {{"prompts": {{"critic": …}}}}')
+    if isinstance(prompts, dict):  # an exported prompt is kept as its text, like any other
+        prompts = {name: json.dumps(one) if _is_export(one) else one for name, one in prompts.items()}
     if not isinstance(prompts, dict) or not prompts or not all(isinstance(one, str) for one in prompts.values()):
         raise ValueError(f'{where} holds no prompts: it must be an object with "prompts", texts by name')
     if found.get("format", FORMAT) != FORMAT:
@@ -82,8 +87,11 @@ def read_tuned(path: str | os.PathLike[str]) -> dict[str, Any]:
                 f"the prompt {name!r} of {where} is not the one that was measured; "
                 'to use it all the same, take "prompts_sha256" out'
             )
-    tuned: dict[str, Any] = found
-    return tuned
+    return {**found, "prompts": prompts}
+
+
+def _is_export(value: Any) -> bool:
+    return isinstance(value, dict) and bool({"lc", "manifest"} & value.keys())
 
 
 def check_prompt(name: str, text: str, untuned: str) -> None:

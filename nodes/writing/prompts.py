@@ -15,6 +15,7 @@ from ...state.summary import Attempt, attempts, best_draft, current_run, latest_
 from ..runtime.dual import Do, DualRunnable
 from .cache_points import prompt_messages
 from .conversation import in_context
+from .exported_prompts import exported_prompt
 from .prompt_injection import fence, opens_part
 from .seeds import reseeded
 
@@ -52,8 +53,8 @@ def chat_prompt(
     """Return templates, one a round; the last serves every later round.
 
     Args:
-        prompts: A text with variables in braces, a ChatPromptTemplate (f-string, mustache or jinja2), or a sequence of
-            either.
+        prompts: A text with variables in braces, a ChatPromptTemplate (f-string, mustache or jinja2), the JSON that
+            LangChain or the LangSmith Hub exported of one, or a sequence of these.
         what: The argument's name, for messages.
         known: The variables that it may use.
         needed: Those that each must use, as `draft`, or `draft task` where the second stands in for the first.
@@ -66,10 +67,12 @@ def chat_prompt(
         raise ValueError(f"{what} is empty: give a prompt, or several, one a round")
     templates = []
     for prompt in given:
-        try:
-            template = ChatPromptTemplate.from_messages([("human", prompt)]) if isinstance(prompt, str) else prompt
-        except ValueError as error:
-            raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
+        template = exported_prompt(prompt, what=what) if isinstance(prompt, str) else prompt
+        if template is None:
+            try:
+                template = ChatPromptTemplate.from_messages([("human", str(prompt))])
+            except ValueError as error:
+                raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
         if unknown := sorted(set(template.input_variables) - set(known)):
             raise ValueError(
                 f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
