@@ -16,9 +16,11 @@ from ..state.stopping import (
     StopReason,
     could_not_be_judged,
     decide,
+    nearly_spent,
     refused_budget,
     since_verdict,
     spent_budget,
+    warning,
 )
 from ..state.summary import (
     accepted_by,
@@ -121,6 +123,10 @@ def check(
             verdict["choice"], verdict["text"] = chosen
         if out_of_steps:
             verdict["out_of_steps"] = True
+        if near := nearly_spent(events, limits):
+            verdict["warned"] = near
+            for budget in near:
+                emit(**warning(budget, number))
         if oracle_touched(events):
             verdict["oracle"] = True
         # A replay reads the limits off the record, so it must hold those that changed on the way.

@@ -79,7 +79,8 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
             if not raises_later or not outcome.usage["calls"] or outcome.kept or saver_of(config) is None:
                 error.__dict__["redraft_usage"] = outcome.usage  # for who catches it: no record has it
                 raise error
-            why = masked(f"{type(error).__name__}: {error}")[:2000]
+            # Of an error only its type: what it says may hold prompts and paths, and goes to who gave the task.
+            why = masked(str(error)) if isinstance(error, EmptyDraftError) else type(error).__name__
             failed = {"kind": "draft", "round": 0, "by": by, "rejected": "empty", "incomplete": why, **outcome.told}
             return {**record(state, failed), "raised": Raised(error)}
         draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}

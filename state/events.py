@@ -88,6 +88,8 @@ class _Common(TypedDict):
     """Hash of the event before this one in the thread; empty on the first."""
     at: NotRequired[str]
     """When it was written, ISO 8601 in UTC, by the clock of who ran it; records of format 1 do not say."""
+    warned: NotRequired[list[str]]
+    """The budgets of which 80% were used up by then, and whoever streams the run was warned of."""
     model: NotRequired[str]
     """The model that wrote or judged it, where one did and said its name."""
 

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from .choices import arms_of, choose
 from .limits import Limits, limits_in_force
-from .summary import accepted_by, attempts, best_draft, open_drafts, rounds, run_options, summary_of, usage_total
+from .summary import (
+    accepted_by,
+    attempts,
+    best_draft,
+    current_run,
+    open_drafts,
+    rounds,
+    run_options,
+    summary_of,
+    usage_total,
+)
 from .usage import add_usage
 
 if TYPE_CHECKING:
@@ -16,16 +26,19 @@ if TYPE_CHECKING:
     from .usage import Usage
 
 __all__ = [
+    "BUDGETS",
     "REFUSED_OUTSIDE",
     "STOP_REASONS",
     "StopReason",
     "check_record",
     "could_not_be_judged",
     "decide",
+    "nearly_spent",
     "refused_budget",
     "rounds_allowed",
     "since_verdict",
     "spent_budget",
+    "warning",
 ]
 
 StopReason = Literal[
@@ -151,6 +164,28 @@ def spent_budget(
     if (seconds := limits.get("max_seconds")) is not None and usage["seconds"] >= seconds:
         return "time_budget"
     return None
+
+
+def nearly_spent(
+    events: Sequence[Event], limits: Mapping[str, Any], *, besides: Usage | None = None
+) -> list[StopReason]:
+    """Return the budgets of which 80% are used up, while none is spent and nobody was warned of them in this run."""
+    bounds = {name: WARN_AT * limits[name] for name in BUDGETS if limits.get(name) is not None}
+    if not bounds or spent_budget(events, limits, besides=besides):
+        return []
+    found = [spent_budget(events, {name: bound}, besides=besides) for name, bound in bounds.items()]
+    known = {one for event in current_run(events) for one in event.get("warned", ())} if any(found) else set()
+    return [budget for budget in found if budget and budget not in known]
+
+
+def warning(budget: StopReason, number: int) -> dict[str, Any]:
+    """Return the progress item that says so."""
+    text = f"{WARN_AT:.0%} of the {budget.replace('_', ' ')} is used up."
+    return {"kind": "warning", "by": "check", "round": number, "budget": budget, "text": text}
+
+
+BUDGETS = ("max_tokens", "max_cost_usd", "max_seconds")
+WARN_AT = 0.8
 
 
 def since_verdict(events: Sequence[Event]) -> Sequence[Event]:

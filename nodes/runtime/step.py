@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -22,8 +22,9 @@ from langgraph.errors import GraphBubbleUp
 from ...state.collector import RUNNING
 from ...state.events import frozen, record
 from ...state.masking import mask_error
-from ...state.stopping import spent_budget
+from ...state.stopping import BUDGETS, nearly_spent, spent_budget, warning
 from ...state.storage.journal import UnkeptReplyError
+from ...state.summary import rounds
 from ...state.threads.lease import StopControl
 from ...state.usage import add_usage
 from .dual import Do, adrive, awaited, drive, finish
@@ -80,13 +81,16 @@ class Outcome:
     """Name of the last model that answered; empty when none did."""
     refused: str | None = None
     """The budget for which a model call was refused, also where the call goes on without it."""
+    warned: Sequence[str] = ()
+    """The budgets that whoever streams the run was warned of."""
     kept: bool = False
     """The call failed, and the journal keeps what was answered: tried again, it costs nothing and counts then."""
 
     @property
     def told(self) -> dict[str, Any]:
         """What an event says of the call: its usage, and the model where one answered."""
-        return {"usage": self.usage, **({"model": self.model} if self.model else {})}
+        known = {"model": self.model, "warned": list(self.warned)}
+        return {"usage": self.usage, **{name: value for name, value in known.items() if value}}
 
 
 Steps = Generator[Call | Do, Any, Update]
@@ -118,7 +122,8 @@ def call(
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
         UnkeptReplyError: The journal can't be written or read. That is no answer, so no run ends with it.
     """
-    meter = Meter(prices, guard=_guard(state, besides))
+    warned: list[str] = []
+    meter = Meter(prices, guard=_guard(state, besides, warned))
     result, failure = None, None
     told = config
     if about and _has_handlers(config):
@@ -134,20 +139,32 @@ def call(
         mask_error(error)  # LangGraph stores its message, if it is raised
         failure = error
     kept = failure is not None and meter.keeps is not None and meter.keeps(failure)
-    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused, kept)
+    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused, warned, kept)
 
 
-def _guard(state: Mapping[str, Any] | None, besides: Usage | None) -> Callable[[Usage], str | None] | None:
-    """Return a function from what was used to the budget that is spent, or `None` where the run has no budget."""
+def _guard(
+    state: Mapping[str, Any] | None, besides: Usage | None, warned: list[str]
+) -> Callable[[Usage], str | None] | None:
+    """Return a function from what was used to the budget that is spent, or `None` where the run has no budget.
+
+    It warns of a budget that is nearly spent, once, and adds it to `warned`.
+    """
     limits = (state or {}).get("limits") or {}
     if state is None or all(limits.get(name) is None for name in BUDGETS):
         return None
     events = frozen(state.get("events") or ())
     earlier = [] if besides is None else [besides]
-    return lambda used: spent_budget(events, limits, besides=add_usage([*earlier, used]))
+    send = emitter()
 
+    def guard(used: Usage) -> str | None:
+        so_far = add_usage([*earlier, used])
+        for budget in nearly_spent(events, limits, besides=so_far):
+            if budget not in warned:
+                warned.append(budget)
+                send(**warning(budget, rounds(events)))
+        return spent_budget(events, limits, besides=so_far)
 
-BUDGETS = ("max_tokens", "max_cost_usd", "max_seconds")
+    return guard
 
 
 RUNTIME = "__pregel_runtime"

@@ -297,6 +297,23 @@ def test_a_chain_that_drafts_makes_no_call_once_the_budget_is_spent(run: Any) ->
     assert output["usage"]["total_tokens"] == 100
 
 
+@pytest.mark.parametrize(
+    ("calls", "limit", "where"),
+    [(1, 240, ["verdict"]), (3, 240, ["draft"]), (1, 90, []), (1, None, [])],
+    ids=["at the end of a step", "in mid-step", "spent at once", "no budget"],
+)
+def test_a_run_warns_once_when_80_percent_of_a_budget_is_used(calls: int, limit: int | None, where: list[str]) -> None:
+    """Whoever streams the run is told while there is still something left, by one `warning`, which the record knows."""
+    model = ScriptedModel([costs(f"draft {number}") for number in range(9)])
+    graph = build_refine_graph(generate=chain_of(model, calls), refine=chain_of(model, 1), critics=[no])
+    limits = {"max_tokens": limit, "max_rounds": 2}
+    items: list[Any] = list(graph.stream({"task": "x", "limits": limits}, stream_mode=["custom", "values"]))
+    said = [item for mode, item in items if mode == "custom" and item["kind"] == "warning"]
+    events = items[-1][1]["events"]
+    assert [item["text"] for item in said] == ["80% of the token budget is used up."] * bool(where)
+    assert [event["kind"] for event in events if event.get("warned") == ["token_budget"]] == where
+
+
 def test_a_critic_with_several_calls_makes_none_once_the_budget_is_spent(run: Any) -> None:
     """The draft is kept and not accepted; the critique that was cut short counts what it cost."""
     judge = ScriptedModel([costs(f"reply {number}", 60) for number in range(5)])

@@ -53,7 +53,7 @@ def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
 Metadata = Annotated[dict[str, Any], AfterValidator(checked_metadata)]
 
 
-HIDDEN = frozenset({"redraft_recipe", "redraft_path_recipe"})
+HIDDEN = frozenset({"raised", "redraft_recipe", "redraft_path_recipe"})
 """Metadata that may name files of the server; they are in states, and in what runs stream about their steps."""
 
 
