@@ -188,12 +188,13 @@ class NodeJournal:
             if not expected and not self.caused(error):
                 yield from self._forget()
             raise
-        news: Sequence[Mapping[str, Any]] = (update.get("events") if isinstance(update, dict) else None) or ()
+        written: Mapping[str, Any] = update if isinstance(update, dict) else {}  # a middleware's is none
+        news: Sequence[Mapping[str, Any]] = written.get("events") or ()
         failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
         # As `failure` writes them into an event: the name, and the text cut to that length.
         known = {(type(one).__name__, str(one)[:2000]) for one in self.unanswered}
         # A first draft that came to nothing is written anew.
-        if "raised" in update or any((one.get("error"), one.get("text")) not in known for one in failures):
+        if "raised" in written or any((one.get("error"), one.get("text")) not in known for one in failures):
             yield from self._forget()
         return update
 
