@@ -22,7 +22,7 @@ else:
     # An alias with a name, since `get_type_hints` drops what stands in a bare `Annotated`.
     KnownEvent = TypeAliasType("KnownEvent", Annotated[EventOfKind, Field(discriminator="kind")])
 
-__all__ = ["KnownEvent", "Raised", "RefineInput", "RefineOutput", "RefineState"]
+__all__ = ["KnownEvent", "Raised", "RefineInput", "RefineOutput", "RefineState", "RunValues"]
 
 NEVER = 10**9
 
@@ -47,12 +47,9 @@ class RefineInput(TypedDict):
     limits: NotRequired[dict[str, Any]]
 
 
-class RefineState(RefineInput, total=False):
-    """The state of a run: the record, and what was last computed from it."""
+class RunValues(TypedDict, total=False):
+    """What was last computed from the record of a run."""
 
-    draft: Annotated[str, EphemeralValue]  # of this task, and gone once it is in the record
-    events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
-    """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
     head: str
     """Hash of the last event."""
     answer: str
@@ -62,6 +59,14 @@ class RefineState(RefineInput, total=False):
     accepted_by: str | None
     oracle: bool
     usage: Usage
+
+
+class RefineState(RefineInput, RunValues, total=False):
+    """The state of a run: the record, and what was last computed from it."""
+
+    draft: Annotated[str, EphemeralValue]  # of this task, and gone once it is in the record
+    events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
+    """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
     raised: Annotated[str, UntrackedValue]
     """The error of the first draft, in the step before it is raised. It is never stored, so that a thread which goes on
     asks again."""

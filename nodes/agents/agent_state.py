@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from ...state.checked_channels import CheckedDelta
 from ...state.events import AGENT_RECORD, AGENT_VALUES, append_events, clean
-from ...state.schema import NEVER, KnownEvent
-from ...state.usage import NO_USAGE, Score, Usage, add_usage
+from ...state.schema import NEVER, KnownEvent, RunValues
+from ...state.usage import NO_USAGE, Usage, add_usage
 from ..writing.replies import read_text
 
 if TYPE_CHECKING:
@@ -36,21 +36,13 @@ SOURCE = "redraft"
 """Who put a message into the conversation, under the key that LangChain's own middleware uses for that."""
 
 
-class RefineValues(TypedDict, total=False):
+class RefineValues(RunValues, total=False):
     """The last values of a run, as `RefineState` has them."""
 
     task: str
     conversation: list[dict[str, Any]]
     """The messages before the task, as plain data."""
     limits: dict[str, Any]
-    head: str
-    answer: str
-    stop_reason: str | None
-    rounds: int
-    score: Score | None
-    accepted_by: str | None
-    oracle: bool
-    usage: Usage
 
 
 class Spent(TypedDict, total=False):
