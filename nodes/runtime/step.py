@@ -126,7 +126,7 @@ def call(
     meter = Meter(prices, guard=_guard(state, besides, warned))
     result, failure = None, None
     told = config
-    if about and _has_handlers(config):
+    if about and getattr(config.get("callbacks"), "handlers", None):
         from .traces import with_metadata
 
         told = with_metadata(config, about)
@@ -294,17 +294,12 @@ def emit(**progress: Any) -> None:
         writer = config["configurable"][RUNTIME].stream_writer
     except (RuntimeError, KeyError):  # KeyError: in a chain of Runnables that is no graph
         return
-    if _has_handlers(config):
+    if getattr(config.get("callbacks"), "handlers", None):  # somebody listens, and may trace the run
         from .traces import note_event
 
         note_event(config, progress)
     role = ROLES.get(progress.get("node") or progress.get("kind", ""))
     writer({"role": role, **progress} if role else progress)
-
-
-def _has_handlers(config: RunnableConfig) -> bool:
-    """Return whether anybody who may trace the run listens to it."""
-    return bool(getattr(config.get("callbacks"), "handlers", None))
 
 
 def emitter() -> Callable[..., None]:

@@ -8,15 +8,16 @@ have it.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
-from time import sleep
+from functools import cache, lru_cache, partial
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from uuid import NAMESPACE_URL, UUID, uuid5
+from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.base import BaseTracer
@@ -25,7 +26,6 @@ from ...state.events import CRITIQUE_KINDS, DRAFT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Future
 
     from langchain_core.runnables import RunnableConfig
 
@@ -61,8 +61,8 @@ class TracedRun:
     """Tells tracers apart: LangChain copies one, and its copies know the same runs."""
     parent: UUID | None
     add_metadata: Callable[[Mapping[str, Any]], None]
-    send: Callable[[Score], None] | None
-    """Logs a score of it through the tracer's own client, where that takes scores."""
+    send: partial[None] | None
+    """Logs a score of it, where scores are taken; its first argument is the client."""
 
 
 class Spans(Protocol):
@@ -128,7 +128,7 @@ def note_event(config: RunnableConfig, event: Mapping[str, Any]) -> None:
             if manager.parent_run_id is not None and (step := find(manager.parent_run_id)) is not None:
                 _note(step, event, find)
     except Exception as error:
-        _say_once("a tracer", type(error).__name__)
+        _say_once("a step could not be told to its tracer", type(error).__name__)
 
 
 def _note(step: TracedRun, event: Mapping[str, Any], find: Callable[[UUID], TracedRun | None]) -> None:
@@ -159,7 +159,7 @@ def _note(step: TracedRun, event: Mapping[str, Any], find: Callable[[UUID], Trac
 
 
 def _score(critic: str, event: Mapping[str, Any]) -> Score:
-    accepted, given = event["accepted"], event.get("score")
+    accepted, given = event.get("accepted"), event.get("score")
     score = given if given is not None or accepted is None else float(accepted)
     kind: Any = "HUMAN" if event["kind"] == "human" else "CODE" if event.get("verifier") else "LLM"
     about = {"round": event["round"], **({"oracle": True} if event.get("oracle") else {})}
@@ -189,10 +189,8 @@ def _traced(handler: Any, run_id: UUID, *, beside: list[Any]) -> TracedRun | Non
 
     client = getattr(handler, "client", None)
     if client is not None and hasattr(client, "create_feedback"):
-        trace, project = run.trace_id or run.id, run.session_name
-        return TracedRun(
-            id(handler.run_map), run.parent_run_id, add, partial(_to_langsmith, client, run_id, trace, project)
-        )
+        to_langsmith = partial(_to_langsmith, client, run_id, run.trace_id or run.id, run.session_name)
+        return TracedRun(id(handler.run_map), run.parent_run_id, add, to_langsmith)
     phoenix = next((one.client for one in beside if isinstance(one, PhoenixFeedback)), None)
     span = handler.get_span(run_id) if phoenix is not None and hasattr(handler, "get_span") else None
     if span is None or phoenix is None:
@@ -208,22 +206,23 @@ def _in_langfuse(handler: Any, run_id: UUID) -> TracedRun | None:
         return None
     state = handler._run_states.get(run_id)
     parent = state.parent_run_id if state else None
-    client, trace, name = handler._langfuse_client, span.trace_id, span.id
-
-    def send(score: Score) -> None:
-        client.create_score(
-            name=score.name,
-            # A category where there is no number.
-            value=score.label if score.score is None else score.score,
-            data_type="CATEGORICAL" if score.score is None else "NUMERIC",
-            trace_id=trace,
-            # What is said of a whole trace is a score of the trace.
-            observation_id=None if parent is None else name,
-            score_id=str(_id_of(name, score)),
-            metadata={**score.about, "verdict": score.label, "annotator_kind": score.kind},
-        )
-
+    # What is said of a whole trace is a score of the trace.
+    observation = None if parent is None else span.id
+    send = partial(_to_langfuse, handler._langfuse_client, span.trace_id, observation)
     return TracedRun(id(handler), parent, lambda about: span.update(metadata=dict(about)), send)
+
+
+def _to_langfuse(client: Any, trace: str, observation: str | None, score: Score) -> None:
+    client.create_score(
+        name=score.name,
+        # A category where there is no number.
+        value=score.label if score.score is None else score.score,
+        data_type="CATEGORICAL" if score.score is None else "NUMERIC",
+        trace_id=trace,
+        observation_id=observation,
+        score_id=str(_id_of(observation or trace, score)),
+        metadata={**score.about, "verdict": score.label, "annotator_kind": score.kind},
+    )
 
 
 def _to_langsmith(client: Any, run_id: UUID, trace_id: UUID, project: str | None, score: Score) -> None:
@@ -237,18 +236,24 @@ def _to_langsmith(client: Any, run_id: UUID, trace_id: UUID, project: str | None
         source_info={**score.about, "annotator_kind": score.kind},
         feedback_id=_id_of(run_id, score),
         session_id=_project_id(client, project),
-        stop_after_attempt=3,
+        stop_after_attempt=1,
     )
 
 
-@cache
+@lru_cache(64)
 def _project_id(client: Any, name: str | None) -> UUID | None:
     """Return the id of a project, which LangSmith wants beside a score; `None` where the key may not ask for it."""
+    from langsmith.utils import LangSmithNotFoundError
+
     for pause_s in PAUSES_S:
-        sleep(pause_s)  # the project is made when its first run arrives
-        with suppress(Exception):
+        sleep(pause_s)
+        try:
             found: UUID = client.read_project(project_name=name).id
-            return found
+        except LangSmithNotFoundError:  # the project is made when its first run arrives
+            continue
+        except Exception:
+            break
+        return found
     return None
 
 
@@ -268,11 +273,11 @@ def _id_of(run: object, score: Score) -> UUID:
     return uuid5(NAMESPACE_URL, f"redraft/{run}/{score.name}")
 
 
-_RUNS: OrderedDict[UUID, dict[tuple[int, Any], Callable[[Score], None]]] = OrderedDict()
+_RUNS: OrderedDict[UUID, dict[tuple[int, Any], partial[None]]] = OrderedDict()
 _LOCK = threading.Lock()
 
 
-def _drafts_of(run: UUID) -> dict[tuple[int, Any], Callable[[Score], None]]:
+def _drafts_of(run: UUID) -> dict[tuple[int, Any], partial[None]]:
     """Return how scores of each draft of a run are sent, by tracer and round: they come when its step has ended."""
     with _LOCK:
         found = _RUNS.setdefault(run, {})
@@ -296,10 +301,26 @@ def wait_for_scores(timeout_s: float = 10.0) -> None:
     _sender().submit(int).result(timeout_s)
 
 
-def _send_later(send: Callable[[Score], None] | None, score: Score) -> None:
+def _send_later(send: partial[None] | None, score: Score) -> None:
     """Send a score from a thread of its own: a service that is slow or away holds up no run."""
     if send is not None:
-        _sender().submit(send, score).add_done_callback(_said)
+        _sender().submit(_send, send, score)
+
+
+def _send(send: partial[None], score: Score) -> None:
+    client = send.args[0]
+    if monotonic() < _AWAY.get(client, 0.0):
+        return
+    try:
+        send(score)
+    except Exception as error:
+        _AWAY[client] = monotonic() + AWAY_S
+        _say_once("a score could not be sent", type(error).__name__)
+
+
+_AWAY: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+"""Until when a client is left alone, whose service did not take a score."""
+AWAY_S = 60
 
 
 @cache
@@ -307,12 +328,11 @@ def _sender() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="redraft-scores")
 
 
-def _said(sent: Future[None]) -> None:
-    if (error := sent.exception()) is not None:
-        _say_once("a score", type(error).__name__)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_sender.cache_clear)  # its thread is not in the child
 
 
 @cache
 def _say_once(what: str, error: str) -> None:
     # The type alone: a message may hold an address with a key, or a draft.
-    LOG.warning("%s could not be sent, and the run goes on without it: %s", what, error)
+    LOG.warning("%s, and the run goes on without it: %s", what, error)

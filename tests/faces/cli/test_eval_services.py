@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langsmith.utils import get_env_var
 from redraft.evals.datasets.dataset import load_dataset
+from redraft.evals.logs.registry import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,8 +45,12 @@ def langsmith() -> dict[str, Any]:
 
 
 def in_langsmith(server: Any) -> tuple[str, dict[str, Any]]:
+    """Read it also as LangSmith exports runs: `redraft report` finds each draft of each problem again."""
     runs = [one for sent in server.to("POST /runs/batch") for one in sent.json["post"]]
     right = {sent.json["run_id"]: sent.json["score"] for sent in server.to("POST /feedback")}
+    exported = Path("exported.json")
+    exported.write_text(json.dumps([{**one, "feedback_stats": {"correct": {"avg": right[one["id"]]}}} for one in runs]))
+    assert read_log(exported).run().verdicts == {IDS[0]: True, IDS[1]: False}
     roots = {
         one["reference_example_id"]: (one["outputs"]["answer"], right[one["id"]])
         for one in runs
