@@ -110,7 +110,7 @@ TAGS = re.compile(
     rf"|<{TAG}>|\[THINK\]|◁think▷",
     FLAGS,
 )
-CLOSING_SIGNS = ("</", "[/", "◁/", "<|")
+CLOSING_SIGNS = "<[◁"
 """One of these begins each closing tag."""
 ANSWER_OPENING = re.compile(
     r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<\n]*<\|message\|>"

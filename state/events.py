@@ -457,9 +457,12 @@ def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str
 
 def clean(text: str) -> str:
     """Return text that every database can hold: without NUL and without lone surrogates."""
-    if text.isascii():
-        return text.replace("\x00", "")  # the same object where there is none
-    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+    text = text.replace("\x00", "")  # the same object where there is none
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def broken_links(events: Sequence[Event], head: str) -> list[int]:

@@ -15,8 +15,11 @@ import unicodedata
 import weakref
 from dataclasses import dataclass
 from functools import lru_cache
-from string import ascii_letters
+from string import Formatter, ascii_letters
 from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import HumanMessage
+from langchain_core.prompts import HumanMessagePromptTemplate, PromptTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,9 +43,12 @@ def fenced_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any])
         values: What its variables stand for; those that are no texts, and the passages, are left alone, and so are
             those that it does not name.
     """
-    guarded = _shape(template).guarded
+    shape = _shape(template)
+    guarded = shape.guarded
     texts = {name: text for name, text in values.items() if name in guarded and isinstance(text, str)}
     fenced = {name: fence(text, besides=texts.values()) for name, text in texts.items() if guarded[name].opens(text)}
+    if shape.text is not None:
+        return [HumanMessage(shape.text.format(**{**values, **fenced}))]
     return template.format_messages(**{**values, **fenced})
 
 
@@ -74,12 +80,13 @@ class Guard:
         self.pattern = pattern
         self.signs = [part for part in self.known if not part[0].isalnum()]
         """Those of punctuation only, as `>>>`."""
-        words = ["begin", "end", *(part.translate(NO_DIGITS) for part in self.known if part[0].isalnum())]
-        if pattern is not None:
-            words += re.findall("^[a-z]+", pattern.pattern) or [""]
-        latin = all(word and word.isascii() for word in words)
-        self.begins = re.compile("\\n(?:" + "|".join(map(re.escape, words)) + ")") if latin else None
-        """The beginning of each line that may be one of them, among Latin letters alone; `None`: that can't be told."""
+        words = [part.translate(NO_DIGITS) for part in self.known if part[0].isalnum()]
+        begins = [] if pattern is None else re.findall("^[a-z]+", pattern.pattern) or [""]
+        latin = all(word and word.isascii() for word in words + begins)
+        # A colon may stand anywhere in a line, and ends a heading.
+        lines = [f"{':*'.join(word)}(?=[:\n]|\\Z)" for word in words] + [":*".join(word) for word in begins]
+        self.begins = re.compile(f"\n:*(?:{'|'.join(lines) or '(?!)'})") if latin else None
+        """Finds each line that may be one of them, among Latin letters and colons alone; `None`: that can't be told."""
 
     def opens(self, text: str) -> bool:
         """Return whether a line opens a part."""
@@ -105,11 +112,14 @@ class Guard:
 
     def _may_open(self, text: str) -> bool:
         """Return `False` where surely no line opens a part: most long texts are told by a few passes in C."""
-        plain = text if text.isascii() else unicodedata.normalize("NFKD", text).replace("ß", "ss")
-        rare = not plain.isascii() and any(sign in plain for sign in RARE)
-        if self.begins is None or rare or "<" in plain or any(sign in plain for sign in self.signs):
+        plain = text
+        if not plain.isascii():
+            plain = unicodedata.normalize("NFKD", text).replace("ß", "ss").replace("\x85", "\n")
+            plain = plain.replace("\u2028", "\n").replace("\u2029", "\n")
+        if self.begins is None or "<" in plain or any(sign in plain for sign in self.signs):
             return True
-        return self.begins.search(_latin(plain)) is not None
+        latin = _latin(plain)
+        return self.begins.search(latin) is not None or ("[" in plain and FENCE_LINE.search(latin) is not None)
 
 
 _guard = lru_cache(maxsize=64)(Guard)
@@ -144,6 +154,8 @@ class Shape:
     """Those that it was read from: a template that was given others since is read anew."""
     guarded: Mapping[str, Guard]
     """By variable, the lines that its text must not hold."""
+    text: str | None
+    """The template's, where it is one text from the user with plain variables; LangChain takes five times as long."""
 
 
 def _shape(template: BaseChatPromptTemplate) -> Shape:
@@ -155,11 +167,24 @@ def _shape(template: BaseChatPromptTemplate) -> Shape:
         return found[1]
     parts, own = _parts(template)
     names = {*template.input_variables, *template.partial_variables, *template.optional_variables} - DELIMITED
-    shape = Shape(messages, {name: Guard(parts - {own.get(name, "")}) for name in names})
+    shape = Shape(messages, {name: Guard(parts - {own.get(name, "")}) for name in names}, _one_text(template, messages))
     if messages:
         key = id(template)
         SHAPES[key] = weakref.ref(template, lambda _: SHAPES.pop(key, None)), shape
     return shape
+
+
+def _one_text(template: BaseChatPromptTemplate, messages: tuple[object, ...]) -> str | None:
+    """Return the text of a template that is one f-string from the user, without partial variables."""
+    only = messages[0] if len(messages) == 1 else None
+    if type(only) is not HumanMessagePromptTemplate or type(only.prompt) is not PromptTemplate:
+        return None
+    prompt, plain = only.prompt, not (template.partial_variables or only.additional_kwargs)
+    if not plain or prompt.partial_variables or prompt.template_format != "f-string":
+        return None
+    fields = [field for field in Formatter().parse(prompt.template) if field[1] is not None]
+    named = all(name.isidentifier() and not (spec or conversion) for _, name, spec, conversion in fields)
+    return prompt.template if named else None
 
 
 SHAPES: dict[int, tuple[weakref.ref[BaseChatPromptTemplate], Shape]] = {}
@@ -208,14 +233,14 @@ def _folded(text: str) -> str:
 
 
 def _latin(plain: str) -> str:
-    """Return the Latin letters of a text, small ones, line by line; those of other scripts where they look like them.
+    """Return the Latin letters of a text, small ones, and those that look like them, with colons, line by line.
 
     Args:
-        plain: In NFKD, without the signs in `RARE`.
+        plain: In NFKD, with no other ends of lines than ASCII has, and without `ß`.
     """
     found = plain.encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN)
-    if not found.isascii():  # Greek or Cyrillic
-        found = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + OTHER_SCRIPTS)
+    if not found.isascii():
+        found = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + LOOK_ALIKE)
     return "\n" + found.decode()
 
 
@@ -233,13 +258,12 @@ LOOKALIKES = str.maketrans(
 )
 """Cyrillic and Greek letters, small ones: others are folded before."""
 ANY_LOOKALIKE = re.compile(f"[{''.join(map(chr, LOOKALIKES))}]")
-RARE = "ẞıɡꞬ\u0345ᲀᲂᲃᲄᲅ\x85\u2028\u2029"
-"""What NFKD leaves and `_folded` turns into a Latin letter, but Greek, Cyrillic and ß, and other ends of lines."""
-OTHER_SCRIPTS = bytes([0xCE, 0xCF, 0xD0, 0xD1, 0xD2, 0xD4])
-"""First bytes in UTF-8 of the Greek and Cyrillic letters that look like Latin ones."""
+LOOK_ALIKE = bytes([0xC4, 0xC9, 0xCD, 0xCE, 0xCF, 0xD0, 0xD1, 0xD2, 0xD4, 0xE1, 0xEA])
+"""First bytes in UTF-8 of all that NFKD leaves and `_folded` turns into a Latin letter, but of ß."""
+FENCE_LINE = re.compile("\n:*(?:begin|end)")
 LINE_ENDS = b"\n\r\v\f\x1c\x1d\x1e"
 SMALL = bytes(10 if code in LINE_ENDS else ord(chr(code).lower()) if code < 128 else code for code in range(256))
-NO_LATIN = bytes({*range(256)} - {*ascii_letters.encode(), *LINE_ENDS, *OTHER_SCRIPTS})
+NO_LATIN = bytes({*range(256)} - {*ascii_letters.encode(), *b":", *LINE_ENDS, *LOOK_ALIKE})
 PUNCTUATION = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) not in ":\n")
 NO_LETTER = re.compile(r"[^\w\n:]+|_+")
 HTML_TAG = re.compile(r"</?[a-z][^<>\n]{0,60}>")

@@ -130,11 +130,12 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
 
     Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
     """
-    said = _runs(critique)
-    # Where the beginning has more runs than the critique, no pass over a long text is needed; its last word may be cut.
-    if len(said) < MADE_OF * (len(_runs(text[: 2 * len(critique) + LONGEST])) - 1):
+    said, beginning = _runs(critique), text[: 2 * len(critique) + LONGEST]
+    runs = _runs(beginning)
+    # Where its beginning has more of them than the critique, a long text need not be read; the last word may be cut.
+    if len(said) < MADE_OF * (len(runs) - 1):
         return False
-    runs = _runs(text)
+    runs = runs if len(beginning) == len(text) else _runs(text)
     if len(runs) < FEWEST_RUNS or len(runs & said) < MADE_OF * len(runs):
         return False
     if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
