@@ -182,8 +182,10 @@ def _one_text(template: BaseChatPromptTemplate, messages: tuple[object, ...]) ->
     prompt, plain = only.prompt, not (template.partial_variables or only.additional_kwargs)
     if not plain or prompt.partial_variables or prompt.template_format != "f-string":
         return None
-    fields = [field for field in Formatter().parse(prompt.template) if field[1] is not None]
-    named = all(name.isidentifier() and not (spec or conversion) for _, name, spec, conversion in fields)
+    fields = Formatter().parse(prompt.template)
+    named = all(
+        name is None or (name.isidentifier() and not (spec or conversion)) for _, name, spec, conversion in fields
+    )
     return prompt.template if named else None
 
 
