@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from langgraph.graph import END, START, StateGraph
 
@@ -24,17 +24,19 @@ from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
-from ..nodes.runtime.step import Router
+from ..nodes.runtime.step import Router, Step
+from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
+from ..state.stopping import is_checked
 from ..state.threads.checked_graph import compiled
 from ..state.threads.loop_kind import LoopKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -49,6 +51,7 @@ __all__ = ["TASK_ONLY", "build_refine_graph", "default_prices"]
 
 LOG = logging.getLogger("redraft")
 
+Checkpoints = Literal["step", "round"]
 
 TASK_ONLY: Mapping[str, Any] = {"state_schema": RefineState, "input_schema": RefineInput}
 """Options of a preset that is no chat: who judges there would not know what was said before the task."""
@@ -62,6 +65,51 @@ def route(state: RefineState) -> Literal["refine", "__end__"]:
 def route_draft(state: RefineState) -> Literal["feedback", "generate"]:
     """Have an error raised by the node that it came from, once what it cost is stored."""
     return "generate" if state.get("raised") is not None else "feedback"
+
+
+def wire(
+    graph: StateGraph[Any, Any, Any, Any],
+    *,
+    prepare: Step,
+    generate: Step,
+    feedback: Step,
+    human: Step | None,
+    check: Step,
+    refine: Step,
+    one_a_round: bool,
+) -> None:
+    """Add the nodes and edges of the loop; for one checkpoint a round, critics and `check` run within other nodes."""
+
+    def add(
+        node: Step, *then: str, within: Sequence[Step] = (), by: Callable[[RefineState], str] | None = None
+    ) -> None:
+        if within:
+            # It may have ended before `check`, and a fork is written as a node that did not run: the state tells.
+            def onward(state: RefineState) -> str:
+                return route(state) if is_checked(state) else by(state) if by else then[0]
+
+            graph.add_node(node.name, Superstep([node, *within], graph.channels))
+            graph.add_conditional_edges(node.name, Router(onward), [*then, "refine", END])
+        else:
+            graph.add_node(node.name, node)
+            if by:
+                graph.add_conditional_edges(node.name, Router(by), [*then])
+            else:
+                graph.add_edge(node.name, then[0])
+
+    checked = [check] if one_a_round else []
+    judged = [feedback, check] if one_a_round and human is None else []
+    graph.add_edge(START, "prepare")
+    add(prepare, "generate")
+    add(generate, "feedback", "generate", by=route_draft, within=judged)
+    if human is None:
+        add(feedback, "check", within=checked)
+    else:  # in a superstep of their own, so that a pause saves what the other critics have answered
+        add(feedback, "human")
+        add(human, "check", within=checked)
+    graph.add_node("check", check)
+    graph.add_conditional_edges("check", Router(route), ["refine", END])
+    add(refine, "feedback", within=judged)
 
 
 def build_refine_graph(
@@ -84,6 +132,7 @@ def build_refine_graph(
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     journal: bool | None = None,
+    checkpoints: Checkpoints = "step",
     store: BaseStore | None = None,
     state_schema: type[RefineState] = ConversationState,
     input_schema: type[RefineInput] = ConversationInput,  # type: ignore[assignment]  # which needs no task
@@ -121,6 +170,9 @@ def build_refine_graph(
         journal: Whether replies are kept as they come, so that no finished call is paid twice, see
             `redraft.nodes.runtime`. Default: where the saver in force is one of `open_checkpointer`. A run's own config
             has the last word: `{"configurable": {"redraft_journal": False}}`.
+        checkpoints: `"step"` saves a checkpoint after each node. `"round"` saves one a round: a draft is judged in the
+            superstep that writes it, which takes a durable run less CPU (see `docs/threads.md`). Results and forks
+            are the same, and a thread that was begun with one goes on with the other.
         store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
         state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.
             Default: one with `messages`.
@@ -130,7 +182,8 @@ def build_refine_graph(
 
     Raises:
         ValueError: A model or writer is missing, a prompt or limit makes no sense, `judge_last=False` stands beside a
-            verifier (judging is free then), or `journal=True` beside a saver that is not of `open_checkpointer`.
+            verifier (judging is free then), `checkpoints` is neither of the two, or `journal=True` stands beside a
+            saver that is not of `open_checkpointer`.
         TypeError: A critic is not callable.
     """
     prices = default_prices() if prices is None else prices
@@ -145,6 +198,8 @@ def build_refine_graph(
         raise ValueError(
             "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
         )
+    if checkpoints not in get_args(Checkpoints):
+        raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
     named = name_critics(critics or [], model=model)
     if feedback is not None:
         named = [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
@@ -186,22 +241,21 @@ def build_refine_graph(
     )
     no_draft = getattr(generate, "no_draft", "")
     opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
-    graph.add_node("prepare", opening)
-    graph.add_node("generate", generate_step(first, prices=prices, raises_later=True))
-    graph.add_node("feedback", feedback_step(others, critics_after=critics_after, judge_last=judge_last, prices=prices))
-    # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its steps.
-    graph.add_node("check", check_step(check, keep=keep, steps_a_round=4 if people else 3))
-    # A writer may revise another draft than the one that would be the answer: the last one, say.
-    graph.add_node("refine", refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices))
-    graph.add_edge(START, "prepare")
-    graph.add_edge("prepare", "generate")
-    graph.add_conditional_edges("generate", Router(route_draft), ["feedback", "generate"])
-    if people:  # in a node of their own, so that a pause saves what the other critics have answered
-        graph.add_node("human", feedback_step(people, name="human", critics_after=critics_after, judge_last=judge_last))
-        graph.add_edge("feedback", "human")
-    graph.add_edge("human" if people else "feedback", "check")
-    graph.add_conditional_edges("check", Router(route), ["refine", END])
-    graph.add_edge("refine", "feedback")
+    asked: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
+    one_a_round = checkpoints == "round"
+    a_round = (3 if people else 1) if one_a_round else (4 if people else 3)
+    wire(
+        graph,
+        prepare=opening,
+        generate=generate_step(first, prices=prices, raises_later=True),
+        feedback=feedback_step(others, prices=prices, **asked),
+        human=feedback_step(people, name="human", **asked) if people else None,
+        # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
+        check=check_step(check, keep=keep, steps_a_round=a_round),
+        # A writer may revise another draft than the one that would be the answer: the last one, say.
+        refine=refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices),
+        one_a_round=one_a_round,
+    )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
     kind = LoopKind(people=bool(people), fingerprint=made, options=options)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)

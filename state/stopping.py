@@ -33,6 +33,7 @@ __all__ = [
     "check_record",
     "could_not_be_judged",
     "decide",
+    "is_checked",
     "nearly_spent",
     "refused_budget",
     "rounds_allowed",
@@ -209,3 +210,12 @@ def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:
         else:
             without_gain += 1
     return without_gain >= patience
+
+
+def is_checked(state: Mapping[str, Any]) -> bool:
+    """Return whether the last event of a state is a verdict that still holds: neither reopened, nor of other limits."""
+    events = state.get("events")
+    if not events or events[-1]["kind"] != "verdict" or events[-1]["stop_reason"] != state.get("stop_reason"):
+        return False
+    in_force: bool = limits_in_force(events) == state["limits"]
+    return in_force

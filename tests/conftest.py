@@ -120,6 +120,14 @@ def saver(checkpointer_url: str) -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture
+def a_checkpoint_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops that the test builds save a checkpoint a round, and not one a step."""
+    from redraft.graphs.loop import build_refine_graph
+
+    monkeypatch.setitem(build_refine_graph.__kwdefaults__, "checkpoints", "round")
+
+
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
     """The sandbox as users have it; without a layer that runs the test is skipped, in CI it fails."""

@@ -180,6 +180,7 @@ def control_in(config: RunnableConfig) -> RunControl | None:
 class Step(Runnable[Any, Update]):
     """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
 
+    name: str
     fingerprint: Mapping[str, Any] | None = None
     """What tells it from others of its name."""
 

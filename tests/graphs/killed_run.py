@@ -1,4 +1,6 @@
-"""Runs the loop once in a process that kills itself, or is killed: `killed_run.py DB MODEL_SPEC MOMENT [async]`.
+"""Runs the loop once in a process that kills itself, or is killed.
+
+`killed_run.py DB MODEL_SPEC MOMENT CHECKPOINTS [async]`
 
 MOMENT is `node:NAME` (on entering that node), `put:N` (when checkpoint N is about to be saved, the writes of the node
 before it being saved already) or `call` (never: the model server kills this process). Used by test_kill.py.
@@ -59,14 +61,14 @@ def kill_at_put(saver: Any, number: int) -> None:
         setattr(type(saver), name, dying(getattr(type(saver), name)))
 
 
-def main(database: str, spec: str, moment: str, *asynchronous: str) -> None:
+def main(database: str, spec: str, moment: str, checkpoints: Any, *asynchronous: str) -> None:
     kind, _, what = moment.partition(":")
     if kind == "node":
         kill_on_entering(what)
     with open_checkpointer(database) as saver:
         if kind == "put":
             kill_at_put(saver, int(what))
-        graph = build_refine_graph(chat_model(spec), checkpointer=saver)
+        graph = build_refine_graph(chat_model(spec), checkpointer=saver, checkpoints=checkpoints)
         config: Any = {"configurable": {"thread_id": "killed"}}
         if asynchronous:
             asyncio.run(graph.ainvoke({"task": TASK}, config, durability="sync"))

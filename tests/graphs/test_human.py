@@ -44,9 +44,11 @@ def waiting(output: Any) -> dict[str, Any]:
     return value
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", "async", "round"])
 def call(request: pytest.FixtureRequest) -> Any:
-    """Calls a method of a Thread, or its async twin."""
+    """Calls a method of a Thread, or its async twin; `round`: awaited, with a checkpoint a round."""
+    if request.param == "round":
+        request.getfixturevalue("a_checkpoint_a_round")
 
     async def awaited(method: Any, given: Any) -> Any:
         return await method(**given)
@@ -342,7 +344,7 @@ def stopping(thread_id: str, saver: Any, *, when: str = "A lamp.") -> Any:
     return critic, told
 
 
-def test_a_run_is_stopped_between_steps_and_goes_on(call: Any, saver: Any) -> None:
+def test_a_run_is_stopped_between_steps_and_goes_on(call: Any, saver: Any, request: pytest.FixtureRequest) -> None:
     """`Thread.stop` lets the step end, saves it, and a resumed run pays nothing twice and is not stopped again."""
     critic, told = stopping("t", saver)
     model = ScriptedModel(["A lamp.", "A river lamp."])
@@ -351,7 +353,8 @@ def test_a_run_is_stopped_between_steps_and_goes_on(call: Any, saver: Any) -> No
     with pytest.raises(GraphDrained, match="stopped on request"), thread.stoppable() as control:
         graph.invoke({"task": TASK}, CONFIG, control=control)
     assert told == [f"process {os.getpid()}"]
-    assert graph.get_state(CONFIG).next == ("check",)
+    by_round = request.node.callspec.params["call"] == "round"
+    assert graph.get_state(CONFIG).next == (("refine",) if by_round else ("check",))
     output = call(thread, "resume")
     assert (output["stop_reason"], output["rounds"], output["answer"]) == ("max_rounds", 1, "A lamp.")
     assert len(model.calls) == 2

@@ -64,6 +64,17 @@ def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: P
     check_resume(str(tmp_path / "runs.sqlite"), moment)
 
 
+@pytest.mark.parametrize("begun", ["round", "round to step"])
+@pytest.mark.parametrize("moment", ["node:feedback", "node:check", "put:4", "put:5", "call:2", "call:4"])
+def test_a_run_killed_with_a_checkpoint_a_round_goes_on(
+    begun: str, moment: str, tmp_path: Path, check_resume: Any, request: pytest.FixtureRequest
+) -> None:
+    """Nothing is paid again either, and a thread of one setting goes on with the other: the journal has each reply."""
+    if begun == "round":
+        request.getfixturevalue("a_checkpoint_a_round")
+    check_resume(str(tmp_path / "runs.sqlite"), moment, checkpoints="round")
+
+
 @pytest.mark.parametrize("moment", ["node:check", "put:4", "call:3"])
 def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str, check_resume: Any) -> None:
     """The same on PostgreSQL."""
@@ -102,13 +113,20 @@ def test_no_tool_call_that_was_finished_is_made_again(durability: str, how: str,
 
 
 def _check_resume(
-    serve: Any, forking: Any, database: str, moment: str, *asynchronous: str, limits: dict[str, Any] | None = None
+    serve: Any,
+    forking: Any,
+    database: str,
+    moment: str,
+    *asynchronous: str,
+    limits: dict[str, Any] | None = None,
+    checkpoints: str = "step",
 ) -> None:
     judge = Judge()
     if moment.startswith("call:"):
         judge.kill_at_call = int(moment.partition(":")[2])
     server = serve(judge)
-    with forking.start([HERE / "killed_run.py", database, server.spec, moment, *asynchronous]) as judge.victim:
+    words = [HERE / "killed_run.py", database, server.spec, moment, checkpoints, *asynchronous]
+    with forking.start(words) as judge.victim:
         assert judge.victim.wait(60) == -signal.SIGKILL
     with open_checkpointer(database) as saver:
         thread = Thread(build_refine_graph(chat_model(server.spec), checkpointer=saver), "killed")

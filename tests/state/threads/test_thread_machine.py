@@ -43,6 +43,7 @@ class Threads(RuleBasedStateMachine):
     """Threads on one SQLite database, and what was known of each of them before."""
 
     threads: Any = Bundle("threads")
+    checkpoints: Any = "step"
 
     @initialize()
     def opened(self) -> None:
@@ -52,7 +53,7 @@ class Threads(RuleBasedStateMachine):
         self.known: dict[str, list[Any]] = {}
         self.fault: tuple[int, str] | None = None
         self.plan: list[str] = []
-        self.calls = self.answered = self.lost = 0
+        self.calls = self.answered = self.unsaved = self.lost = 0
         self.changed = False
         writer, judge = ScriptedModel([self.write] * 9999), ScriptedModel([self.judge] * 9999)
 
@@ -70,7 +71,9 @@ class Threads(RuleBasedStateMachine):
             self.after_call(written=bool(attempts(state["events"])))
             return reply
 
-        self.graph = build_refine_graph(generate=written, refine=written, critics=[critic], checkpointer=self.saver)
+        self.graph = build_refine_graph(
+            generate=written, refine=written, critics=[critic], checkpointer=self.saver, checkpoints=self.checkpoints
+        )
 
     def teardown(self) -> None:
         if hasattr(self, "stack"):
@@ -82,30 +85,37 @@ class Threads(RuleBasedStateMachine):
         self.calls += 1
         if self.fault and self.calls > self.fault[0] and "after" not in self.fault[1]:
             kind, self.fault = self.fault[1], None
-            raise Killed if kind == "kill" else ConnectionError("away")
+            if kind == "kill":
+                self.lost += self.unsaved
+                raise Killed
+            raise ConnectionError("away")
         self.answered += 1
+        self.unsaved += 1
 
     def after_call(self, *, written: bool) -> None:
         if self.fault and self.calls > self.fault[0]:
             kind, self.fault = self.fault[1], None
             if kind == "kill after":
-                self.lost += 1
+                self.lost += self.unsaved
                 raise Killed
             self.lost += not written  # before there is any draft, the error is raised and nothing is written
             raise ConnectionError("away")
 
     def write(self, messages: Any) -> Any:
+        self.unsaved = 0
         self.before_call()
         text = f"{self.plan.pop(0) if self.plan else 'odd'} {self.answered}"
         return {"text": text, "input_tokens": TOKENS - 1, "output_tokens": 1}
 
     def judge(self, messages: Any) -> Any:
+        if self.checkpoints == "step":  # else the draft is saved when it is judged
+            self.unsaved = 0
         self.before_call()
         return {"text": "noted", "input_tokens": TOKENS - 1, "output_tokens": 1}
 
     def run(self, world: str, fault: Any, plan: list[str], sync: Any, later: Any = None) -> Any:
         """Run something until it ends or dies, and return what came out, if anything did."""
-        self.fault, self.plan, self.calls = fault, list(plan), 0
+        self.fault, self.plan, self.calls, self.unsaved = fault, list(plan), 0, 0
 
         async def whole() -> Any:
             return await later()
@@ -233,16 +243,24 @@ class Threads(RuleBasedStateMachine):
                 assert usage_total(run[: index + 1])["total_tokens"] > 0
 
 
-TestThreads = Threads.TestCase
-TestThreads.settings = settings(max_examples=max(1, settings.default.max_examples // 10))  # type: ignore[union-attr]
+class ThreadsByRound(Threads):
+    """The same with a checkpoint a round."""
+
+    checkpoints = "round"
+
+
+TestThreads, TestThreadsByRound = Threads.TestCase, ThreadsByRound.TestCase
+FEWER = settings(max_examples=max(1, settings.default.max_examples // 10))  # type: ignore[union-attr]
+TestThreads.settings = TestThreadsByRound.settings = FEWER
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("rerun", [False, True])
 @pytest.mark.parametrize("given", [None, {"max_rounds": 3}])
-def test_a_reply_that_a_kill_cut_off_is_paid_once(number: int, rerun: bool, given: Any) -> None:
+@pytest.mark.parametrize("machine", [Threads, ThreadsByRound])
+def test_a_reply_that_a_kill_cut_off_is_paid_once(machine: Any, number: int, rerun: bool, given: Any) -> None:
     """Whichever call it was: resumed, the run takes it from the journal, and the record says so."""
-    world = Threads()
+    world = machine()
     world.opened()
     try:
         thread = world.start(fault=None, given={"max_rounds": 0}, plan=["poor"], world="sync") if rerun else None
@@ -254,7 +272,8 @@ def test_a_reply_that_a_kill_cut_off_is_paid_once(number: int, rerun: bool, give
         before = world.answered
         world.resume(fault=None, given=given, plan=[], thread=thread, world="async")
         world.nothing_is_lost()
-        assert sum(event["usage"].get("reused_calls", 0) for event in world.events(thread)) == 1
+        again = 2 if machine is ThreadsByRound and (number == 1 or (rerun and number)) else 1  # a draft, judged
+        assert sum(event["usage"].get("reused_calls", 0) for event in world.events(thread)) == again
         assert world.answered > before or rerun
     finally:
         world.teardown()
