@@ -146,6 +146,7 @@ async def durable_ways(server: str | None, size: Size) -> AsyncIterator[dict[str
         yield {
             "none": graph_run(redraft_graph(model), task),
             "redraft": graph_run(redraft_graph(model, checkpointer=ours), task),
+            "a round": graph_run(redraft_graph(model, checkpointer=ours, checkpoints="round"), task),
             "stock none": graph_run(by_hand(model), task),
             "stock": graph_run(by_hand(model, checkpointer=theirs), task),
         }
@@ -160,6 +161,9 @@ async def durable(place: str, server: str | None, size: Size, at_once: int, repe
     note += f"{ratio(taken, 'stock', 'stock none'):.2f}"
     goal = DURABLE_GOALS.get(at_once) if size == SMALL and server is None else None
     rows = [at_most(f"CPU a run ÷ no saver, {where}", ratio(taken, "redraft", "none"), goal, n=repeats, note=note)]
+    note = f"{spent(taken, 'a round')} ms; a checkpoint a step {spent(taken, 'redraft')}"
+    found = ratio(taken, "a round", "redraft")
+    rows.append(at_most(f"CPU a run, a checkpoint a round ÷ a step, {where}", found, None, n=repeats, note=note))
     goal = POSTGRES_GOAL if size == SMALL and server is not None and at_once == 1 else None
     note = f"by hand on the stock saver: {spent(taken, 'stock')} ms"
     found = ratio(taken, "redraft", "stock")

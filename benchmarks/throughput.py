@@ -3,9 +3,10 @@
 All runs start at once; each makes a draft, a critique, a revision and a critique, and each call takes as long. What
 the ideal is not, is overhead: share of ideal = calls x latency ÷ time until the last run ends. redraft without a saver
 and on its savers, and the same nodes by hand without one and on LangGraph's (`benchmarks/loops.py`), take turns; all
-with `redraft.tuned_gc()`, and redraft also with Python's own collector settings. Wall-clock numbers: on a machine that
-does other work they say little, the CPU beside them more. The PostgreSQL savers, with pools of one width, are measured
-where a server is given or PostgreSQL is installed. Exits with 1 when redraft misses a goal; goals are for `--full`.
+with `redraft.tuned_gc()`, and redraft also with Python's own collector settings, and with a checkpoint a round.
+Wall-clock numbers: on a machine that does other work they say little, the CPU beside them more. The PostgreSQL savers,
+with pools of one width, are measured where a server is given or PostgreSQL is installed. Exits with 1 when redraft
+misses a goal; goals are for `--full`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from databases import new_database, opened, postgres_server
@@ -44,11 +46,12 @@ class Way:
     """`SQLite`, `PostgreSQL`, or empty for no saver."""
     tuned: bool = True
     """With the collector set by `tuned_gc()`."""
+    checkpoints: str = "step"
 
     def __str__(self) -> str:
         saver = self.database or "no saver"
         named = f"redraft, {saver}" if self.ours else f"by hand, {'stock ' if self.database else ''}{saver}"
-        return named + ("" if self.tuned else ", gc as it is")
+        return named + ("" if self.tuned else ", gc as it is") + (", a round" if self.checkpoints == "round" else "")
 
 
 WAYS = (
@@ -56,8 +59,10 @@ WAYS = (
     Way(False),
     Way(True, "SQLite"),
     Way(True, "SQLite", tuned=False),
+    Way(True, "SQLite", checkpoints="round"),
     Way(False, "SQLite"),
     Way(True, "PostgreSQL"),
+    Way(True, "PostgreSQL", checkpoints="round"),
     Way(False, "PostgreSQL"),
 )
 GOALS = {"PostgreSQL": 3.0}
@@ -90,7 +95,7 @@ async def burst(way: Way, load: Load, place: str | None) -> tuple[float, float]:
 
     async with contextlib.AsyncExitStack() as stack:
         saver = await stack.enter_async_context(opened(place, stock=not way.ours)) if place else None
-        build = redraft_graph if way.ours else by_hand
+        build = partial(redraft_graph, checkpoints=way.checkpoints) if way.ours else by_hand
         task = task_of(0.1)
 
         async def one(graph: object, thread_id: str) -> None:
