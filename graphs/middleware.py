@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 from ..nodes.agents.agent_answers import OUT_OF_STEPS, HandedOver, run_in
 from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
+from ..nodes.agents.agent_files import files_in, restored, with_files
 from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
 from ..nodes.agents.structured_answers import like, schema_in
 from ..nodes.check import check as check_step
@@ -99,6 +100,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         keep: The answer is the `"best"` draft, of equal ones the earlier, or simply the `"last"`. Default: `"best"`,
             but `"last"` where only people judge.
         critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
+        files: Patterns of paths, such as `"/report.md"` or `"/out/*"`: files in a deep agent's state that belong to its
+            answer. They are judged after it, and in the end are those of the best draft. Not with structured responses.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
 
     Raises:
@@ -118,9 +121,11 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         feedback_prompt: Prompts | None = None,
         keep: Keep | None = None,
         critics_after: CriticsAfter = "undecided",
+        files: Sequence[str] = (),
         prices: Prices | None = None,
     ) -> None:
         super().__init__()
+        self._files = (files,) if isinstance(files, str) else tuple(files)
         if not critics:
             raise ValueError("critics is empty: nobody would judge the agent's answers")
         judges = [agent_judge(one, kind=WitnessCritic) if isinstance(one, BaseChatModel) else one for one in critics]
@@ -137,7 +142,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
             ["prepare", "agent", "feedback", *(["human"] if people else []), "check"],
             writers={"agent": self._feedback_text},
             critics=named,
-            options={"keep": self._keep, "critics_after": critics_after},
+            options={"keep": self._keep, "critics_after": critics_after, **({"files": files} if files else {})},
         )
         agent = HandedOver()
         self._prepare = prepare_step(options=options, fingerprint=made, prices=prices)
@@ -286,6 +291,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         budget, error = spent.get("budget") or None, spent.get("error", "")
         data = None if budget or error else state.get("structured_response")
         run = run_in(since_asked(state["messages"]), data=data, stopped=error, budget=budget)
+        if run.schema is None and run.text.strip():
+            run = replace(run, text=with_files(run.text, files_in(state, self._files)))
         step = self._refine if attempts(loop["events"]) else self._generate
         wrote = yield from step.logic({**loop, "handed_over": (run, spent["usage"], spent.get("model", ""))}, config)
         judged = yield from self._feedback.logic(_after(loop, wrote), config)
@@ -298,8 +305,13 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         reply = next((one for one in reversed(since_asked(state["messages"])) if isinstance(one, AIMessage)), None)
         kept, update = state.get("_refine_kept"), dict[str, Any]()
         own = best is latest and fresh and reply is not None and latest is not None and not _edited(latest)
-        if own and latest is not None and (data := state.get("structured_response")) is not None:
-            update["_refine_kept"] = kept = {"round": latest.round, "data": data}
+        data, files = state.get("structured_response"), files_in(state, self._files)
+        if own and latest is not None and reply is not None and (data is not None or self._files):
+            kept = {"round": latest.round, "data": data, "files": files, "answer": str(reply.text)}
+            update["_refine_kept"] = kept
+        of_best = kept if kept is not None and best is not None and kept["round"] == best.round else None
+        if of_best and not own and (changed := restored(files, of_best.get("files", files))):
+            update["files"] = changed
         if loop["stop_reason"] is None:
             told = self._feedback_text(loop["task"], events, keep=self._keep)
             return {**update, "messages": [feedback_message(told, rounds(events))], "jump_to": "model"}
@@ -309,11 +321,11 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         if own and reply is not None:
             shown = {**reply.response_metadata, **about}
             return {**update, "messages": [reply.model_copy(update={"response_metadata": shown})]}
-        update["messages"] = [AIMessage(best.text, response_metadata=about)]
+        text = of_best.get("answer", best.text) if of_best and self._files and not _edited(best) else best.text
+        update["messages"] = [AIMessage(text, response_metadata=about)]
         if schema_in(events) is not None:
-            same = kept is not None and kept["round"] == best.round
-            known = kept["data"] if kept is not None else state.get("structured_response")
-            update["structured_response"] = known if same else _data_in(best.text, known)
+            known = kept["data"] if kept is not None else data
+            update["structured_response"] = known if of_best else _data_in(best.text, known)
         return update
 
 

@@ -25,6 +25,7 @@ EXAMPLES = {
         ["A delta is land.", "A delta is land where a river meets the sea."],
         "accepted after 1 rounds: A delta is land where a river meets the sea.",
     ),
+    "deep_agent": ([], "accepted after 1 rounds: A delta is land made of mud at the mouth of a river."),
     "many_problems": (["moon", *[PAIRS] * 4], f"tokens: {PAIRS}"),
 }
 
@@ -41,12 +42,14 @@ def test_an_example_shows_what_it_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the replies of a script in place of a model's, each comes to its end and its point."""
+    if name == "deep_agent":
+        pytest.importorskip("deepagents", reason="it brings clients of other providers, which the tests do without")
     replies, shown = EXAMPLES[name]
     (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     said = iter(["Friendlier, please.", "accept"])
     monkeypatch.setattr("builtins.input", lambda _: next(said))
-    ran = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]("scripted:replies.jsonl")
+    ran = runpy.run_path(str(FOLDER / f"{name}.py"))["main"](*["scripted:replies.jsonl"][: len(replies)])
     if inspect.iscoroutine(ran):
         asyncio.run(ran)
     assert shown in capsys.readouterr().out

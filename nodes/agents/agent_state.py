@@ -66,10 +66,13 @@ def add_spent(so_far: Spent, more: Spent | None) -> Spent:
 
 
 class KeptData(TypedDict):
-    """The structured response of the best draft so far, which a worse one may follow."""
+    """The structured response, and the files, of the best draft so far, which a worse one may follow."""
 
     round: int
     data: Any
+    files: NotRequired[dict[str, Any]]
+    """Those that belong to it, and in `answer` what was said beside them."""
+    answer: NotRequired[str]
 
 
 class RefineAgentState(AgentState[Any]):

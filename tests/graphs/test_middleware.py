@@ -6,15 +6,15 @@ import asyncio
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, hook_config
+from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -360,6 +360,55 @@ def test_nobody_hides_a_request_from_the_judge(run: Any) -> None:
     agent = create_agent(CallingModel(["Ha."]), middleware=[RefineMiddleware([judge])])
     run(agent, {"messages": [("user", "What is 17 times 3?"), marked]})
     assert "Tell a joke." in judge.calls[0][-1].text
+
+
+class Files(AgentMiddleware[Any, Any]):
+    """The files of a deep agent in small: kept in the state, written by a tool."""
+
+    class State(AgentState[Any]):
+        files: NotRequired[Annotated[dict[str, Any], lambda old, new: {**old, **new}]]
+
+    state_schema = State
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        @tool
+        def write_file(path: str, content: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+            """Write a file."""
+            said = ToolMessage("Written.", tool_call_id=tool_call_id)
+            return Command(update={"files": {path: {"content": content}}, "messages": [said]})
+
+        self.tools = [write_file]
+
+
+def deep(model: Any, kind: str, **options: Any) -> Any:
+    refining = RefineMiddleware(**options)
+    if kind == "in small":
+        return create_agent(model, middleware=[refining, Files()], checkpointer=InMemorySaver())
+    deepagents = pytest.importorskip("deepagents", reason="an example; the tests install no clients of other providers")
+    return deepagents.create_deep_agent(model, middleware=[refining], checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("kind", ["in small", "deepagents"])
+def test_files_of_a_deep_agent_are_refined_with_its_answer(run: Any, kind: str) -> None:
+    """The critics see the files that belong to the answer, the agent mends them with its tools, and where a worse
+    version followed, the files of the best one are back in the state."""
+
+    def write(text: str) -> str:
+        key = "path" if kind == "in small" else "file_path"
+        return calls(
+            ("write_file", {key: "/report.md", "content": text}), ("write_file", {key: "/log", "content": text})
+        )
+
+    judge = scoring({"good": 0.8, "bad": 0.1, "none": 0.0})
+    model = CallingModel([write("none"), "Written.", write("good"), "Mended.", write("bad"), "Mended again."])
+    agent = deep(model, kind, critics=[judge], files="/report.md", max_rounds=2)
+    output = run(agent, ASK, ONE)
+    drafts = [event["text"] for event in record(agent) if event["kind"] in ("draft", "revision")]
+    assert drafts[:2] == ["Written.\n\n(The file /report.md:)\nnone", "Mended.\n\n(The file /report.md:)\ngood"]
+    assert (output["messages"][-1].text, told(output)["score"]) == ("Mended.", 0.8)
+    assert [output["files"][path]["content"] for path in ("/report.md", "/log")] == ["good", "bad"]
 
 
 def test_a_deep_agent_takes_it(run: Any) -> None:
