@@ -87,9 +87,6 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
         self.writer = GroupWriter(*committers)
         self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.journal: Journal = JournalTable(
-            self._query, self.writer, self.inserts["replies"], self.vault, db_executor=self.db_executor
-        )
         self.leases = LeaseKeeper(
             LeaseTable(
                 self._query_lease,
@@ -99,6 +96,14 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 missing=self.lease_table_missing,
                 db_executor=self.db_executor,
             )
+        )
+        self.journal: Journal = JournalTable(
+            self._query,
+            self.writer,
+            self.inserts["replies"],
+            self.vault,
+            leases=self.leases,
+            db_executor=self.db_executor,
         )
 
     def read_only(self, tables: Collection[str]) -> None:
@@ -154,11 +159,13 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         thread."""
         if self.leases.begins(config):
             drive(self.leases.begin(config))
-        return self._noted(config, self._read_tuple(config))
+        return None if self.leases.begins_fresh(config) else self._noted(config, self._read_tuple(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         if self.leases.begins(config):
             await adrive(self.leases.begin(config))
+        if self.leases.begins_fresh(config):
+            return None
         return self._noted(config, await self._aread_tuple(config))
 
     _aread_tuple = in_db_executor(_read_tuple)
@@ -260,12 +267,20 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     ) -> Logic[None]:
         thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
         lease = self.leases.lease_of(config)
-        yield from self._write(lease, thread_id, key, [rows])
+        last = any(channel in (ERROR, INTERRUPT) for channel, _ in writes)
+        if lease is not None and not last and not lease.over:
+            # The run goes on, so a checkpoint follows, which is waited for.
+            lease.fresh = False
+            lease.ahead = yield do(self.writer, "put_ahead", rows, thread_id=thread_id, fence=lease.fence)
+        else:
+            yield from self._write(lease, thread_id, key, [rows])
         if lease is not None:
-            self.leases.wrote(lease, config, None, last=any(channel in (ERROR, INTERRUPT) for channel, _ in writes))
+            self.leases.wrote(lease, config, None, last=last)
 
     def _write(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> Logic[None]:
-        fence = UNHELD if lease is None else lease.fence
+        fence = UNHELD
+        if lease is not None:
+            fence, lease.fresh = lease.fence, False
         write = do(self.writer, "write", *steps, thread_id=thread_id, key=key, fence=fence)
         if not self.leases.leases.is_set_up:
             yield do(self.leases.leases, "set_up")

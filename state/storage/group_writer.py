@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["UNHELD", "Committer", "GroupWriter", "NoCommitter", "Put", "Rows", "Statement", "UnavailableError"]
 
+AHEAD_S = 0.002
+"""How long what was put ahead waits for what follows."""
 UNHELD = 0
 """In place of a fencing token: it is written while nobody runs the thread."""
 
@@ -56,6 +58,10 @@ class Put:
     loop: asyncio.AbstractEventLoop | None = None
     fence: int | None = None
     """The fencing token that it is written under, or `UNHELD`; `None` where it is written whoever runs the thread."""
+    ahead: bool = False
+    """It is written with what the run puts next: see `GroupWriter.put_ahead`."""
+    joined: list[Put] = field(default_factory=list)
+    """What was put ahead of it."""
     rows: list[Any] = field(default_factory=list)
 
 
@@ -188,6 +194,31 @@ class GroupWriter:
             self._hand_gathered(loop)
         return await waiter
 
+    def put_ahead(self, *steps: Rows | Statement, thread_id: str, fence: int | None = None) -> Future[Any]:
+        """Put what comes before the next put of a run, and return without waiting for it.
+
+        Both are written in one transaction; or this alone, when that has not come in `AHEAD_S`. If it can't be written,
+        neither is what the run puts next, which raises its error.
+
+        Returns:
+            Has a result, or the error, when it is committed.
+
+        Raises:
+            RuntimeError: As `write`.
+        """
+        waiter: Future[Any] = Future()
+        self._hand([Put(steps, thread_id, None, waiter, fence=fence, ahead=True)])
+        return waiter
+
+    async def aput_ahead(
+        self, *steps: Rows | Statement, thread_id: str, fence: int | None = None
+    ) -> asyncio.Future[Any]:
+        """As `put_ahead`."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Any] = loop.create_future()
+        self._hand([Put(steps, thread_id, None, waiter, loop, fence, ahead=True)])
+        return waiter
+
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         puts = self._gathered.pop(loop, [])
         try:
@@ -228,6 +259,7 @@ def _stop(queues: Iterable[SimpleQueue[list[Put] | None]], writers: Iterable[thr
 def _write_until_closed(queue: SimpleQueue[list[Put] | None], committer: Committer) -> None:
     """Take all that waits, commit it, say so to those who wait, and again."""
     ended = False
+    failed: dict[tuple[str, int | None], BaseException] = {}
     while not ended:
         puts: list[Put] = []
         try:
@@ -240,15 +272,37 @@ def _write_until_closed(queue: SimpleQueue[list[Put] | None], committer: Committ
             if len(puts) >= committer.largest_group:
                 break
             try:
-                found = queue.get_nowait()
+                only_ahead = all(put.ahead for put in puts)
+                found = queue.get(timeout=AHEAD_S) if only_ahead else queue.get_nowait()
             except Empty:
                 break
         ended = found is None
-        for group in _groups(puts, committer.largest_group):
-            _wake(_committed(committer, group))
-            del group  # what was written need not stay in memory while this waits
+        for group in _groups(_joined(puts, failed), committer.largest_group):
+            results = _committed(committer, group)
+            failed |= {(put.thread_id, put.fence): error for put, error in results if put.ahead and error is not None}
+            _wake(results)
+            del group, results  # what was written need not stay in memory while this waits
         puts, found = [], None
     committer.close()
+
+
+def _joined(puts: Iterable[Put], failed: dict[tuple[str, int | None], BaseException]) -> list[Put]:
+    """Return the puts, each with what its run put ahead of it, without those that something failed ahead of."""
+    joined: dict[Put, None] = {}
+    ahead: dict[tuple[str, int | None], Put] = {}
+    for put in puts:
+        run = (put.thread_id, put.fence)
+        if run in failed:
+            _wake([(put, failed[run] if put.ahead else failed.pop(run))])
+            continue
+        if (first := ahead.pop(run, None)) is not None:
+            put.steps = [*first.steps, *put.steps]
+            put.joined = [*first.joined, first]
+            del joined[first]
+        joined[put] = None
+        if put.ahead:
+            ahead[run] = put
+    return list(joined)
 
 
 def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
@@ -288,8 +342,9 @@ def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
 def _wake(results: Iterable[Result]) -> None:
     """Wake whoever waits: each event loop once."""
     by_loop: dict[asyncio.AbstractEventLoop | None, list[Result]] = {}
-    for put, error in results:
-        by_loop.setdefault(put.loop, []).append((put, error))
+    for one, error in results:
+        for put in (*one.joined, one):
+            by_loop.setdefault(put.loop, []).append((put, error))
     for loop, settled in by_loop.items():
         if loop is None:
             _settle(settled)
@@ -306,3 +361,5 @@ def _settle(results: Iterable[Result]) -> None:
             put.waiter.set_result(put.rows)
         else:
             put.waiter.set_exception(error)
+            if put.ahead:
+                put.waiter.exception()  # it is raised by what follows, should nobody ask here

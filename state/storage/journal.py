@@ -6,9 +6,11 @@ for is said in `redraft.nodes.runtime`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from abc import ABC, abstractmethod
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from .encryption import Vault
     from .index import Query
+    from .lease_keeper import LeaseKeeper
 
 __all__ = [
     "COLUMNS",
@@ -114,13 +117,16 @@ class JournalInMemory(Journal):
 
 
 class JournalTable(Journal):
-    """The journal of a database: a table beside the checkpoints. Each method is one statement, so each is atomic.
+    """The journal of a database: a table beside the checkpoints.
+
+    Of a thread that this process has the lease of, it is read once which calls there are, and then only what is there.
 
     Args:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
         writer: Commits replies together with those of other runs.
         insert: The writer's way to insert a row of `COLUMNS` where the table has none like it.
         vault: Encrypts the replies; `None` where there is no key.
+        leases: Which threads this process runs.
         db_executor: Where the async twins run.
     """
 
@@ -131,15 +137,38 @@ class JournalTable(Journal):
         insert: Any,
         vault: Vault | None,
         *,
+        leases: LeaseKeeper,
         db_executor: Executor,
     ) -> None:
         self._query = query
         self._writer = writer
         self._insert = insert
         self._vault = vault
+        self._leases = leases
         self.db_executor = db_executor
 
+    async def aget(self, thread_id: str, call: str) -> KeptReply | None:
+        # Without a thread's detour where there is nothing to read.
+        lease = self._leases.of_thread(thread_id)
+        if lease is None or not lease.lacks(call):
+            return await self._aget(thread_id, call)
+        if isinstance(lease.ahead, asyncio.Future) and lease.ahead.get_loop() is asyncio.get_running_loop():
+            # No call is made, and paid, while the database takes nothing.
+            await asyncio.shield(lease.ahead)
+            return None
+        return await self._aget(thread_id, call)
+
     def get(self, thread_id: str, call: str) -> KeptReply | None:
+        lease = self._leases.of_thread(thread_id)
+        if lease and not lease.calls_read:
+            found = self._query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
+            lease.calls.update(str(row[0]) for row in found)
+            lease.calls_read = len(found) <= MOST_CALLS
+            if lease.lacks(call):
+                return None
+        elif lease and lease.lacks(call) and isinstance(lease.ahead, Future):
+            lease.ahead.result()
+            return None
         rows = self._query(SELECT, {"thread_id": thread_id, "call": call})
         if not rows:
             return None
@@ -158,6 +187,8 @@ class JournalTable(Journal):
                 f"saver.journal.forget({thread_id!r}) drops what it holds, and the calls are made anew"
             ) from None
 
+    _aget = in_db_executor(get)
+
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
         self._writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
@@ -167,6 +198,8 @@ class JournalTable(Journal):
         )
 
     def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
+        if lease := self._leases.of_thread(thread_id):
+            lease.calls.add(call)
         reply = kept.reply if self._vault is None else self._vault.hide(kept.reply)
         return Rows(self._insert, [(thread_id, call, reply, kept.seconds)])
 
@@ -192,6 +225,9 @@ SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
 
 SELECT = "SELECT reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s"
 SELECT_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
+SELECT_FIRST_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s LIMIT %(limit)s"
+MOST_CALLS = 1000
+"""Of a thread that has more, each call is looked up."""
 COLUMNS = ("thread_id", "call", "reply", "seconds")
 DELETE_CALL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s RETURNING call"
 DELETE_JOURNAL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s RETURNING call"

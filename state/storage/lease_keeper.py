@@ -14,6 +14,7 @@ import time
 import weakref
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -23,13 +24,14 @@ from ..dual import Do, do
 from .leases import BEAT_S, LEASE_S, BusyThreadError, Runner, alive, this_process
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
+    from concurrent.futures import Future
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import Checkpoint
     from langgraph.runtime import RunControl
 
-    from .leases import Leases
+    from .leases import Leases, Taken
 
     T = TypeVar("T")
     Logic: TypeAlias = Generator[Do, Any, T]
@@ -78,6 +80,22 @@ class Lease:
     lost: bool = False
     newest: dict[str, str] = field(default_factory=dict)
     """By namespace, the id of the newest checkpoint when the run began."""
+    fresh: bool = False
+    """Nothing was kept of the thread when it was taken, and nothing was written since."""
+    sole: bool = True
+    """Not given up since it was taken."""
+    sure_until: float = 0.0
+    """By `CLOCK`: until then nobody else can have taken it, also where this process did not get on meanwhile."""
+    calls: set[str] = field(default_factory=set)
+    """The calls that the journal may hold; all that it holds, when `calls_read`."""
+    calls_read: bool = False
+    ahead: Future[Any] | asyncio.Future[Any] | None = None
+    """What its last task wrote, on its way into the database."""
+
+    def lacks(self, call: str) -> bool:
+        """Return whether the journal can't hold a call: it did not when it was read, and nobody else writes it."""
+        absent = self.calls_read and call not in self.calls
+        return absent and self.sole and not self.lost and CLOCK() < self.sure_until
 
     def gone(self) -> bool:
         """Return whether the run can write nothing any more."""
@@ -101,6 +119,10 @@ class Lease:
         return self.over or self.gone() or (self.worker is None and self.driver() is by)
 
 
+CLOCK: Callable[[], float] = time.monotonic
+if hasattr(time, "CLOCK_BOOTTIME"):  # it goes on while the machine sleeps
+    CLOCK = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+
 _LIVE: weakref.WeakValueDictionary[str, Lease] = weakref.WeakValueDictionary()
 """The leases of this process by their tokens, whatever saver they were taken with."""
 _WITHIN: ContextVar[tuple[tuple[LeaseKeeper, Lease], ...]] = ContextVar("redraft_leases", default=())
@@ -117,6 +139,8 @@ class LeaseKeeper:
     def __init__(self, leases: Leases) -> None:
         self.leases = leases
         self._runs: dict[tuple[int, str], Lease] = {}
+        self._latest: dict[str, Lease] = {}
+        """By thread, the lease that was taken last."""
         self._ended: dict[str, int] = {}
         """The last tokens of threads that this process ran and runs no more."""
         self._lock = threading.Lock()
@@ -169,6 +193,11 @@ class LeaseKeeper:
             weakref.finalize(writer, self._queue.put, weakref.ref(lease)).atexit = False
         return lease
 
+    def begins_fresh(self, config: RunnableConfig) -> bool:
+        """Return whether a run reads a thread of which nothing is kept: that was seen when its lease was taken."""
+        lease = self.lease_of(config)
+        return lease is not None and lease.fresh
+
     def read(self, config: RunnableConfig, checkpoint_id: str) -> None:
         """Note which checkpoint is the newest, where a run begins with it."""
         place = config["configurable"]
@@ -181,6 +210,10 @@ class LeaseKeeper:
         """Return the lease under which something is written; `None` where no run writes it."""
         place = config["configurable"]
         return self._of(place, _control(place))
+
+    def of_thread(self, thread_id: str) -> Lease | None:
+        """Return the lease that a run of this process has of a thread, or had last."""
+        return self._latest.get(thread_id)
 
     def free(self, thread_id: str) -> Logic[None]:
         """Let `UNHELD` writes, such as those of `update_state`, be taken again after one was refused.
@@ -226,6 +259,7 @@ class LeaseKeeper:
         with self._lock:
             held = [lease for lease in self._runs.values() if not lease.given_up]
             self._runs.clear()
+            self._latest.clear()
             keeper, self._keeper = self._keeper, None
         if keeper is not None and keeper.is_alive():
             self._queue.put(False)
@@ -249,27 +283,30 @@ class LeaseKeeper:
 
     def _take(self, thread_id: str, control: RunControl, *, explicit: bool = False) -> Logic[Lease]:
         driver = _driver()
-        fence, token = yield from self._claim(thread_id, LEASE_S)
-        lease = Lease(thread_id, fence, control, token, weakref.ref(driver), explicit)
+        sure_until = CLOCK() + LEASE_S
+        taken, token = yield from self._claim(thread_id, LEASE_S)
+        lease = Lease(thread_id, taken.fence, control, token, weakref.ref(driver), explicit)
+        lease.fresh = lease.calls_read = taken.fresh
+        lease.sure_until = sure_until
         _LIVE[token] = lease
         with self._lock:
             self._ended.pop(thread_id, None)
-            self._runs[id(control), thread_id] = lease
+            self._runs[id(control), thread_id] = self._latest[thread_id] = lease
             if self._keeper is None or not self._keeper.is_alive():
                 self._keeper = threading.Thread(target=self._keep, name="redraft-leases", daemon=True)
                 self._keeper.start()
         return lease
 
-    def _claim(self, thread_id: str, seconds: float) -> Logic[tuple[int, str]]:
-        """Take a token of a thread, also of one whose run has ended or died. Another process's run may be ending just
+    def _claim(self, thread_id: str, seconds: float) -> Logic[tuple[Taken, str]]:
+        """Take a lease of a thread, also of one whose run has ended or died. Another process's run may be ending just
         now, and is waited for a moment."""
         until = time.monotonic() + PATIENCE_S
         runner = Runner(secrets.token_hex(8), this_process())
         follows = self._ended.get(thread_id, 0)
         while True:
-            fence: int | None = yield do(self.leases, "take", thread_id, runner, seconds=seconds, follows=follows)
-            if fence is not None:
-                return fence, runner.token
+            taken: Taken | None = yield do(self.leases, "take", thread_id, runner, seconds=seconds, follows=follows)
+            if taken is not None:
+                return taken, runner.token
             other: Runner | None = yield do(self.leases, "get", thread_id)
             if other is None:  # it was given up between the two statements
                 continue
@@ -281,9 +318,11 @@ class LeaseKeeper:
                 yield Do(time.sleep, asyncio.sleep, (0.05,))
 
     def _forget(self, lease: Lease) -> None:
-        lease.given_up = True
+        lease.given_up, lease.sole = True, False
         with self._lock:
             self._runs.pop((id(lease.control), lease.thread_id), None)
+            if self._latest.get(lease.thread_id) is lease:
+                del self._latest[lease.thread_id]
             if len(self._ended) > REMEMBERED:
                 self._ended.clear()
             self._ended[lease.thread_id] = lease.fence
@@ -329,6 +368,8 @@ class LeaseKeeper:
             every = [lease for lease in self._runs.values() if not lease.explicit]
         gone = gone.union(lease for lease in every if lease.gone())
         ended = [lease for lease in every if not lease.given_up and (lease.over or lease in gone)]
+        for lease in ended:
+            lease.sole = False
         if ended:
             self.leases.renew([lease.fence for lease in ended], 0.0)
         again = False
@@ -342,7 +383,10 @@ class LeaseKeeper:
 
     def _renew(self) -> None:
         if held := self._held():
+            sure_until = CLOCK() + LEASE_S
             self.leases.renew([lease.fence for lease in held], LEASE_S)
+            for lease in held:
+                lease.sure_until = sure_until
 
     def _look(self) -> None:
         """End the runs, before their next steps, that somebody wants to stop, or that another run has followed."""

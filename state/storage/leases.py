@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .db_executor import in_db_executor
 
@@ -31,6 +31,7 @@ __all__ = [
     "BEAT_S",
     "FORGET_LEASE",
     "LEASE_S",
+    "NOTHING_KEPT",
     "BusyThreadError",
     "LeaseDialect",
     "LeaseTable",
@@ -38,6 +39,7 @@ __all__ = [
     "LeasesInMemory",
     "LostLeaseError",
     "Runner",
+    "Taken",
     "alive",
     "this_process",
 ]
@@ -81,6 +83,15 @@ class Runner:
         return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
 
 
+class Taken(NamedTuple):
+    """A lease as it was taken."""
+
+    fence: int
+    """The fencing token."""
+    fresh: bool = False
+    """Nothing is kept of the thread, no checkpoint and no reply; `False` also where that can't be told."""
+
+
 class Leases(ABC):
     """The leases of a saver's threads: one runner a thread, at most."""
 
@@ -94,8 +105,8 @@ class Leases(ABC):
     aset_up = in_db_executor(set_up)
 
     @abstractmethod
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
-        """Return a new fencing token of the thread; `None` where somebody else's lease has not expired.
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Taken | None:
+        """Return a new lease of the thread; `None` where somebody else's lease has not expired.
 
         Args:
             thread_id: The thread.
@@ -169,16 +180,18 @@ class LeaseTable(Leases):
             self._set_up()
             self.is_set_up = True
 
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Taken | None:
         self.set_up()
         rows = self._query(self._dialect.take, _taking(thread_id, runner, seconds, follows))
-        return rows[0][0] if rows else None
+        return Taken(rows[0][0], bool(rows[0][1])) if rows else None
 
-    async def atake(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+    async def atake(
+        self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0
+    ) -> Taken | None:
         if not self.is_set_up:
             await self.aset_up()
         rows = await self._aquery(self._dialect.take, _taking(thread_id, runner, seconds, follows))
-        return rows[0][0] if rows else None
+        return Taken(rows[0][0], bool(rows[0][1])) if rows else None
 
     def get(self, thread_id: str) -> Runner | None:
         statement = (
@@ -218,6 +231,8 @@ class LeaseTable(Leases):
             return ()  # of an older release, or of LangGraph's own saver
 
 
+NOTHING_KEPT = """NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = %(thread_id)s)
+        AND NOT EXISTS (SELECT 1 FROM redraft_journal WHERE thread_id = %(thread_id)s)"""
 FORGET_LEASE = "DELETE FROM redraft_leases WHERE thread_id = %(thread_id)s RETURNING thread_id"
 
 
@@ -239,6 +254,7 @@ class LeaseDialect:
 
     set_up: str
     take: str
+    """Returns the fencing token, and whether it can be told that nothing is kept of the thread."""
     now: str
     """The database's clock, in seconds since the epoch."""
     among: Callable[[Sequence[int]], tuple[str, Any]]
@@ -260,7 +276,7 @@ class LeasesInMemory(Leases):
         self._threads: dict[int, str] = {}
         """By their latest tokens."""
 
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> int | None:
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Taken | None:
         with self._lock:
             found, expires_at = self._held.get(thread_id, (None, 0.0))
             if found is not None and found.fence != follows and expires_at > monotonic():
@@ -269,7 +285,7 @@ class LeasesInMemory(Leases):
             self._latest += 1
             self._held[thread_id] = replace(runner, fence=self._latest), monotonic() + seconds if seconds else 0.0
             self._threads[self._latest] = thread_id
-            return self._latest
+            return Taken(self._latest)
 
     def get(self, thread_id: str) -> Runner | None:
         found, expires_at = self._held.get(thread_id, (None, 0.0))

@@ -6,11 +6,11 @@ import builtins
 import json
 import math
 import re
+import select
 import time
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import partial
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -19,37 +19,36 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool
 
 from ..checked_channels import naming, placed
 from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
 from .encryption import EncryptionKeyError, Vault, split_filter
-from .group_writer import UNHELD, Committer, NoCommitter, Rows, UnavailableError
-from .index import DELETE_RUNS, RUN_COLUMNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
+from .group_writer import NoCommitter, Rows, Statement
+from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
-from .leases import FORGET_LEASE, LeaseDialect
+from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
 from .listed import listed
+from .postgres_committer import INSERTS, Connection, PostgresCommitter
 from .thread_rows import postgres_rows
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
-    from .group_writer import Put
+    from .group_writer import Committer
     from .seal import Seal
 
-__all__ = ["IndexedPostgresSaver", "PostgresCommitter", "open_postgres"]
+__all__ = ["IndexedPostgresSaver", "open_postgres"]
 
 CONNECTIONS = 10
 WRITERS = 2
 """One prepares its statements while the database works on the other's."""
-RECONNECT_S = 30.0
-"""How long a put waits for a server that went away."""
 CONNECT_TIMEOUT_S = 10
 SET_UP_TIMEOUT_S = 60.0
 SET_UP_LOCK = int.from_bytes(b"redraft", "big")
@@ -66,8 +65,6 @@ SELECT_NEWEST = (
 )
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-
-Connection = psycopg.Connection[DictRow]
 
 
 def open_postgres(
@@ -117,13 +114,12 @@ def open_postgres(
     except psycopg.Error as error:
         raise ConnectionError(f"can't open {shown!r}: {_one_line(error)}") from None
     options = {"options": f"{given.get('options') or ''} -c default_transaction_read_only=on"} if read_only else {}
-    pool: ConnectionPool[Connection] = ConnectionPool(
+    pool = LivePool(
         conninfo,
         connection_class=Connection,
         kwargs={**OPTIONS, **options},
         min_size=1,
         max_size=CONNECTIONS,
-        check=ConnectionPool.check_connection,  # one that the server closed is replaced before it is used
         open=True,
     )
     if not read_only:
@@ -133,49 +129,34 @@ def open_postgres(
     return saver
 
 
-def _insert(table: str, columns: str, then: str) -> str:
-    """Return the statement that inserts rows given as one array a column; JSON comes as text. `{of}` restricts them."""
-    named = [column.partition(" ") for column in columns.split(", ")]
-    names = ", ".join(name for name, _, _ in named)
-    arrays = ", ".join(f"%b::{'text' if kind == 'jsonb' else kind}[]" for _, _, kind in named)
-    cast = ", ".join(f"{name}::{kind}" if kind == "jsonb" else name for name, _, kind in named)
-    return (
-        f"INSERT INTO {table} ({names}) SELECT {cast} FROM unnest({arrays}) AS given ({names}) {{of}}ON CONFLICT {then}"  # noqa: S608  (names of our own)
-    )
+class LivePool(ConnectionPool[Connection]):
+    """A pool that replaces a connection which the server has closed before it is used.
+
+    psycopg's own check asks the server each time, and sleeps longer after each that is closed.
+    """
+
+    def getconn(self, timeout: float | None = None) -> Connection:
+        while True:
+            conn = super().getconn(timeout)
+            # Where nothing came on it that nobody awaits, the server has not said that it ends.
+            if POLLS and not conn.closed:
+                heard = select.poll()
+                heard.register(conn.fileno(), select.POLLIN)
+                if not heard.poll(0):
+                    return conn
+            try:
+                self.check_connection(conn)
+            except psycopg.Error:
+                conn.close()
+                self.putconn(conn)  # which opens another in its place
+            else:
+                return conn
 
 
-INSERTS = {
-    "blobs": _insert(
-        "checkpoint_blobs",
-        "thread_id text, checkpoint_ns text, channel text, version text, type text, blob bytea",
-        "DO NOTHING",
-    ),
-    "checkpoints": _insert(
-        "checkpoints",
-        "thread_id text, checkpoint_ns text, checkpoint_id text, parent_checkpoint_id text, checkpoint jsonb, "
-        "metadata jsonb",
-        "(thread_id, checkpoint_ns, checkpoint_id) "
-        "DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata",
-    ),
-    "new_writes": _insert(
-        "checkpoint_writes",
-        "thread_id text, checkpoint_ns text, checkpoint_id text, task_id text, task_path text, idx int4, channel text, "
-        "type text, blob bytea",
-        "DO NOTHING",
-    ),
-    "writes": _insert(
-        "checkpoint_writes",
-        "thread_id text, checkpoint_ns text, checkpoint_id text, task_id text, task_path text, idx int4, channel text, "
-        "type text, blob bytea",
-        "(thread_id, checkpoint_ns, checkpoint_id, task_id, idx) "
-        "DO UPDATE SET channel = excluded.channel, type = excluded.type, blob = excluded.blob",
-    ),
-    "replies": _insert("redraft_journal", "thread_id text, call text, reply text, seconds float8", "DO NOTHING"),
-    "runs": _insert("runs", RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT),
-}
-"""By what they insert."""
+POLLS = hasattr(select, "poll")
 
 NOW = "EXTRACT(EPOCH FROM clock_timestamp())::float8"
+# What the statement sees is older than a lease for which it waited: of such a thread, `xmax` is set, nothing is told.
 LEASES = LeaseDialect(
     # One sequence for all threads: the token of one that was deleted is never given again.
     set_up="""CREATE TABLE IF NOT EXISTS redraft_leases (
@@ -191,22 +172,10 @@ LEASES = LeaseDialect(
         ON CONFLICT (thread_id) DO UPDATE SET (fence, token, process, expires_at, asked)
             = (excluded.fence, excluded.token, excluded.process, excluded.expires_at, 0)
         WHERE held.fence = %(follows)s OR NOT (held.expires_at > {NOW} AND held.expires_at <= {NOW} + %(longest)s)
-        RETURNING fence""",  # noqa: S608  (text of our own)
+        RETURNING fence, held.xmax = 0 AND {NOTHING_KEPT}""",  # noqa: S608  (text of our own)
     now=NOW,
     among=lambda fences: ("fence = ANY(%(fences)s::int8[])", list(fences)),
 )
-# KEY SHARE: to take the thread over is to wait until this is written, while its lease can be renewed meanwhile.
-ADMITTED = """
-    held AS MATERIALIZED (
-        SELECT thread_id, fence, expires_at FROM redraft_leases
-        WHERE fence = ANY(%b::int8[]) OR thread_id = ANY(%b::text[]) ORDER BY thread_id FOR KEY SHARE
-    ),
-    admitted AS MATERIALIZED (
-        SELECT thread_id FROM held WHERE fence = ANY(%b::int8[])
-        UNION ALL SELECT free FROM unnest(%b::text[]) AS free
-        WHERE NOT EXISTS (SELECT FROM held WHERE held.thread_id = free AND held.expires_at > 0)
-    )"""
-"""Which threads may be written: those of the tokens that are the latest of theirs, and those named that nobody runs."""
 
 
 class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
@@ -358,95 +327,14 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             except psycopg.errors.ReadOnlySqlTransaction:
                 raise PermissionError("the database is open for reading only") from None
 
+    async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        # By its writer, behind what the thread's last run has put, and without a thread's detour.
+        thread_id = str(values["thread_id"])
+        return await self.writer.awrite(Statement(statement, values), thread_id=thread_id, urgent=True)
+
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
-
-
-class PostgresCommitter(Committer):
-    """Commits with one statement: one round trip for all that wait at the same moment.
-
-    It keeps a connection while there is something to write: each time that one is taken from the pool, the server is
-    asked whether it lives.
-
-    Args:
-        pool: Where its connections come from.
-    """
-
-    largest_group = 128
-
-    def __init__(self, pool: ConnectionPool[Connection]) -> None:
-        self._pool = pool
-        self._conn: Connection | None = None
-
-    @property
-    def idle_s(self) -> float | None:  # type: ignore[override]
-        return 1.0 if self._conn else None
-
-    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
-        """Write all. Repeated on a new connection when the old one broke: every row is an upsert, so that one whose
-        commit was not heard of is only written again."""
-        found: dict[tuple[str, bool], list[Sequence[Any]]] = {
-            (name, fenced): [] for name in INSERTS for fenced in (False, True)
-        }
-        for put in puts:
-            for step in put.steps:
-                if not isinstance(step, Rows):
-                    raise TypeError(f"{step!r} is not written in a group")
-                found[step.insert, put.fence is not None] += step.values
-        # in one order everywhere, so that no two transactions wait for each other
-        rows = {kind: sorted(some, key=itemgetter(0)) for kind, some in found.items() if some}
-        if not rows:
-            return ()
-        statement = _statement(*rows)
-        columns = [list(column) for some in rows.values() for column in zip(*some, strict=True)]
-        if fenced := any(fenced for _, fenced in rows):
-            fences = list({put.fence for put in puts if put.fence})
-            free = list({put.thread_id for put in puts if put.fence == UNHELD})
-            columns[:0] = [fences, free, fences, free]
-        deadline = time.monotonic() + RECONNECT_S
-        while True:
-            try:
-                self._conn = self._conn or self._pool.getconn(RECONNECT_S)
-            except PoolTimeout as error:
-                raise UnavailableError(error) from error
-            try:
-                done = self._conn.execute(statement, columns)
-                admitted = {row["thread_id"] for row in done} if fenced else ()
-            except Exception as error:
-                # Any other error would come again.
-                lost = isinstance(error, psycopg.OperationalError) and self._conn.broken
-                self.rest()
-                if not lost or time.monotonic() > deadline:
-                    raise
-            else:
-                return {put for put in puts if put.fence is not None and put.thread_id not in admitted}
-
-    def rest(self) -> None:
-        if self._conn is not None:
-            self._pool.putconn(self._conn)  # which replaces one that is broken
-            self._conn = None
-
-    close = rest
-
-
-@cache
-def _statement(*kinds: tuple[str, bool]) -> bytes:
-    """Return the statement that inserts all of these: one trip to the server, which parses and plans it once.
-
-    Args:
-        kinds: What is inserted, and whether only for threads that no other run has. It returns which these are.
-    """
-    inserts = [
-        f"given_{name}_{int(fenced)} AS ({INSERTS[name].format(of=OF_ADMITTED if fenced else '')})"
-        for name, fenced in kinds
-    ]
-    if not any(fenced for _, fenced in kinds):
-        return f"WITH {', '.join(inserts)} SELECT".encode()
-    return f"WITH {ADMITTED}, {', '.join(inserts)} SELECT thread_id FROM admitted".encode()  # noqa: S608  (names of our own)
-
-
-OF_ADMITTED = "WHERE given.thread_id IN (SELECT admitted.thread_id FROM admitted) "
 
 
 def _set_up(conn: Connection, vault: Vault | None, shown: str) -> None:

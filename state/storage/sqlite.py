@@ -26,7 +26,7 @@ from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, Unava
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
-from .leases import FORGET_LEASE, LeaseDialect
+from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
 from .listed import listed
 from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
 from .thread_rows import sqlite_rows
@@ -105,7 +105,7 @@ LEASES = LeaseDialect(
         SELECT %(thread_id)s, %(token)s, %(process)s, ({NOW} + %(seconds)s) * %(held)s, 0 WHERE NOT EXISTS (
             SELECT 1 FROM redraft_leases WHERE thread_id = %(thread_id)s AND fence <> %(follows)s
             AND expires_at > {NOW} AND expires_at <= {NOW} + %(longest)s
-        ) RETURNING fence""",  # noqa: S608  (text of our own)
+        ) RETURNING fence, {NOTHING_KEPT}""",  # noqa: S608  (text of our own)
     now=NOW,
     among=lambda fences: ("fence IN (SELECT value FROM json_each(%(fences)s))", json.dumps(list(fences))),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import threading
 from contextlib import closing
@@ -21,6 +22,8 @@ from redraft.nodes.runtime.journal import JOURNAL
 from redraft.nodes.verify.numeric_answers import extract_number
 from redraft.nodes.writing.sampling import MajorityWriter
 from redraft.state import Critique, Thread, open_checkpointer
+from redraft.state.storage import lease_keeper
+from redraft.state.storage.journal import JournalTable
 from redraft.state.threads.lease import BusyThreadError
 
 if TYPE_CHECKING:
@@ -63,6 +66,25 @@ def test_going_through_a_run_again_calls_no_model(saver: Any, is_async: bool) ->
     assert {**again["usage"], "seconds": 0, "reused_calls": 0} == {**once["usage"], "seconds": 0, "reused_calls": 0}
     saver.delete_thread("lamp")
     assert saver.journal.calls("lamp") == []
+
+
+def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new thread asks the database for no reply, and one that goes on asks once, however many calls it makes; a run
+    that stood still for so long that another could have had its thread asks before each."""
+    if not isinstance(saver.journal, JournalTable):
+        return  # memory is not asked
+    asked: list[str] = []
+    query = saver.journal._query
+    monkeypatch.setattr(saver.journal, "_query", lambda *given: (asked.append(given[0]), query(*given))[1])
+    graph = build_refine_graph(ScriptedModel([f"lamp {n}" for n in range(9)]), critics=[reject], checkpointer=saver)
+    invoke(graph, {**TASK, "limits": {"max_rounds": 2}}, LAMP, is_async=is_async)
+    assert asked == []
+    invoke(graph, TASK, LAMP, is_async=is_async)
+    assert len(asked) == 1
+    hours = itertools.count(step=3600)
+    monkeypatch.setattr(lease_keeper, "CLOCK", lambda: float(next(hours)))
+    invoke(graph, TASK, LAMP, is_async=is_async)
+    assert len(asked) == 1 + 1 + 2
 
 
 def test_samples_of_one_prompt_stay_different(saver: Any, is_async: bool) -> None:

@@ -90,6 +90,37 @@ async def test_what_many_runs_save_at_once_is_one_transaction(numbers: Numbers) 
     assert numbers.stored() == list(range(200))
 
 
+async def test_a_step_is_saved_with_the_checkpoint_that_follows_or_not_at_all(numbers: Numbers) -> None:
+    """What a task wrote and the checkpoint behind it are one transaction; where the first is refused, also earlier, the
+    run hears of it at its checkpoint, which is not saved either; and what nothing follows is saved all the same."""
+    ahead = numbers.writer.put_ahead
+    busy = asyncio.create_task(numbers.writer.awrite(Statement("SELECT hold()")))
+    assert await asyncio.to_thread(numbers.held.wait, 30)
+    ahead(numbers.add(1), thread_id="a")
+    ahead(numbers.add(2), thread_id="a")
+    ahead(numbers.add(3, "refused"), thread_id="b")
+    told = [
+        asyncio.create_task(numbers.writer.awrite(numbers.add(n), thread_id=name)) for n, name in ((4, "a"), (5, "b"))
+    ]
+    for _ in range(3):  # they start, they gather, they are handed over
+        await asyncio.sleep(0)
+    numbers.go_on.set()
+    await busy
+    assert [type(one) for one in await asyncio.gather(*told, return_exceptions=True)] == [list, sqlite3.IntegrityError]
+    assert numbers.stored() == [1, 2, 4]
+
+    ahead(numbers.add("refused"), thread_id="c", fence=None)
+    ahead(numbers.add(6), thread_id="d")
+    while 6 not in numbers.stored():  # noqa: ASYNC110  (nobody says when)
+        await asyncio.sleep(0)
+    with pytest.raises(sqlite3.IntegrityError):
+        await numbers.writer.awrite(numbers.add(7), thread_id="c")
+    await numbers.writer.awrite(numbers.add(8), thread_id="c")
+    ahead(numbers.add(9), thread_id="d")
+    numbers.writer.close()
+    assert numbers.stored() == [1, 2, 4, 6, 8, 9]
+
+
 async def test_a_reply_waits_for_no_event_loop(tmp_path: Path) -> None:
     """A reply is in the database as soon as it came, also while a busy process does not get round to anything else."""
     with open_checkpointer(tmp_path / "runs.sqlite") as saver:

@@ -13,7 +13,8 @@ from redraft.state import open_checkpointer
 from redraft.state.storage.journal import KeptReply
 
 psycopg = pytest.importorskip("psycopg")
-Committer = pytest.importorskip("redraft.state.storage.postgres").PostgresCommitter
+committer = pytest.importorskip("redraft.state.storage.postgres_committer")
+Committer, Column = committer.PostgresCommitter, committer.Column
 
 
 def on(thread_id: str) -> Any:
@@ -167,6 +168,24 @@ async def test_replies_that_come_together_are_kept_together(postgres_url: str, m
         assert saver.journal.get("t0", "call.1") == kept[0]  # what is kept stays
     assert sum(commits) == 63
     assert len(commits) <= 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("text", ["", None, 'it\'s "{,}" \\ NULL', "é 漢 \U0001f600", "\n"]),
+        ("bytea", [b"", None, bytes(range(256))]),
+        ("int4", [0, None, -(2**31), 2**31 - 1]),
+        ("int8", [-(2**63), 2**63 - 1]),
+        ("float8", [0, 0.1, None, -1e300]),
+        ("text", []),
+    ],
+)
+def test_a_column_comes_as_it_was_sent(kind: str, values: list[Any], postgres_url: str) -> None:
+    """Each value of a group is in the database what it was here, whatever stands in a text."""
+    with psycopg.connect(postgres_url) as conn:
+        (found,) = conn.execute(f"SELECT %b::{kind}[]", [Column(kind, values)]).fetchone()
+    assert found == values
 
 
 def test_a_closed_saver_says_so(postgres_url: str) -> None:
