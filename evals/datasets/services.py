@@ -257,7 +257,7 @@ def _to_phoenix(name: str, experiment: str, run: Run) -> None:
 
 
 SERVICES: dict[str, Service] = {
-    "langsmith": Service("langsmith", "langsmith", _from_langsmith, _to_langsmith),
+    "langsmith": Service("langsmith", "'redraft[langsmith]'", _from_langsmith, _to_langsmith),
     "langfuse": Service("langfuse", "'redraft[langfuse]'", _from_langfuse, _to_langfuse),
     "phoenix": Service("phoenix.client", "'redraft[phoenix]'", _from_phoenix, _to_phoenix),
 }

@@ -23,10 +23,15 @@ Collector = Annotated[
     str | None, typer.Option("--otlp", metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
 ]
 CollectTexts = Annotated[bool, typer.Option("--otlp-texts", help="Tasks, prompts and drafts go there too.")]
+CollectScores = Annotated[
+    bool, typer.Option("--otlp-scores", help="Critics' scores go there too; the collector is a Phoenix.")
+]
 
 
 @takes_settings()
-def serve(settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False) -> None:
+def serve(
+    settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False, otlp_scores: CollectScores = False
+) -> None:
     """Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.
 
     Runs that are under way when it ends go on when it starts again on the same database.
@@ -34,7 +39,7 @@ def serve(settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = F
     With SQLite one process serves and works. On PostgreSQL several share one queue; --no-work leaves runs to workers.
     """
     app = _app(settings)
-    with _traced(otlp, texts=otlp_texts):
+    with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
         _listen(app, settings)
 
 
@@ -42,7 +47,9 @@ def serve(settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = F
     *("host", "port", "token_file", "metrics_token_file", "allow_origin", "max_connections"),
     *("max_task", "max_body", "max_waiting", "default_ttl", "ttl_includes_interrupted", "no_work"),
 )
-def worker(settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False) -> None:
+def worker(
+    settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False, otlp_scores: CollectScores = False
+) -> None:
     """Execute the runs that servers of the same PostgreSQL database are asked for.
 
     Start as many as are needed, with the models, pipelines, prompts and limits of the servers.
@@ -53,7 +60,7 @@ def worker(settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = 
 
     app = _app(settings)
     check_shared(settings.db)
-    with _traced(otlp, texts=otlp_texts):
+    with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
         _work(app.state.engine, settings)
 
 
@@ -67,15 +74,15 @@ def _app(settings: Settings) -> Any:
 
 
 @contextmanager
-def _traced(otlp: str | None, *, texts: bool) -> Iterator[None]:
-    if texts and otlp is None:
-        raise BadInputError("--otlp-texts needs --otlp URL")
+def _traced(otlp: str | None, *, texts: bool, scores: bool) -> Iterator[None]:
+    if (texts or scores) and otlp is None:
+        raise BadInputError(f"{'--otlp-texts' if texts else '--otlp-scores'} needs --otlp URL")
     if otlp is None:
         yield
         return
-    from ..server.tracing import instrument
+    from ..server.tracing import instrument, phoenix_client
 
-    with instrument(otlp, show_texts=texts):
+    with instrument(otlp, show_texts=texts, scores=phoenix_client(otlp) if scores else None):
         yield
 
 

@@ -8,8 +8,11 @@ called, and then only to the address it is given.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
+
+from ...nodes.runtime.traces import SHARED, wait_for_scores
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-__all__ = ["Tracing", "instrument"]
+    from ...nodes.runtime.traces import PhoenixClient
+
+__all__ = ["Tracing", "instrument", "phoenix_client"]
 
 INSTALL = "traces need the extra otel: pip install 'redraft[otel]'"
 TRACES_PATH = "/v1/traces"
@@ -26,8 +31,9 @@ TRACES_PATH = "/v1/traces"
 class Tracing:
     """The tracing that `instrument` began. `close`, or leaving its `with` block, flushes spans and stops tracing."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, scores: PhoenixClient | None) -> None:
         self._provider = provider
+        self._scores = scores
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Return whether all spans so far could be sent within this many seconds."""
@@ -40,6 +46,10 @@ class Tracing:
         instrumentor = LangChainInstrumentor()
         if instrumentor.is_instrumented_by_opentelemetry:
             instrumentor.uninstrument()
+        if self._scores is not None and self._scores in SHARED:
+            SHARED.remove(self._scores)
+            with suppress(TimeoutError):
+                wait_for_scores()
         self._provider.shutdown()
 
     def __enter__(self) -> Self:
@@ -57,6 +67,7 @@ def instrument(
     show_texts: bool = False,
     service_name: str = "redraft",
     exporter: SpanExporter | None = None,
+    scores: PhoenixClient | None = None,
 ) -> Tracing:
     """Return the tracing of every graph and model call that this process makes from now on.
 
@@ -67,6 +78,7 @@ def instrument(
             (`OPENINFERENCE_HIDE_OUTPUTS=true` …) then still hide some of them.
         service_name: By what name the collector knows this process.
         exporter: Where spans go instead of an `endpoint`: any exporter of the OpenTelemetry SDK.
+        scores: Logs critics' scores with the spans, where those go to Phoenix: a `phoenix.client.Client`.
 
     Raises:
         ImportError: The extra `otel` is not installed.
@@ -106,7 +118,23 @@ def instrument(
     provider = TracerProvider(resource=Resource.create({"service.name": service_name}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     instrumentor.instrument(tracer_provider=provider, config=config)
-    return Tracing(provider)
+    if scores is not None:
+        SHARED.append(scores)
+    return Tracing(provider, scores)
+
+
+def phoenix_client(endpoint: str) -> PhoenixClient:
+    """Return the client of the Phoenix whose collector this is; a key is taken from Phoenix's own variables.
+
+    Raises:
+        ImportError: The extra `phoenix` is not installed.
+    """
+    try:
+        from phoenix.client import Client
+    except ImportError as error:
+        raise ImportError("scores need the extra phoenix: pip install 'redraft[phoenix]'") from error
+    client: PhoenixClient = Client(base_url=urlunsplit(urlsplit(endpoint)._replace(path="", query="", fragment="")))
+    return client
 
 
 def _otlp(endpoint: str) -> Any:

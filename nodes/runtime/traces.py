@@ -68,7 +68,8 @@ class TracedRun:
 class Spans(Protocol):
     """Spans of a Phoenix client."""
 
-    def add_span_annotation(self, **_: Any) -> Any: ...
+    @property
+    def add_span_annotation(self) -> Callable[..., Any]: ...
 
 
 class PhoenixClient(Protocol):
@@ -104,6 +105,10 @@ def phoenix_feedback(client: PhoenixClient) -> PhoenixFeedback:
     if not callable(getattr(getattr(client, "spans", None), "add_span_annotation", None)):
         raise TypeError(f"a client of Phoenix is phoenix.client.Client(…), not {type(client).__name__}")
     return PhoenixFeedback(client)
+
+
+SHARED: list[PhoenixClient] = []
+"""Where scores of OpenInference's spans go in runs without a `phoenix_feedback`: set by a server's own tracing."""
 
 
 def with_metadata(config: RunnableConfig, about: Mapping[str, Any]) -> RunnableConfig:
@@ -191,7 +196,7 @@ def _traced(handler: Any, run_id: UUID, *, beside: list[Any]) -> TracedRun | Non
     if client is not None and hasattr(client, "create_feedback"):
         to_langsmith = partial(_to_langsmith, client, run_id, run.trace_id or run.id, run.session_name)
         return TracedRun(id(handler.run_map), run.parent_run_id, add, to_langsmith)
-    phoenix = next((one.client for one in beside if isinstance(one, PhoenixFeedback)), None)
+    phoenix = next((one.client for one in beside if isinstance(one, PhoenixFeedback)), SHARED[0] if SHARED else None)
     span = handler.get_span(run_id) if phoenix is not None and hasattr(handler, "get_span") else None
     if span is None or phoenix is None:
         return TracedRun(id(handler.run_map), run.parent_run_id, add, None)

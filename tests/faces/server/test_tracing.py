@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -121,12 +122,13 @@ def test_spans_reach_a_collector(collector: Any) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_server_can_be_traced(collector: Any, forking: Any, tmp_path: Path) -> None:
-    """`redraft serve --otlp URL` sends the spans of its runs there, also those that are left when it ends."""
+    """`redraft serve --otlp URL` sends spans and scores of its runs there, also those that are left when it ends."""
     address, posts = collector
     replies = tmp_path / "replies.jsonl"
     replies.write_text('"SECRETDRAFT"\n"no issues"\n', encoding="utf-8")
-    serve = ("serve", "--port", "0", "--db", "memory", "--model", f"scripted:{replies}", "--otlp", address)
-    command = ["-c", "from redraft.faces.cli.main import main; main()", *serve]
+    serve = ("serve", "--port", "0", "--db", "memory", "--model", f"scripted:{replies}")
+    traced = ("--otlp", address, "--otlp-scores")
+    command = ["-c", "from redraft.faces.cli.main import main; main()", *serve, *traced]
     with forking.start(command, stderr=subprocess.PIPE) as server:
         assert server.stderr
         told = server.stderr.readline()
@@ -141,6 +143,8 @@ def test_a_server_can_be_traced(collector: Any, forking: Any, tmp_path: Path) ->
     body = b"".join(sent for _, sent in posts)
     assert b"generate" in body
     assert b"SECRET" not in body
+    scores = [json.loads(sent)["data"][0] for path, sent in posts if path == "/v1/span_annotations"]
+    assert [(one["name"], one["result"]["score"]) for one in scores] == [("self", 1), ("accepted", 1)]
 
 
 @pytest.mark.parametrize("endpoint", ["", "localhost:4318", "ftp://host", "http://", "http://me:key@host", "http://[x"])
