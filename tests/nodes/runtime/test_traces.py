@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import uuid
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -192,3 +194,36 @@ def test_a_run_without_a_tracer_costs_nothing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "redraft.nodes.runtime.traces", None)
     assert graph().invoke({"task": "x"})["stop_reason"] == "accepted"
     assert list(graph().stream({"task": "x"}, stream_mode=["custom", "updates"]))
+
+
+@pytest.mark.skipif("REDRAFT_TEST_PHOENIX" not in os.environ, reason="REDRAFT_TEST_PHOENIX names no Phoenix server")
+def test_a_real_phoenix_shows_rounds_and_scores() -> None:
+    """In Phoenix itself (`arize-phoenix serve`) a run's spans say round and verdict, and have their critics' scores."""
+    address, thread = os.environ["REDRAFT_TEST_PHOENIX"], f"T-{uuid.uuid4()}"
+    client = PhoenixClient(base_url=address)
+    with instrument(address) as tracing:
+        config: Any = {"callbacks": [phoenix_feedback(client)], "configurable": {"thread_id": thread}}
+        graph().invoke({"task": "SECRETTASK"}, config)
+        assert tracing.flush()
+        wait_for_scores()
+    found: list[Any] = []
+    for _ in range(40):  # it takes in spans and annotations in batches
+        spans = [
+            span
+            for span in client.spans.get_spans(project_identifier="default", limit=200)
+            if span["attributes"].get("session.id", span["attributes"].get("metadata.thread_id")) == thread
+        ]
+        found = client.spans.get_span_annotations(spans=spans, project_identifier="default") if spans else []
+        if len(found) == 5:
+            break
+        Event().wait(0.5)
+    names = {span["context"]["span_id"]: span["name"] for span in spans}
+    assert sorted((names[one["span_id"]], one["name"], one["result"]["score"]) for one in found) == [
+        ("generate", "judge", 0.0),
+        ("generate", "uses_words", 0.0),
+        ("refine", "accepted", 1.0),
+        ("refine", "judge", 1.0),
+        ("refine", "uses_words", 1.0),
+    ]
+    (whole,) = [span for span in spans if "metadata.stop_reason" in span["attributes"] and span["name"] == "refine"]
+    assert whole["attributes"]["metadata.rounds"] == 1
