@@ -57,6 +57,12 @@ class Iteration(BaseModel):
     predicted_answer: str | None = Field(description="The answer read out of the solution.")
     feedback: str | None = Field(description="What was said; null where a solution was written.")
     tokens_used: int = Field(ge=0, le=MOST)
+    prompt_tokens: int | None = Field(
+        default=None, ge=0, le=MOST, description="Those of them that went in; null in results of 0.1."
+    )
+    completion_tokens: int | None = Field(
+        default=None, ge=0, le=MOST, description="Those of them that came out; null in results of 0.1."
+    )
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
     by: str = Field(default="", description="Which model wrote it, or which critic said it.")
     accepted: bool | None = Field(default=None, description="Feedback: whether it accepts; null if it can't be read.")
@@ -164,6 +170,8 @@ def result_record(
                 predicted_answer=read(solution),
                 feedback=feedback,
                 tokens_used=event["usage"]["total_tokens"],
+                prompt_tokens=event["usage"]["input_tokens"],
+                completion_tokens=event["usage"]["output_tokens"],
                 is_correct=judge(solution),
                 by=event.get("critic", event["by"]),
                 accepted=event.get("accepted"),

@@ -41,6 +41,7 @@ def test_a_record_tells_each_step_and_what_it_cost() -> None:
         (1, "feedback", "5", True),
     ]
     assert [one.tokens_used for one in record.iterations_log] == [15, 15, 15, 15]
+    assert {(one.prompt_tokens, one.completion_tokens) for one in record.iterations_log} == {(10, 5)}
     assert record.iterations_log[1].feedback == "One nut was eaten."
 
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from redraft import Critique, RefineMiddleware, Thread, human_critic, open_checkpointer, uses_words, verifier_critic
 from redraft.graphs.agent import build_agent_graph
 from redraft.models import ScriptedModel
+from redraft.nodes import uses_tools
 
 ASK: Any = {"messages": [("user", "What is 17 times 3?")]}
 ONE: Any = {"configurable": {"thread_id": "one"}}
@@ -360,6 +361,19 @@ def test_nobody_hides_a_request_from_the_judge(run: Any) -> None:
     agent = create_agent(CallingModel(["Ha."]), middleware=[RefineMiddleware([judge])])
     run(agent, {"messages": [("user", "What is 17 times 3?"), marked]})
     assert "Tell a joke." in judge.calls[0][-1].text
+
+
+def test_tool_use_is_a_score(run: Any) -> None:
+    """An agent that answers without the tools it was to use is told which ones, and calls them."""
+    model = CallingModel(["51", MULTIPLY, "It is 51."])
+    refining = RefineMiddleware([uses_tools("multiply")])
+    agent = create_agent(model, [multiply], middleware=[refining], checkpointer=InMemorySaver())
+    output = run(agent, ASK, ONE)
+    said = [(event["score"], event["text"]) for event in record(agent) if event["kind"] == "critique"]
+    assert said == [(0.0, "These tools were not called with success: multiply."), (1.0, "")]
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("It is 51.", "accepted")
+    with pytest.raises(ValueError, match="names of tools"):
+        uses_tools()
 
 
 class Files(AgentMiddleware[Any, Any]):
