@@ -64,6 +64,8 @@ SELECT_NEWEST = (
     "ORDER BY checkpoint_id DESC LIMIT 1"
 )
 
+INLINE_CHARACTERS = 200
+"""A longer text, such as the task, is kept once a version, and not in each checkpoint."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -268,15 +270,22 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     ) -> builtins.list[Rows]:
         place = config["configurable"]
         thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
-        values = checkpoint["channel_values"]
-        aside = {channel: value for channel, value in values.items() if self._goes_aside(value)}
+        values, of = checkpoint["channel_values"], checkpoint["channel_versions"]
+        # A version of another saver's may be that of several values.
+        long = {
+            channel: version
+            for channel, value in values.items()
+            if isinstance(value, str) and len(value) > INLINE_CHARACTERS and "." in str(version := of.get(channel, ""))
+        }
+        aside = {channel: value for channel, value in values.items() if channel in long or self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
         # As LangGraph's saver: a snapshot lies among the blobs, and this says so.
         kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
         known = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
         about = json.dumps(known if self.vault is None else self.vault.hide_metadata(known))
-        changed = {channel: version for channel, version in versions.items() if channel in aside}
+        # A long text always: an earlier release kept it in the checkpoints. A row that is there stays as it is.
+        changed = {channel: version for channel, version in versions.items() if channel in aside} | long
         row = (thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)
         return [
             Rows("blobs", list(self._dump_blobs(thread_id, namespace, aside, changed))),

@@ -169,6 +169,6 @@ POSTGRES_CHECKPOINTS = (
 )
 POSTGRES_VALUES = (
     "SELECT channel, version, type, blob FROM checkpoint_blobs "  # noqa: S608
-    f"WHERE {OF_THREAD} AND channel IN ('__start__', 'events', 'limits', 'usage')"
+    f"WHERE {OF_THREAD} AND channel IN ('__start__', 'accepted_by', 'answer', 'events', 'limits', 'task', 'usage')"
 )
 POSTGRES_WRITES = f"SELECT checkpoint_id, task_id, channel, type, blob FROM checkpoint_writes WHERE {WRITES_OF}"  # noqa: S608

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
-from redraft.state import open_checkpointer
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.storage.journal import KeptReply
 
 psycopg = pytest.importorskip("psycopg")
@@ -222,3 +224,35 @@ async def test_a_server_restarted_in_mid_run_loses_no_step(own_postgres: Any, wh
         await put_ten("after")
         assert len(saver.runs.list(limit=100)) == 21
         assert await saver.aget_tuple(on("before 3")) is not None
+
+
+def test_a_long_task_is_kept_once(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many steps a thread has its task is stored once, also from where an earlier release kept it in each
+    checkpoint; such a thread goes on, replays, forks and is read by LangGraph's own saver with its texts whole."""
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from redraft.state.storage import postgres
+
+    def reject(task: str, draft: str, history: Any, /) -> Critique:
+        return Critique("Once more.", accepted=False)
+
+    task, texts = "Write about a lamp. " * 50, [f"lamp {number} " * 50 for number in range(9)]
+    with open_checkpointer(postgres_url) as saver, psycopg.connect(postgres_url, autocommit=True) as conn:
+        graph = build_refine_graph(ScriptedModel(texts), critics=[reject], checkpointer=saver)
+        monkeypatch.setattr(postgres, "INLINE_CHARACTERS", 10**9)
+        graph.invoke({"task": task, "limits": {"max_rounds": 1}}, on("t"))
+        count = "SELECT count(*) FROM checkpoints WHERE checkpoint->'channel_values' ? 'task'"
+        ((before,),) = conn.execute(count)
+        monkeypatch.undo()
+        thread = Thread(graph, "t")
+        out = thread.resume(limits={"max_rounds": 2})
+        assert (out["rounds"], out["answer"]) == (2, texts[0])
+        assert thread.replay().matches
+        assert graph.get_state(on("t")).values["task"] == task
+        assert [one.values.get("task", task) for one in graph.get_state_history(on("t"))].count(task) > before
+        assert conn.execute(count).fetchone() == (before,)
+        kept = conn.execute("SELECT count(*) FROM checkpoint_blobs WHERE channel = 'task' AND thread_id = 't'")
+        assert kept.fetchone() == (1,)
+        assert graph.get_state(thread.fork(at=1).config).values["task"] == task
+    with PostgresSaver.from_conn_string(postgres_url) as stock:
+        values = stock.get_tuple(on("t")).checkpoint["channel_values"]
+    assert (values["task"], values["answer"]) == (task, out["answer"])
