@@ -195,10 +195,13 @@ async def _found(engine: Engine, caller: Caller, body: Search) -> list[ThreadRec
     if body.extract:
         raise BadRequestError("extract is not served; select values")
     wanted = (body.metadata or {}).items()
+    owned = await engine.owned.every(caller)
+    # A thread that asks a person at the shell is one that waits, here too.
+    asking = await engine.owned.asking(owned) if body.status in ("idle", "interrupted") else ()
     every = [
         record
-        for record in await engine.owned.every(caller)
-        if body.status in (None, record.status)
+        for record in owned
+        if body.status in (None, "interrupted" if record.thread_id in asking else record.status)
         and (body.ids is None or record.thread_id in body.ids)
         and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
     ]

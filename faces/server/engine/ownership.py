@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ....state.checked_channels import BadCheckpointError
+from ....state.threads.answers import pending_interrupts
 from .records import ThreadRecord, now
 from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ....state.storage.index import RunRow
     from .records import DbExecutor, Records
@@ -75,6 +78,24 @@ class OwnedThreads:
         if caller == LOCAL:
             await self._adopt_all()
         return await self._db.read(self._records.threads, caller.id)
+
+    async def asking(self, records: Iterable[ThreadRecord]) -> set[str]:
+        """Return the ids of those threads that wait for a person, also where the server never heard of it: one that the
+        shell or Python ran has no status here."""
+        idle = {record.thread_id for record in records if record.status == "idle"}
+        found: set[str] = set()
+        before = None
+        while idle and (rows := await self._saver.runs.alist(limit=500, before=before, stop_reason="running")):
+            for name in idle.intersection(row.thread_id for row in rows):
+                with suppress(BadCheckpointError):  # what can't be read waits for nobody
+                    found |= {name} if await self.asks(name) else set()
+            before = rows[-1].position
+        return found
+
+    async def asks(self, thread_id: str) -> bool:
+        """Return whether a thread waits for a person."""
+        found = await self._saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        return found is not None and bool(pending_interrupts(found))
 
     async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
         """Write metadata, status or assistant of a thread of the caller's, and return it."""

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ....state.threads.answers import pending_interrupts
 from ....state.threads.lease import BusyThreadError, LeaseHolder
 from .ownership import LOCAL
 
@@ -83,9 +82,7 @@ class Sweeper:
             return False
         if self._settings.ttl_includes_interrupted:
             return True
-        place = {"configurable": {"thread_id": record.thread_id, "checkpoint_ns": ""}}
-        found = await self._saver.aget_tuple(place)
-        return record.status != "interrupted" and (found is None or not pending_interrupts(found))
+        return record.status != "interrupted" and not await self._owned.asks(record.thread_id)
 
     async def _delete(self, record: ThreadRecord, limit: str) -> bool:
         try:

@@ -13,6 +13,9 @@ import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import NotFoundError, RateLimitError, UnprocessableEntityError
 from redraft.faces.server.api.agent_protocol_api import NOT_SERVED
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.nodes import human_critic
 
 TASK = {"task": "Write about autumn."}
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
@@ -117,6 +120,18 @@ def test_threads_are_found_by_what_they_are(client: Any) -> None:
     assert client.threads.count(status="interrupted") == 1
     assert client.threads.prune(["a", "b", "b", "nothing"]) == {"pruned_count": 2}
     assert found() == ["c"]
+
+
+def test_a_thread_that_asks_at_the_shell_is_found_as_waiting(server: Any, client: Any) -> None:
+    """Whoever lists what waits for a person also sees what the shell or Python left waiting, and not among the idle."""
+    for name, critics in (("asks", [human_critic()]), ("done", [])):
+        graph: Any = build_refine_graph(
+            ScriptedModel(["a draft", "no issues"]), critics=critics, checkpointer=server.engine.saver
+        )
+        graph.invoke({**TASK, "limits": {"max_rounds": 0}}, {"configurable": {"thread_id": name}})
+    ids = [[one["thread_id"] for one in client.threads.search(status=one)] for one in ("interrupted", "idle")]
+    assert ids == [["asks"], ["done"]]
+    assert [client.threads.count(status=one) for one in ("interrupted", "idle", None)] == [1, 1, 2]
 
 
 def test_runs_and_assistants_are_shown_in_parts(client: Any) -> None:
