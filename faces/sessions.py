@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
 
 @contextmanager
 def listing(db: str) -> Iterator[Any]:
-    """Give what lists the threads of a database: of a SQLite file its index alone, where that can tell; else its saver.
+    """Give what lists the threads of a database: its tables alone, where they can tell; else its saver.
 
     Raises:
         BadInputError: The database can't be opened.
@@ -91,10 +91,18 @@ def listing(db: str) -> Iterator[Any]:
     with bad_input():
         kind, place = kind_and_place(db)
         index = None
-        if kind == "sqlite" and Path(place).is_file() and not encryption_key(db):
+        if encryption_key(db):
+            pass
+        elif kind == "sqlite" and Path(place).is_file():
             from ..state.storage.sqlite_reading import open_index
 
             index = open_index(Path(place))
+        elif kind == "postgres":
+            # Where its driver is missing, the saver says what to install.
+            with suppress(ImportError):
+                from ..state.storage import postgres_reading
+
+                index = postgres_reading.open_index(place)
     if index is None:
         with opened(db, read_only=True) as saver:
             yield saver
@@ -118,7 +126,7 @@ def reading(db: str, thread_id: str) -> Iterator[Thread]:
 
 
 def read_thread(db: str, name: str) -> ReadThread:
-    """Return a thread with its state, read; of the loop's threads in a SQLite file without importing LangGraph.
+    """Return a thread with its state, read; of the loop's threads without importing LangGraph.
 
     Raises:
         BadInputError: The database can't be opened, has no such thread, or several begin so.

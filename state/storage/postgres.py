@@ -17,7 +17,7 @@ import psycopg
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
@@ -32,6 +32,7 @@ from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
 from .listed import listed
 from .postgres_committer import INSERTS, Connection, PostgresCommitter
+from .postgres_reading import LENGTHS, SELECT_TABLES, connection_to, query_on
 from .thread_rows import postgres_rows
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
@@ -49,7 +50,6 @@ __all__ = ["IndexedPostgresSaver", "open_postgres"]
 CONNECTIONS = 10
 WRITERS = 2
 """One prepares its statements while the database works on the other's."""
-CONNECT_TIMEOUT_S = 10
 SET_UP_TIMEOUT_S = 60.0
 SET_UP_LOCK = int.from_bytes(b"redraft", "big")
 """Key of the advisory lock that the processes which open a database at once take in turn."""
@@ -58,7 +58,6 @@ LEASES_LOCK = int.from_bytes(b"leases", "big")
 OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 """How LangGraph's saver wants its connections."""
 
-SELECT_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = ANY (current_schemas(false))"
 SELECT_NEWEST = (
     "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "
     "ORDER BY checkpoint_id DESC LIMIT 1"
@@ -97,17 +96,16 @@ def open_postgres(
     """
     serde = PlainSerializer(vault, seal=seal, allow=allow)
     try:
-        given = conninfo_to_dict(url)
-        conninfo = make_conninfo(url, connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_S)
+        given, conninfo = conninfo_to_dict(url), connection_to(url)
     except psycopg.Error:  # its message quotes the URL
         raise ValueError(f"{shown!r} is not a PostgreSQL URL: are special characters percent-encoded?") from None
     try:
         with psycopg.connect(conninfo, **OPTIONS) as conn:
             if read_only:
-                tables = {name for (name,) in _on(conn, SELECT_TABLES, {})}
+                tables = {name for (name,) in query_on(conn, SELECT_TABLES, {})}
                 if "checkpoints" not in tables:
                     raise ValueError(f"the database {shown!r} holds no checkpoints")
-                check_key(partial(_on, conn), serde.vault, shown, begun="redraft_encryption" in tables)
+                check_key(partial(query_on, conn), serde.vault, shown, begun="redraft_encryption" in tables)
             else:
                 _set_up(conn, serde.vault, shown)
     except psycopg.errors.UndefinedColumn as error:
@@ -188,12 +186,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
 
     inserts = {name: name for name in INSERTS}  # noqa: RUF012
     writes_table = ("checkpoint_writes", "blob")
-    lengths = {  # noqa: RUF012
-        "checkpoints": "pg_column_size(checkpoint) + pg_column_size(metadata)",
-        "checkpoint_blobs": "pg_column_size(blob)",
-        "checkpoint_writes": "pg_column_size(blob)",
-        "redraft_journal": "pg_column_size(reply)",
-    }
+    lengths = LENGTHS
     rows_of = staticmethod(postgres_rows)
     lease_dialect = LEASES
     lease_table_missing = psycopg.errors.UndefinedTable
@@ -358,14 +351,8 @@ def _set_up(conn: Connection, vault: Vault | None, shown: str) -> None:
     PostgresSaver(conn).setup()
     for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION):
         conn.execute(statement.format(bytewise='COLLATE "C"').encode())
-    check_key(partial(_on, conn), vault, shown)
+    check_key(partial(query_on, conn), vault, shown)
     conn.execute("SELECT pg_advisory_unlock(%s)", (SET_UP_LOCK,))
-
-
-def _on(conn: Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-    with conn.cursor(row_factory=tuple_row) as cur:
-        cur.execute(statement.encode(), values)
-        return cur.fetchall() if cur.description else []
 
 
 def _fits_jsonb(value: object) -> bool:

@@ -114,7 +114,7 @@ def _postgres(url: str, before: Vault, after: Vault) -> int:
         from psycopg import sql
         from psycopg.rows import dict_row
 
-        from .postgres import SELECT_TABLES
+        from .postgres_reading import SELECT_TABLES
     except ImportError as error:
         raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
     count, shown = 0, without_secrets(url)

@@ -9,16 +9,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..._files import check_schema, limit_values
-from .database_key import PROOF, SELECT_PROOF
-from .index import RunsTable, stored_sizes
-from .thread_rows import off_rows, sqlite_rows
+from .plain_index import PlainIndex
+from .thread_rows import sqlite_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import TypeVar
-
-    from .thread_rows import ThreadRows
 
     T = TypeVar("T")
 
@@ -26,7 +23,6 @@ __all__ = [
     "BUSY_TIMEOUT_S",
     "LENGTHS",
     "OWN_TABLES",
-    "SqliteIndex",
     "connect_to_read",
     "named",
     "open_index",
@@ -46,7 +42,7 @@ LENGTHS = {
 BUSY_TIMEOUT_S = 30.0
 
 
-def open_index(path: Path) -> SqliteIndex | None:
+def open_index(path: Path) -> PlainIndex | None:
     """Return what a file's own tables say; `None` where only a saver can tell, or say what is wrong with the file.
 
     That is a file of another program's, one that LangGraph's own saver made, and one that is encrypted.
@@ -59,46 +55,14 @@ def open_index(path: Path) -> SqliteIndex | None:
         check_schema(conn, OWN_TABLES, path)
         tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {"checkpoints", "writes", "runs", "redraft_encryption"} <= tables:
-            index = SqliteIndex(conn, tables)
-            if [*map(tuple, index.query(SELECT_PROOF, {}))] == [(PROOF,)]:
+            query, lengths = partial(query_on, conn), {name: one for name, one in LENGTHS.items() if name in tables}
+            index = PlainIndex(query, lengths, sqlite_rows, conn.close, sqlite3.Error)
+            if index.is_plain():
                 return index
     except (sqlite3.Error, ValueError):
         pass
     conn.close()
     return None
-
-
-class SqliteIndex:
-    """What a file's own tables say of its threads; it has of a saver what lists them.
-
-    Args:
-        conn: Reads the file.
-        tables: Those that are there.
-    """
-
-    def __init__(self, conn: sqlite3.Connection, tables: set[str]) -> None:
-        self._conn = conn
-        self._lengths = {table: length for table, length in LENGTHS.items() if table in tables}
-        self.query = partial(query_on, conn)
-        self.runs = RunsTable(self.query)
-
-    def get_tuple(self, config: Mapping[str, Any]) -> object | None:
-        """Return something where there is such a thread, as a saver does, and nothing of what it holds."""
-        statement = "SELECT 1 FROM checkpoints WHERE thread_id = %(id)s AND checkpoint_ns = '' LIMIT 1"
-        found = self.query(statement, {"id": config["configurable"]["thread_id"]})
-        return found[0] if found else None
-
-    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
-        """Return how many bytes are kept of each thread."""
-        return stored_sizes(self.query, self._lengths, thread_ids)
-
-    def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
-        """Return what is read off a thread's rows; `None` where only a saver can tell."""
-        return off_rows(read, partial(sqlite_rows, self.query, thread_id), sqlite3.Error)
-
-    def close(self) -> None:
-        """Give the file back."""
-        self._conn.close()
 
 
 def query_on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:

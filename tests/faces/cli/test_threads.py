@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redraft.state import open_checkpointer
 from redraft.state.stopping import STOP_REASONS
-from redraft.state.storage.sqlite_reading import SqliteIndex
+from redraft.state.storage.plain_index import PlainIndex
 
 TASK = "Write one sentence."
 VERIFY = ("--verify", "uses_words:river,lamp")
@@ -280,14 +280,15 @@ def test_a_thread_is_named_by_the_beginning_of_its_id_or_as_last(shell: Any, scr
 
 
 @pytest.mark.parametrize("words", ["threads", "tree first", "show first", "diff first", "history first"])
-def test_what_reads_a_finished_thread_imports_no_langgraph(shell: Any, scripted: Any, words: str) -> None:
-    """On a SQLite file `threads`, `tree`, `show`, `diff` and `history` wait for no import of LangGraph."""
-    first_run(shell, scripted)
+def test_what_reads_a_thread_imports_no_langgraph(shell: Any, scripted: Any, db: str, words: str) -> None:
+    """`threads`, `tree`, `show`, `diff` and `history` wait for no import of LangGraph."""
+    first_run(shell, scripted, "--db", db)
     code = (
         "import sys\nfrom redraft.faces.cli.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "print({name.partition('.')[0] for name in sys.modules} & {'langgraph', 'langchain_core', 'langsmith'})"
     )
-    shown = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", code, *words.split(), "--db", db]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True)
     assert "lamp" in shown.stdout or "first" in shown.stdout
     assert shown.stdout.endswith("\nset()\n")
 
@@ -314,20 +315,20 @@ def test_a_thread_is_shown_alike_with_and_without_langgraph(
 
     names = [row["thread_id"] for row in shell("threads", "--json").json]
     quickly: set[tuple[str, str]] = set()
-    read_rows = SqliteIndex.read_rows
+    read_rows = PlainIndex.read_rows
 
     def shown() -> list[Any]:
         words = [(word, name) for name in names for word in ("show", "diff", "history")]
         return [shell(*one, *more) for one in words for more in ((), ("--json",))]
 
-    def noted(self: SqliteIndex, read: Any, thread_id: str) -> Any:
+    def noted(self: PlainIndex, read: Any, thread_id: str) -> Any:
         if (found := read_rows(self, read, thread_id)) is not None:
             quickly.add((thread_id, read.__name__))
         return found
 
-    monkeypatch.setattr(SqliteIndex, "read_rows", noted)
+    monkeypatch.setattr(PlainIndex, "read_rows", noted)
     quick = shown()
-    monkeypatch.setattr(SqliteIndex, "read_rows", lambda *_: None)
+    monkeypatch.setattr(PlainIndex, "read_rows", lambda *_: None)
     for one, other in zip(quick, shown(), strict=True):
         assert one == other
     every = "first", "forked", "again", "spent", "alone", "waiting", "asked"

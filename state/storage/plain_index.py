@@ -1,0 +1,63 @@
+"""A database's tables, read without LangGraph, whose import takes longer than all else that shows threads. Internal."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .database_key import PROOF, SELECT_PROOF
+from .index import RunsTable, stored_sizes
+from .thread_rows import off_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar
+
+    from .index import Query
+    from .thread_rows import ThreadRows
+
+    T = TypeVar("T")
+
+__all__ = ["PlainIndex"]
+
+
+class PlainIndex:
+    """What a database's own tables say of its threads; it has of a saver what lists them.
+
+    Args:
+        query: Runs a statement with `%(name)s` parameters and returns its rows.
+        lengths: How many bytes a row of each table holds, of those that are there.
+        rows_of: Reads the rows of a thread.
+        close: Gives the database back.
+        errors: The database's own.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        lengths: Mapping[str, str],
+        rows_of: Callable[[Query, str], ThreadRows],
+        close: Callable[[], None],
+        errors: type[Exception],
+    ) -> None:
+        self._query, self._lengths, self._rows_of, self._errors = query, lengths, rows_of, errors
+        self.close = close
+        self.runs = RunsTable(query)
+
+    def is_plain(self) -> bool:
+        """Return whether the database was begun by redraft, without a key."""
+        return [*map(tuple, self._query(SELECT_PROOF, {}))] == [(PROOF,)]
+
+    def get_tuple(self, config: Mapping[str, Any]) -> object | None:
+        """Return something where there is such a thread, as a saver does, and nothing of what it holds."""
+        statement = "SELECT 1 FROM checkpoints WHERE thread_id = %(id)s AND checkpoint_ns = '' LIMIT 1"
+        found = self._query(statement, {"id": config["configurable"]["thread_id"]})
+        return found[0] if found else None
+
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes are kept of each thread."""
+        return stored_sizes(self._query, self._lengths, thread_ids)
+
+    def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
+        """Return what is read off a thread's rows; `None` where only a saver can tell."""
+        return off_rows(read, partial(self._rows_of, self._query, thread_id), self._errors)

@@ -1,0 +1,64 @@
+"""Reading a PostgreSQL database without LangGraph. Internal."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+
+from .plain_index import PlainIndex
+from .thread_rows import postgres_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["LENGTHS", "SELECT_TABLES", "connection_to", "open_index", "query_on"]
+
+LENGTHS = {
+    "checkpoints": "pg_column_size(checkpoint) + pg_column_size(metadata)",
+    "checkpoint_blobs": "pg_column_size(blob)",
+    "checkpoint_writes": "pg_column_size(blob)",
+    "redraft_journal": "pg_column_size(reply)",
+}
+"""How many bytes a row of each table holds."""
+CONNECT_TIMEOUT_S = 10
+SELECT_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = ANY (current_schemas(false))"
+
+
+def open_index(url: str) -> PlainIndex | None:
+    """Return what a database's own tables say; `None` where only a saver can tell, or say what is wrong.
+
+    That is a database that LangGraph's own saver made, one that is encrypted, and one that can't be reached.
+    """
+    try:
+        conn = psycopg.connect(connection_to(url), autocommit=True)
+    except psycopg.Error:
+        return None
+    try:
+        query = partial(query_on, conn)
+        tables = {name for (name,) in query(SELECT_TABLES, {})}
+        if tables >= {"checkpoint_blobs", "checkpoint_writes", "checkpoints", "runs", "redraft_encryption"}:
+            lengths = {table: length for table, length in LENGTHS.items() if table in tables}
+            index = PlainIndex(query, lengths, postgres_rows, conn.close, psycopg.Error)
+            if index.is_plain():
+                return index
+    except psycopg.Error:
+        pass
+    conn.close()
+    return None
+
+
+def connection_to(url: str) -> str:
+    """Return how to connect, with a limit on how long that takes; raises psycopg.Error."""
+    given = conninfo_to_dict(url)
+    return make_conninfo(url, connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_S)
+
+
+def query_on(conn: psycopg.Connection[Any], statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    """Run one statement and return its rows as tuples."""
+    with conn.cursor(row_factory=tuple_row) as cur:
+        cur.execute(statement.encode(), values)
+        return cur.fetchall() if cur.description else []
