@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "task_journal": (QUICK, ()),
     "prompt_cache": (QUICK, ()),
     "serving": (QUICK, ()),
+    "processes": (QUICK, ()),
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),
     "crash/workers": (QUICK, ()),

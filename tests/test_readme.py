@@ -18,7 +18,7 @@ from redraft.models.weights import smollm2_path
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-INNER = {"journal.md", "licences.md"}
+INNER = {"journal.md", "licences.md", "scaling.md", "tracing.md"}
 """Pages that other pages lead to."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LOCAL = re.compile(r'chat_model\("local"[^)]*\)')

@@ -31,7 +31,7 @@ from together import Found, found_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Outcome", "main", "work_apart"]
+__all__ = ["Outcome", "StartedCommand", "main", "work_apart"]
 
 SERVE = "from redraft.faces.cli.main import main; main()"
 TOKENS = ("the-token-of-the-first-caller", "the-token-of-the-second-caller")
@@ -69,7 +69,7 @@ class Outcome:
     kept_and_paid_again: int = 0
 
 
-class _Process:
+class StartedCommand:
     """A process of ours, with what it says."""
 
     def __init__(self, start: Callable[..., Any], folder: Path, *words: object) -> None:
@@ -114,8 +114,8 @@ def work_apart(
     common = ("--db", database.url, "--model", model.spec)
     with ExitStack() as stack:
 
-        def begun(*words: object) -> _Process:
-            made = _Process(start, folder, *words, *common)
+        def begun(*words: object) -> StartedCommand:
+            made = StartedCommand(start, folder, *words, *common)
             stack.callback(made.kill)
             return made
 
@@ -187,7 +187,7 @@ def _cancelled(urls: Sequence[str], asked: Sequence[tuple[int, str, str, str]]) 
     return ended
 
 
-def _held(database: Any, *, admin_of: Sequence[_Process]) -> set[str]:
+def _held(database: Any, *, admin_of: Sequence[StartedCommand]) -> set[str]:
     """Return the runs that the database still says these processes have."""
     import psycopg
 
