@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -84,37 +81,18 @@ def test_nothing_is_traced_before_or_after() -> None:
 
 
 @pytest.fixture
-def collector() -> Any:
+def collector(record: Any) -> Any:
     """An HTTP server that keeps what is posted to it."""
-    posts: list[tuple[str, bytes]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posts.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Stay silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", posts
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    return record({"POST .*": {}})
 
 
 def test_spans_reach_a_collector(collector: Any) -> None:
     """An OTLP collector gets the spans over HTTP, at its usual path."""
-    address, posts = collector
-    with instrument(address, service_name="trips") as tracing:
+    with instrument(collector.url, service_name="trips") as tracing:
         graph().invoke({"task": "SECRETTASK"})
         assert tracing.flush()
-    assert {path for path, _ in posts} == {"/v1/traces"}
-    body = b"".join(sent for _, sent in posts)
+    assert {one.path for one in collector.asked} == {"/v1/traces"}
+    body = collector.told
     assert b"trips" in body
     assert b"generate" in body
     assert b"SECRET" not in body
@@ -123,11 +101,10 @@ def test_spans_reach_a_collector(collector: Any) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_server_can_be_traced(collector: Any, forking: Any, tmp_path: Path) -> None:
     """`redraft serve --otlp URL` sends spans and scores of its runs there, also those that are left when it ends."""
-    address, posts = collector
     replies = tmp_path / "replies.jsonl"
     replies.write_text('"SECRETDRAFT"\n"no issues"\n', encoding="utf-8")
     serve = ("serve", "--port", "0", "--db", "memory", "--model", f"scripted:{replies}")
-    traced = ("--otlp", address, "--otlp-scores")
+    traced = ("--otlp", collector.url, "--otlp-scores")
     command = ["-c", "from redraft.faces.cli.main import main; main()", *serve, *traced]
     with forking.start(command, stderr=subprocess.PIPE) as server:
         assert server.stderr
@@ -140,10 +117,10 @@ def test_a_server_can_be_traced(collector: Any, forking: Any, tmp_path: Path) ->
         finally:
             server.terminate()
             server.wait(20)
-    body = b"".join(sent for _, sent in posts)
+    body = collector.told
     assert b"generate" in body
     assert b"SECRET" not in body
-    scores = [json.loads(sent)["data"][0] for path, sent in posts if path == "/v1/span_annotations"]
+    scores = [one.json["data"][0] for one in collector.to("POST /v1/span_annotations")]
     assert [(one["name"], one["result"]["score"]) for one in scores] == [("self", 1), ("accepted", 1)]
 
 
