@@ -26,6 +26,7 @@ from pydantic import (
 from ..graphs.registry import build_preset, critic_names, find_preset, known_options
 from ..nodes.search.path_threads import PATH_RECIPE
 from ..state.limits import MOST_TOKENS
+from ..state.masking import mask_values_of
 from .problems import BadInputError
 from .signing import is_own, signature
 
@@ -268,6 +269,7 @@ class RunConfig(BaseModel):
         from ..models import PriceTable, chat_model
         from ..nodes.verify.verifiers import stored_verifier
 
+        mask_values_of(os.environ)  # a provider's error may repeat its key
         tuning: dict[str, Any] = {
             "temperature": self.temperature,
             "max_output_tokens": self.max_output_tokens,

@@ -1,4 +1,4 @@
-"""Garbage collection with many runs in flight."""
+"""Garbage collection with many runs in flight. Internal."""
 
 from __future__ import annotations
 

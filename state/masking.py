@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 import re
+from typing import TYPE_CHECKING
 
-__all__ = ["MASK", "mask_error", "masked"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MASK", "mask_error", "mask_values_of", "masked"]
 
 MASK = "***"
 
@@ -57,27 +60,31 @@ HOLDS_KEYS = re.compile(r"(?i)(?:^|_)(?:key|keys|token|tokens|secret|password)$"
 """Names of environment variables whose values are credentials, whatever those look like."""
 SHORTEST = 8
 """Characters of such a value: what is shorter may be a word of any sentence."""
+_held: list[str] = []
+
+
+def mask_values_of(environment: Mapping[str, str]) -> None:
+    """Have every text masked from now on in what these variables hold by the name of a key, token, secret or password.
+
+    The longest come first: one may begin another. A variable that holds several has commas between.
+    """
+    values = [value for name, value in environment.items() if HOLDS_KEYS.search(name)]
+    parts = {part.strip() for value in values for part in (value, *value.split(","))}
+    _held[:] = sorted({*_held, *(part for part in parts if len(part) >= SHORTEST)}, key=len, reverse=True)
 
 
 def masked(text: str) -> str:
     """Return `text` without what is, or looks like, a credential.
 
-    What environment variables hold by the name of a key, token, secret or password is one. What looks like one does so
-    by its name, its place in an address, or how keys begin; a key that says whose it is is found in base64 and hex too.
+    What `mask_values_of` was told of is one. What looks like one does so by its name, its place in an address, or how
+    keys begin; a key that says whose it is is found in base64 and hex too.
     """
-    for value in _held():
+    for value in _held:
         text = text.replace(value, MASK)
     text = NAMED.sub(_without_value, text)
     for pattern, replacement in PATTERNS:
         text = pattern.sub(replacement, text)
     return ENCODED.sub(_without_encoded, OWNED.sub(_without_key, text))
-
-
-def _held() -> list[str]:
-    """Return the credentials of the environment, the longest first: one may begin another."""
-    values = [value for name, value in os.environ.items() if HOLDS_KEYS.search(name)]
-    parts = {part.strip() for value in values for part in (value, *value.split(","))}
-    return sorted((part for part in parts if len(part) >= SHORTEST), key=len, reverse=True)
 
 
 def _without_value(found: re.Match[str]) -> str:

@@ -95,9 +95,10 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _complain(error: Exception, code: int, message: str | None = None, *, details: str = "") -> int:
     if debugging():
         raise error
-    from ...state.masking import masked
+    from ...state.masking import mask_values_of, masked
     from ..views.console import one_line, safe
 
+    mask_values_of(os.environ)
     with suppress(BrokenPipeError):
         print(f"redraft: {one_line(masked(message or str(error)))}", file=sys.stderr)  # noqa: T201
         if details:

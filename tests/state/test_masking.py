@@ -39,10 +39,12 @@ def test_an_error_shows_no_credential(text: str, secret: str) -> None:
 
 def test_what_the_environment_holds_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that looks like no key is masked all the same where an environment variable holds it as one."""
+    monkeypatch.setattr("redraft.state.masking._held", [])
     monkeypatch.setenv("SOMEBODY_API_KEY", "correct horse battery")
     monkeypatch.setenv("REDRAFT_SERVE_TOKENS", "swordfish-of-ann, swordfish-of-ann-and-bob")
     monkeypatch.setenv("A_TOKEN", "short")
     monkeypatch.setenv("KEYBOARD", "keyboard of no secret")
+    mask_logs()
     told = "correct horse battery for swordfish-of-ann-and-bob and (swordfish-of-ann) in short: keyboard of no secret"
     assert masked(told) == "*** for *** and (***) in short: keyboard of no secret"
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -13,7 +14,7 @@ import orjson
 from fastapi import Depends
 from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
 
-from ....state.masking import masked
+from ....state.masking import mask_values_of, masked
 from ..engine.runs import Caller
 from ..settings import LOOPBACK
 from .problems import problem
@@ -282,5 +283,6 @@ FILTER = _Masked()
 
 def mask_logs() -> None:
     """Mask whatever is logged from now on by us, or by uvicorn about us; a second call does nothing more."""
+    mask_values_of(os.environ)
     for name in LOGS:
         logging.getLogger(name).addFilter(FILTER)
