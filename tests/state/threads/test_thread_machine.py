@@ -61,14 +61,14 @@ class Threads(RuleBasedStateMachine):
             if not self.changed:  # else the limits in force are not in the record yet
                 assert spent_budget(history, limits_in_force(history)) is None, "a critic is asked with a budget spent"
             judge.invoke(draft)
-            self.after_call(written=True)
+            self.after_call()
             score = SCORES[draft.split(maxsplit=1)[0]]
             return Critique("go on", accepted=score == 1.0, score=score)
 
         def written(state: Any) -> Any:
             assert spent_budget(state["events"], state["limits"]) is None, "a call begins with a budget spent"
             reply = writer.invoke(state["task"])
-            self.after_call(written=bool(attempts(state["events"])))
+            self.after_call()
             return reply
 
         self.graph = build_refine_graph(
@@ -92,13 +92,12 @@ class Threads(RuleBasedStateMachine):
         self.answered += 1
         self.unsaved += 1
 
-    def after_call(self, *, written: bool) -> None:
+    def after_call(self) -> None:
         if self.fault and self.calls > self.fault[0]:
             kind, self.fault = self.fault[1], None
             if kind == "kill after":
                 self.lost += self.unsaved
                 raise Killed
-            self.lost += not written  # before there is any draft, the error is raised and nothing is written
             raise ConnectionError("away")
 
     def write(self, messages: Any) -> Any:
