@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 __all__ = ["Found", "Machine", "found_in", "machines", "together_rows", "work_together"]
 
@@ -219,8 +219,8 @@ def submit(url: str, name: str, runs: int) -> None:
         httpx.post(f"{url}/threads/{name}-{number}/runs", json=body, timeout=60).raise_for_status()
 
 
-def found_in(url: str) -> Found:
-    """Read every thread of a database."""
+def found_in(url: str, *, cancelled: Collection[str] = ()) -> Found:
+    """Read every thread of a database. The last round of one that was cancelled may be without its judgement."""
     from redraft import Thread, open_checkpointer
     from redraft.faces.sessions import any_reader
 
@@ -232,6 +232,8 @@ def found_in(url: str) -> Found:
                 found.ended += row.stop_reason is not None
                 thread = Thread(any_reader(saver, row.thread_id), row.thread_id)
                 events = [event for step in thread.history() for event in step.events]
+                if row.thread_id in cancelled and row.stop_reason is None:
+                    events = [event for event in events if event["round"] < events[-1]["round"]]
                 if told := [*wrong(events), *thread.replay().differences]:
                     found.events_off.append(f"{row.thread_id}: {told}")
                 stored = saver.list({"configurable": {"thread_id": row.thread_id, "checkpoint_ns": ""}})

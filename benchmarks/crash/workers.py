@@ -155,7 +155,7 @@ def work_apart(
             reader.join(60)
         outcome.streams_off = [told for reader in readers if (told := reader.wrong())]
     _count(outcome, database, [run for *_, run in asked])
-    outcome.found = found_in(database.url)
+    outcome.found = found_in(database.url, cancelled=[thread for *_, thread, _ in to_cancel])
     _count_calls(outcome, model, kept)
     return outcome
 
