@@ -113,7 +113,7 @@ class Ours:
         await self._engine._publisher.tell("queued")
 
     async def cancel(self, job: str) -> None:
-        await self._engine._end(await self._engine.run(type("", (), {"__eq__": lambda *_: True})(), job))  # type: ignore[arg-type]
+        await self._engine._ending.end(await self._engine.run(type("", (), {"__eq__": lambda *_: True})(), job))  # type: ignore[arg-type]
 
     async def recover(self) -> bool:
         """Return whether a killed worker's jobs have to be asked for again by hand."""

@@ -177,7 +177,7 @@ async def serving(spec: str, folder: str) -> AsyncIterator[tuple[str, Any]]:
 
 async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> list[Row]:
     """Make the runs, and return the rows."""
-    from redraft.faces.server.engine.engine import REMEMBERED
+    from redraft.faces.server.engine.known_runs import REMEMBERED
 
     counts = Counts("redraft serve", batch, threads_stay=False)
     async with serving(spec, folder) as (url, engine):
@@ -188,11 +188,11 @@ async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> lis
             await open_readers(engine.saver)
             await settled(idle)
             waiting = await engine.queued()
-            counts.take(f"; {engine.running} under way, {waiting} queued, {len(engine._runs)} remembered")
+            counts.take(f"; {engine.running} under way, {waiting} queued, {len(engine.known.here)} remembered")
         rows, what = counts.rows(), f"redraft serve, {runs:,} runs:"
         in_flight = engine.running + await engine.queued()
         rows.append(at_most(f"{what} runs under way or queued", in_flight, 0, unit="runs"))
-        rows.append(at_most(f"{what} runs remembered", len(engine._runs), 2 * REMEMBERED, unit="runs"))
+        rows.append(at_most(f"{what} runs remembered", len(engine.known.here), 2 * REMEMBERED, unit="runs"))
         left = {table: _rows(engine, table) for table in TABLES}
         note = ", ".join(f"{count} {table}" for table, count in left.items() if count)
         rows.append(at_most(f"{what} rows left in the database", sum(left.values()), 0, unit="rows", note=note))

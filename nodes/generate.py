@@ -75,8 +75,9 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
             became = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(outcome.result) else EMPTY
             error = EmptyDraftError(f"the first draft of {by} {became}")
         if error is not None:
-            # Replies that the journal keeps are counted when they are used again.
-            if not raises_later or not outcome.usage["calls"] or outcome.kept or saver_of(config) is None:
+            # Replies that the journal keeps, or the checkpoints of an agent, are counted when they are used again.
+            counted_later = outcome.kept or getattr(writer, "goes_on", False)
+            if not raises_later or not outcome.usage["calls"] or counted_later or saver_of(config) is None:
                 error.__dict__["redraft_usage"] = outcome.usage  # for who catches it: no record has it
                 raise error
             # Of an error only its type: what it says may hold prompts and paths, and goes to who gave the task.

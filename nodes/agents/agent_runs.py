@@ -198,6 +198,11 @@ def agent_writer(base: Any) -> AgentWriter:
 class AgentWriter(AdaptedRunnable):
     """See `agent_writer`."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is a graph with checkpoints: resumed after an error it goes on, and what it had used counts."""
+        return isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
+
     def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
         return drive(self._run(input, config))
 
@@ -260,8 +265,7 @@ class AgentWriter(AdaptedRunnable):
         own = getattr(self.runnable, "config", None) or {}
         limit: RunnableConfig = {"recursion_limit": own["recursion_limit"]} if "recursion_limit" in own else {}
         # A graph that keeps its checkpoints keeps them as the caller asked.
-        keeps = isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
-        return merge_configs(config, {"callbacks": [watch]}, limit, None if keeps else ANY_DURABILITY)
+        return merge_configs(config, {"callbacks": [watch]}, limit, None if self.goes_on else ANY_DURABILITY)
 
 
 def _stopped(watch: StepWatch, why: str, *, budget: str | None = None) -> AgentRun:

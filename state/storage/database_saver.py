@@ -159,16 +159,25 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         thread."""
         if self.leases.begins(config):
             drive(self.leases.begin(config))
+        elif thread_id := self._awaited(config):
+            self.writer.write(thread_id=thread_id)
         return None if self.leases.begins_fresh(config) else self._noted(config, self._read_tuple(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         if self.leases.begins(config):
             await adrive(self.leases.begin(config))
+        elif thread_id := self._awaited(config):
+            await self.writer.awrite(thread_id=thread_id)
         if self.leases.begins_fresh(config):
             return None
         return self._noted(config, await self._aread_tuple(config))
 
     _aread_tuple = in_db_executor(_read_tuple)
+
+    def _awaited(self, config: RunnableConfig) -> str | None:
+        """Return the thread that is read, where what a run of it wrote is on its way, and no run reads it."""
+        thread_id = str(config["configurable"]["thread_id"])
+        return thread_id if self.writer.awaits(thread_id) and not self.leases.in_run(config) else None
 
     def _noted(self, config: RunnableConfig, found: CheckpointTuple | None) -> CheckpointTuple | None:
         if found is not None:
@@ -268,8 +277,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
         lease = self.leases.lease_of(config)
         last = any(channel in (ERROR, INTERRUPT) for channel, _ in writes)
-        if lease is not None and not last and not lease.over:
-            # The run goes on, so a checkpoint follows, which is waited for.
+        if lease is not None and self.leases.goes_on(lease, config, last=last):
+            # The checkpoint that follows is waited for.
             lease.fresh = False
             lease.ahead = yield do(self.writer, "put_ahead", rows, thread_id=thread_id, fence=lease.fence)
         else:

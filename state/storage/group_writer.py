@@ -129,6 +129,7 @@ class GroupWriter:
     def __init__(self, *committers: Committer) -> None:
         self._queues: list[SimpleQueue[list[Put] | None]] = [SimpleQueue() for _ in committers]
         self._gathered: dict[asyncio.AbstractEventLoop, list[Put]] = {}
+        self._ahead: weakref.WeakValueDictionary[str, Put] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         # A forked child has this object without its threads: what it put would wait for ever.
         self._pid = os.getpid()
@@ -207,7 +208,8 @@ class GroupWriter:
             RuntimeError: As `write`.
         """
         waiter: Future[Any] = Future()
-        self._hand([Put(steps, thread_id, None, waiter, fence=fence, ahead=True)])
+        self._ahead[thread_id] = put = Put(steps, thread_id, None, waiter, fence=fence, ahead=True)
+        self._hand([put])
         return waiter
 
     async def aput_ahead(
@@ -216,8 +218,13 @@ class GroupWriter:
         """As `put_ahead`."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Any] = loop.create_future()
-        self._hand([Put(steps, thread_id, None, waiter, loop, fence, ahead=True)])
+        self._ahead[thread_id] = put = Put(steps, thread_id, None, waiter, loop, fence, ahead=True)
+        self._hand([put])
         return waiter
+
+    def awaits(self, thread_id: str) -> bool:
+        """Return whether something that was put ahead for a thread may not be written yet; `write` waits for it."""
+        return thread_id in self._ahead
 
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         puts = self._gathered.pop(loop, [])

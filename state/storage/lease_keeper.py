@@ -76,6 +76,8 @@ class Lease:
     """Its last write looks like a run's last."""
     paused_at: str | None = None
     """The checkpoint at which an error or a question to a person ended it, as it seems."""
+    pausing_at: str | None = None
+    """The checkpoint at which a task of it failed or asked a person: when those beside it have ended, so has it."""
     given_up: bool = False
     lost: bool = False
     newest: dict[str, str] = field(default_factory=dict)
@@ -222,6 +224,19 @@ class LeaseKeeper:
             BusyThreadError: Somebody runs the thread right now.
         """
         yield from self._claim(thread_id, 0.0)
+
+    def goes_on(self, lease: Lease, config: RunnableConfig, *, last: bool) -> bool:
+        """Return whether a checkpoint of the run follows what one of its tasks wrote.
+
+        Args:
+            lease: The run's.
+            config: That of the write.
+            last: An error or a question to a person is among what the task wrote.
+        """
+        place = config["configurable"].get("checkpoint_id")
+        if last:
+            lease.pausing_at = place
+        return not lease.over and lease.pausing_at != place
 
     def wrote(self, lease: Lease, config: RunnableConfig, checkpoint: Checkpoint | None, *, last: bool = False) -> None:
         """Note what a run wrote, from which its end is seen.

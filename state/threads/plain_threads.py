@@ -94,14 +94,13 @@ class PlainThread:
         *_, (_, row, record) = self._grown()
         if not row.values.keys() >= NEEDED or self.broken_off:
             raise LookupError("LangGraph knows what is kept of its last step")
-        shown = {name: value for name, value in row.values.items() if name in Shown.__annotations__}
-        return _checked({**shown, "events": record})
+        return _checked(row, record)
 
     def steps(self) -> Iterator[Seen]:
         """Yield what is known of each checkpoint that led to the newest, oldest first."""
         known = 0
-        record: list[Any] = []
-        for checkpoint_id, (ts, stored, _), record in self._grown():
+        for checkpoint_id, row, record in self._grown():
+            ts, stored, _ = row
             metadata = self.rows.metadata(checkpoint_id)
             source, reason = metadata["source"], stored.get("stop_reason")
             if (
@@ -112,7 +111,8 @@ class PlainThread:
                 raise TypeError("it has not the form of a checkpoint")
             yield checkpoint_id, metadata, _next(stored), record[known:], reason, ts
             known = len(record)
-        _checked({"events": record})
+            if checkpoint_id == self.newest:
+                _checked(row, record)
 
     def rounds(self) -> dict[str, int | None]:
         """Return by checkpoint the round of the draft that its task's record ends with."""
@@ -195,7 +195,9 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _checked(values: dict[str, Any]) -> dict[str, Any]:
+def _checked(row: CheckpointRow, record: list[Any]) -> dict[str, Any]:
+    """Return the channels that are shown of a checkpoint, each of its type."""
+    values = {name: value for name, value in row.values.items() if name in Shown.__annotations__} | {"events": record}
     check_values(_adapter(), values)
     return values
 

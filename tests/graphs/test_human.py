@@ -435,6 +435,6 @@ def test_a_run_that_another_process_took_over_stops(saver: Any) -> None:
     assert thread.stop() == "process 7 on elsewhere"
     with pytest.raises(BusyThreadError, match="right now, by process 7 on elsewhere"):
         thread.resume()
-    runs.renew([theirs], 0.0)
+    runs.renew([theirs.fence], 0.0)
     graph.invoke({"task": TASK}, CONFIG)
     assert thread.question()["draft"] == "one"

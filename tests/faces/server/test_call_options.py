@@ -23,7 +23,7 @@ def test_every_preset_offers_its_closed_options() -> None:
     assert offered["retrieval"] == set()
     assert offered["travel-unrefined"] == set()
     assert "functions" in offered["agent"]  # those of OpenAI's clients, which they run themselves
-    known = {"human", "critics_after", "critics", "verifiers", "threshold", "functions"}
+    known = {"human", "critics_after", "critics", "verifiers", "threshold", "functions", "max_calls"}
     assert set().union(*offered.values()) == known
 
 
