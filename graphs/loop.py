@@ -28,6 +28,7 @@ from ..nodes.runtime.step import Router, Step
 from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
+from ..nodes.writing.refiners import as_refiner
 from ..nodes.writing.writers import Writer, as_writer
 from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
     from ..nodes.runtime.meter import Prices
+    from ..nodes.writing.refiners import ChooseRefiner
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
@@ -119,7 +121,8 @@ def build_refine_graph(
     generate: Writer | None = None,
     feedback: Any = None,
     check: Any = None,
-    refine: Writer | None = None,
+    refine: Writer | Mapping[str, Writer | Prompts] | None = None,
+    choose_refiner: ChooseRefiner | None = None,
     prepare: Any = None,
     generate_prompt: Prompts = GENERATE_PROMPT,
     refine_prompt: Prompts = REFINE_PROMPT,
@@ -153,7 +156,10 @@ def build_refine_graph(
         feedback: Takes the state and returns a Critique, or several; stands in for the critics.
         check: Takes the state and returns a stop reason or `None`; stands in for the stop logic. Which draft is the
             answer it does not say; `redraft.state.best_draft(state["events"])` tells it.
-        refine: Writes revisions, like `generate`.
+        refine: Writes revisions, like `generate`. Or several refiners by name, of which one writes each revision and is
+            named as `refiner` in its event: writers, or prompts to ask the model with.
+        choose_refiner: Takes the state and returns the name of one of several refiners: a callable, async or not, or a
+            Runnable. Default: the first whose name is that of a critic who did not accept the draft, else the first.
         prepare: Run on the fresh state before the first draft; returns a state update.
         generate_prompt: Template over `task`, and `context` where passages were looked up.
         refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round.
@@ -181,10 +187,10 @@ def build_refine_graph(
         name: Name of the graph, as a node and in traces.
 
     Raises:
-        ValueError: A model or writer is missing, a prompt or limit makes no sense, `judge_last=False` stands beside a
-            verifier (judging is free then), `checkpoints` is neither of the two, or `journal=True` stands beside a
-            saver that is not of `open_checkpointer`.
-        TypeError: A critic is not callable.
+        ValueError: A model or writer is missing, a prompt or limit makes no sense, a refiner could never be chosen,
+            `judge_last=False` stands beside a verifier (judging is free then), `checkpoints` is neither of the two, or
+            `journal=True` stands beside a saver that is not of `open_checkpointer`.
+        TypeError: A critic or writer is not callable.
     """
     prices = default_prices() if prices is None else prices
     if model is None and (generate is None or refine is None or (not critics and feedback is None)):
@@ -212,11 +218,16 @@ def build_refine_graph(
     ranked = judge_last and bool(others or not people)
     keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
 
-    def writer(given: Writer | None, prompts: Prompts, what: str) -> Writer:
-        if given is not None:
-            return as_writer(given, keep=keep, memory=memory)
-        assert model is not None  # noqa: S101  # checked above
-        return PromptedModel(model, prompts, what=what, keep=keep, memory=memory)
+    def asked(prompts: Prompts, what: str) -> Writer:
+        if model is None:
+            raise ValueError(f"{what} is a prompt, and there is no model to ask with it")
+        return PromptedModel(model, prompts, what=what, **seen)
+
+    seen: dict[str, Any] = {"keep": keep, "memory": memory}
+    first = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
+    # Of a function in the critics' place nobody knows by what names it will sign.
+    known = None if feedback is not None else [critic.name for critic in named]
+    revise = as_refiner(refine_prompt if refine is None else refine, choose_refiner, asked, critics=known, **seen)
 
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {
@@ -225,8 +236,6 @@ def build_refine_graph(
         "asks": bool(named) and judge_last,
         "custom_check": check is not None,
     }
-    first = writer(generate, generate_prompt, "generate_prompt")
-    revise = writer(refine, refine_prompt, "refine_prompt")
     if isinstance(revise, AdaptiveWriter):
         options["arms"] = [list(arm) for arm in revise.arms]
 
@@ -237,23 +246,22 @@ def build_refine_graph(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
         writers={"generate": first, "refine": revise, **({} if prepare is None else {"prepare": prepare})},
         critics=named,
-        options={**rules, "check": check},
+        options={**rules, "check": check, "choose_refiner": choose_refiner},
     )
     no_draft = getattr(generate, "no_draft", "")
     opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
-    asked: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
+    judging: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
     one_a_round = checkpoints == "round"
     a_round = (3 if people else 1) if one_a_round else (4 if people else 3)
     wire(
         graph,
         prepare=opening,
         generate=generate_step(first, prices=prices, raises_later=True),
-        feedback=feedback_step(others, prices=prices, **asked),
-        human=feedback_step(people, name="human", **asked) if people else None,
+        feedback=feedback_step(others, prices=prices, **judging),
+        human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, keep=keep, steps_a_round=a_round),
-        # A writer may revise another draft than the one that would be the answer: the last one, say.
-        refine=refine_step(revise, keep=getattr(revise, "keep", keep), prices=prices),
+        refine=refine_step(revise, keep=keep, prices=prices),
         one_a_round=one_a_round,
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.

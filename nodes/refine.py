@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
 from ..state.stopping import spent_budget
 from ..state.summary import Attempt, attempts, rounds
-from ..state.usage import NO_USAGE, Usage
+from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
@@ -15,14 +16,16 @@ from .runtime.meter import spent_in
 from .runtime.step import Step, Steps, call, emit
 from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
+from .writing.refiners import Refiners
 from .writing.replies import cut_off, read_text, rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
     from .runtime.meter import Prices
+    from .runtime.step import Outcome
     from .writing.writers import Writer
 
 __all__ = ["REFINE_PROMPT", "refine"]
@@ -37,8 +40,8 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
     have it, nothing is asked and nothing written: `check` says which budget.
 
     Args:
-        writer: Takes the state and returns the revision, or `Drafts`.
-        keep: Whether the best or the latest draft is revised.
+        writer: Takes the state and returns the revision, or `Drafts`; of `Refiners` one is chosen.
+        keep: Whether the best or the latest draft is revised, where the writer doesn't say it.
         prices: Prices of the models that it calls.
 
     Reads: task, events, limits. Writes: events.
@@ -50,7 +53,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        outcome = yield from call(writer, state, config=config, prices=prices, state=state, round=number)
+        outcome, refiner, chosen = yield from _written(writer, state, config, prices=prices, number=number)
         replies = outcome.result.replies if isinstance(outcome.result, Drafts) else [outcome.result]
         error, texts = outcome.error, [""]
         if error is None:
@@ -59,16 +62,18 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
-            update = record(state, failure("refine", number, error, **outcome.told, **spent_in(error)))
+            update = record(state, failure("refine", number, error, **chosen, **outcome.told, **spent_in(error)))
             emit(**update["events"][0])
             return update
-        base = attempt_at_hand(events, keep)
+        # A writer may revise another draft than the one that would be the answer: the last one, say.
+        base = attempt_at_hand(events, getattr(refiner, "keep", keep))
         earlier = [*attempts(events)]
         critique, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
         schema = schema_in(events)
         news: list[dict[str, Any]] = []
         for text, reply, usage in zip(texts, replies, _shared(outcome.usage, replies), strict=True):
-            new = Attempt(number + len(news), text, outcome.model or "refine", base.round if base else 0, ())
+            by = outcome.model or chosen.get("refiner", "refine")
+            new = Attempt(number + len(news), text, by, base.round if base else 0, ())
             # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
             alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
             event = {
@@ -76,6 +81,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
                 "round": new.round,
                 "by": new.by,
                 "text": text,
+                **chosen,
                 **outcome.told,
                 "usage": usage,
                 "base": new.base,
@@ -89,7 +95,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
                 news[0]["rejected"] = "unfinished"
             return agent_update(state, outcome.result, news[0])
         if not isinstance(outcome.result, Drafts):
-            return writer_update(state, writer, outcome.result, news[0])
+            return writer_update(state, refiner, outcome.result, news[0])
         for event, reply in zip(news, replies, strict=True):
             if outcome.result.fresh:  # a sample revises no draft
                 del event["base"]
@@ -101,6 +107,20 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         return update
 
     return Step("refine", logic)
+
+
+def _written(
+    writer: Writer, state: Mapping[str, Any], config: RunnableConfig, *, prices: Prices | None, number: int
+) -> Generator[Any, Any, tuple[Outcome, Writer, dict[str, str]]]:
+    """Return the outcome of writing, who wrote, and what events say of the choice where there was one."""
+    about: dict[str, Any] = {"config": config, "prices": prices, "state": state, "round": number}
+    outcome = yield from call(writer, state, **about)
+    if not isinstance(writer, Refiners) or outcome.error is not None:
+        return outcome, writer, {}
+    refiner, chosen, used = writer.writers[outcome.result], {"refiner": outcome.result}, outcome.usage
+    wrote = yield from call(refiner, state, besides=used, **about, **chosen)
+    warned = [*dict.fromkeys([*outcome.warned, *wrote.warned])]
+    return replace(wrote, usage=add_usage([used, wrote.usage]), warned=warned), refiner, chosen
 
 
 def _message(reply: Any) -> Any:

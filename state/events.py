@@ -196,7 +196,12 @@ class _Verdict(TypedDict):
     """The caller's `recursion_limit` left no room for another round."""
 
 
-class _Revision(TypedDict):
+class _Refiner(TypedDict):
+    refiner: NotRequired[str]
+    """revision, failure: the name of the one of several refiners that was chosen to write it."""
+
+
+class _Revision(_Refiner):
     base: NotRequired[int]
     """The round of the draft that was revised."""
 
@@ -222,7 +227,7 @@ class _Retrieval(TypedDict):
     """The step, type and message of an error that did not end the run."""
 
 
-class _Failure(TypedDict):
+class _Failure(_Refiner):
     node: NotRequired[str]
     """The node that failed."""
     error: NotRequired[str]

@@ -65,6 +65,7 @@ class Iteration(BaseModel):
     )
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
     by: str = Field(default="", description="Which model wrote it, or which critic said it.")
+    refiner: str = Field(default="", description="Refinement: which of several refiners it was.")
     accepted: bool | None = Field(default=None, description="Feedback: whether it accepts; null if it can't be read.")
     score: float | None = Field(default=None, description="Feedback: the score that it gives, 0–1.")
     verifier: bool = Field(default=False, description="Feedback: made by a program that checks, not by an opinion.")
@@ -174,6 +175,7 @@ def result_record(
                 completion_tokens=event["usage"]["output_tokens"],
                 is_correct=judge(solution),
                 by=event.get("critic", event["by"]),
+                refiner=event.get("refiner", ""),
                 accepted=event.get("accepted"),
                 score=event.get("score"),
                 verifier=bool(event.get("verifier")),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..problems import ReaderGoneError
 from .console import shortened
 from .timeline import left_out
-from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, reason_style, said_nothing, score_of, usage_words
+from .wording import REJECTED_WORDS, STOP_WORDS, amount, mark, reason_style, said_nothing, score_of, usage_words, who_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,7 +125,7 @@ def _path(item: Mapping[str, Any]) -> str:
 
 
 def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
-    parts = [part for part in (str(event.get("by") or ""), *more, *usage_words(event.get("usage") or {})) if part]
+    parts = [part for part in (who_of(event), *more, *usage_words(event.get("usage") or {})) if part]
     return " · ".join(parts), "dim"
 
 

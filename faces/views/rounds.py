@@ -8,7 +8,7 @@ from ...state.events import CRITIQUE_KINDS, DRAFT_KINDS
 from ...state.summary import RunSummary, current_run
 from ...state.threads.diffs import diff_words
 from .timeline import event_row, totals
-from .wording import score_of
+from .wording import score_of, who_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     return {
         "name": f"Round {number}" + (f", path {branch}" if branch else ""),
         "round": number,
-        "by": str(written[-1]["by"]) if written else "",
+        "by": who_of(written[-1]) if written else "",
         "what": str(written[-1]["kind"]) if written else "",
         "base": base.round if base else None,
         "text": text,

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .console import printed, safe, shortened, terminal_width
-from .wording import REJECTED_WORDS, amount, mark, money, said_nothing, score_of, seconds, stop_words
+from .wording import REJECTED_WORDS, amount, mark, money, said_nothing, score_of, seconds, stop_words, who_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ def event_row(event: Mapping[str, Any], *, step: int | None = None, node: str = 
     return {
         "step": step,
         "node": node,
-        "by": str(event.get("by", "")),
+        "by": who_of(event),
         "what": kind,
         "round": event.get("round"),
         "calls": usage.get("calls", 0),

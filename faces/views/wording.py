@@ -26,6 +26,7 @@ __all__ = [
     "stop_words",
     "tokens_of",
     "usage_words",
+    "who_of",
 ]
 
 STOP_WORDS: Mapping[str | None, str] = {
@@ -47,6 +48,12 @@ STOP_WORDS: Mapping[str | None, str] = {
 def stop_words(reason: str | None) -> str:
     """Return why a run stopped, in words; of a reason that is no word of ours, itself."""
     return STOP_WORDS.get(reason, str(reason))
+
+
+def who_of(event: Mapping[str, Any]) -> str:
+    """Return who an event is by, and which of several refiners it was that wrote."""
+    by, refiner = str(event.get("by") or ""), str(event.get("refiner") or "")
+    return f"{by} ({refiner})" if refiner not in ("", by) else by
 
 
 REJECTED_WORDS: Mapping[str, str] = {

@@ -35,6 +35,7 @@ __all__ = [
     "Prompts",
     "attempt_at_hand",
     "chat_prompt",
+    "is_prompt",
     "prompt_values",
     "seen_by_refiner",
 ]
@@ -43,6 +44,13 @@ Prompt = str | ChatPromptTemplate
 Prompts = Prompt | Sequence[Prompt]
 Keep = Literal["best", "last", "vote"]
 Memory = Literal["all", "last"]
+
+
+def is_prompt(given: Any) -> bool:
+    """Return whether something is a prompt, or several."""
+    several = isinstance(given, Sequence) and not isinstance(given, str) and bool(given)
+    return isinstance(given, str | ChatPromptTemplate) or (several and all(map(is_prompt, given)))
+
 
 VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
 
@@ -191,7 +199,7 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     ) -> None:
         self.name = what
         self.model = model
-        self.templates = chat_prompt(prompts, what=what, needed=REVISING if what in REVISERS else ())
+        self.templates = chat_prompt(prompts, what=what, needed=REVISING if what.startswith(REVISERS) else ())
         self.keep = keep
         self.memory = memory
 

@@ -74,7 +74,13 @@ def from_runnable(
 
 
 def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
-    """Return the writer, adapted where it is a Runnable of somebody else's."""
+    """Return the writer, adapted where it is a Runnable of somebody else's.
+
+    Raises:
+        TypeError: It can't be called. At build.
+    """
+    if not isinstance(writer, Runnable) and not callable(writer):
+        raise TypeError(f"a writer is a Runnable, or a callable over the state, not {writer!r}")
     if isinstance(writer, Runnable) and not isinstance(writer, AdaptedRunnable | AdaptiveWriter | PromptedModel):
         return from_runnable(writer, keep=keep, memory=memory)
     return writer

@@ -12,7 +12,7 @@ from ....evals.analysis.sentences import finding_in_words, points
 from ....state.threads.diffs import diff_words
 from ..console import safe
 from ..documents import LONGEST_SHOWN, colours, data_uri, html_environment, part, policy
-from ..wording import REJECTED_WORDS, STOP_WORDS
+from ..wording import REJECTED_WORDS, STOP_WORDS, who_of
 from .forest import forest
 from .plots import draw_plots, write_plots
 
@@ -184,7 +184,7 @@ def _steps(log: Iterable[Iteration]) -> Iterator[dict[str, Any]]:
         yield {
             "kind": one.type,
             "title": _title(one),
-            "by": safe(one.by),
+            "by": safe(who_of({"by": one.by, "refiner": one.refiner})),
             "text": "" if changes else text,
             "changes": changes,
             "answer": _optional(one.predicted_answer),
