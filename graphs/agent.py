@@ -1,18 +1,19 @@
 """Preset `agent`: whatever an agent comes up with, judged and refined as text. Internal.
 
-The base runs once, whole and with its tools, for the first draft. The rounds after it are calls of a critic and a
-refiner, which have no tools unless the critic is a `tool_critic`.
+The base runs whole and with its tools for the first draft. The rounds after it are calls of a critic and a refiner,
+which have no tools unless the critic is a `tool_critic`, or the base itself is the refiner.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT, agent_judge
-from ..nodes.agents.agent_runs import agent_writer
+from ..nodes.agents.agent_runs import agent_reviser, agent_writer
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.structured_answers import AnswerRefiner
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import is_prompt, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
     from ..nodes.writing.prompts import Prompts
+    from ..nodes.writing.writers import Writer
     from ..state.critique import Critic
     from ..state.schema import RefineInput, RefineOutput, RefineState
 
@@ -42,6 +44,7 @@ def build_agent_graph(
     max_calls: int | None = None,
     critic: AgentCritic | Sequence[AgentCritic] | None = None,
     critic_prompt: Prompts | None = None,
+    refine: Literal["base"] | Writer | Mapping[str, Literal["base"] | Writer | Prompts] | None = None,
     refiner_prompt: Prompts | None = None,
     stop_phrase: str = "no issues",
     max_rounds: int | None = None,
@@ -69,7 +72,11 @@ def build_agent_graph(
         critic_prompt: Of models that judge, over `task`, `draft`, `history` and `round`; in a text, `STOP_PHRASE`
             stands for `stop_phrase`. Default: `AGENT_VERDICT_PROMPT` where the judge has structured output, else
             `AGENT_CRITIC_PROMPT`.
-        refiner_prompt: Over `task`, `draft`, `feedback`, `history` and `round`; default: `AGENT_REFINER_PROMPT`.
+        refine: Who revises. `"base"`: the agent itself, with its tools, which is given its answers and what was found
+            in them; for what has to be looked up or calculated. Or as in `build_refine_graph`, also several by name,
+            `"base"` among them. Default: the model, which is shown the answer and has no tools.
+        refiner_prompt: Of the model that revises, over `task`, `draft`, `feedback`, `history` and `round`; default:
+            `AGENT_REFINER_PROMPT`. With `refine="base"`, what the agent is told, of which only `feedback` is needed.
         stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
         max_rounds: How often the draft may be revised, where the caller doesn't say it; it stands over the one in
             `limits=`. Default: what `limits=` says, or 3.
@@ -106,17 +113,33 @@ def build_agent_graph(
         )
 
     seen = seen_by_refiner(options)
-    prompt = options.pop("refine_prompt", None) or refiner_prompt or AGENT_REFINER_PROMPT
+    prompt = options.pop("refine_prompt", None) or refiner_prompt
+    itself = isinstance(refine, str) and refine == BASE
+    if prompt is not None and refine is not None and not itself:
+        raise ValueError("refiner_prompt= is for the model, or for refine='base'; nothing here would read it")
+    revising = revising_model(model, refine_temperature)
+
+    def refiner(one: Any, what: str = "refiner_prompt") -> Any:
+        if isinstance(one, str) and one == BASE:
+            return agent_reviser(base, prompt, **seen)
+        return AnswerRefiner(revising, one, what=what, **seen) if is_prompt(one) else one
+
+    if isinstance(refine, Mapping):
+        revise: Any = {name: refiner(one, f"refiner_prompt of {name!r}") for name, one in refine.items()}
+    else:
+        revise = refiner(prompt or AGENT_REFINER_PROMPT) if refine is None else refiner(refine)
     defaults = {
         "generate": agent_writer(base),
         "critics": None if own else [judge(one) for one in given],
-        "refine": AnswerRefiner(revising_model(model, refine_temperature), prompt, what="refiner_prompt", **seen),
+        "refine": revise,
         "name": "agent",
     }
     limits = merged_limits(options.pop("limits", None), None if max_rounds is None else {"max_rounds": max_rounds})
     return build_refine_graph(model, limits=limits, **{**defaults, **options})
 
 
+BASE = "base"
+"""The refiner that is the agent itself."""
 MAX_CALLS = 50
 """Tool calls: a model that calls the same tool over and over would make hundreds in a minute."""
 AGENT_REFINER_PROMPT = """\

@@ -64,6 +64,13 @@ TOOL_CALLS = Option(
     metavar="N",
     least=1,
 )
+REVISE_WITH_TOOLS = Option(
+    "revise_with_tools",
+    bool,
+    "--revise-with-tools",
+    "The agent itself revises its answers, with its tools; else the model does, without.",
+    default=False,
+)
 SEARCH = Option(
     "search",
     Literal["hybrid", "vectors", "words"],
@@ -197,6 +204,8 @@ def _agent(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **optio
     tools = _tools(options.pop("tools", ()), options)
     every = [*_verifier_critics(verifiers), *_models(model, critics), *_people(options)]
     options = _renamed(options, refine_prompt="refiner_prompt")
+    if options.pop("revise_with_tools", False):
+        options["refine"] = "base"
     if functions := options.pop("functions", ()):
         from ..nodes.agents.react import react_agent
 
@@ -444,7 +453,7 @@ PRESETS = (
         "agent",
         "An agent that can calculate, whose answer is judged and refined.",
         _agent,
-        options=(FOLDER, INDEX, TOOLS, TOOL_CALLS, PASSAGES, HUMAN, FUNCTIONS),
+        options=(FOLDER, INDEX, TOOLS, TOOL_CALLS, REVISE_WITH_TOOLS, PASSAGES, HUMAN, FUNCTIONS),
         serves=(Served("agent", recipe={"tools": ("calculate",)}),),
         conversation="messages",
     ),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...state.summary import latest_draft, rejected_since_draft, rounds
+from ...state.summary import latest_draft, rejected_since_draft
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Keep, Prompts, attempt_at_hand, chat_prompt, prompt_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.prompts import BaseChatPromptTemplate
 
     from ...state.events import Event
+    from ...state.summary import Attempt
 
 __all__ = ["AGENT_FEEDBACK_PROMPT", "AgentFeedback"]
 
@@ -22,14 +25,14 @@ class AgentFeedback:
     Args:
         prompt: Over `feedback`, `draft`, `task`, `history` and `round`, or several, one a round. Default:
             `AGENT_FEEDBACK_PROMPT`, and where the draft is not what the agent said last, one that shows it.
+        name: The argument's name, for messages.
     """
 
-    name = "feedback_prompt"
-
-    def __init__(self, prompt: Prompts | None = None) -> None:
+    def __init__(self, prompt: Prompts | None = None, *, name: str = "feedback_prompt") -> None:
+        self.name = name
         given = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
-        self.templates = chat_prompt(given, what=self.name, needed=["feedback"])
-        self._showing = chat_prompt(AGENT_RETURN_PROMPT, what=self.name) if prompt is None else self.templates
+        self.templates = chat_prompt(given, what=name, needed=["feedback"])
+        self._showing = chat_prompt(AGENT_RETURN_PROMPT, what=name) if prompt is None else self.templates
 
     def __call__(self, task: str, events: Sequence[Event], *, keep: Keep) -> str:
         """Return the text."""
@@ -38,9 +41,16 @@ class AgentFeedback:
         if rejected:
             why = REJECTED.get(rejected[0]["rejected"], rejected[0]["rejected"])
             values["feedback"] = f"{NO_ANSWER.format(why=why)}\n{values['feedback']}"
-        templates = self.templates if attempt is latest_draft(events) and not rejected else self._showing
-        template = templates[min(rounds(events), len(templates) - 1)]
-        return "\n\n".join(str(message.text) for message in fenced_messages(template, values))
+        return _text(self.templates if attempt is latest_draft(events) and not rejected else self._showing, values)
+
+    def on(self, attempt: Attempt, task: str, events: Sequence[Event]) -> str:
+        """Return the text about an earlier answer, as it was told when that was the last one."""
+        return _text(self.templates, {**prompt_values(task, events, attempt, memory="last"), "round": attempt.round})
+
+
+def _text(templates: Sequence[BaseChatPromptTemplate], values: Mapping[str, Any]) -> str:
+    template = templates[min(values["round"], len(templates) - 1)]
+    return "\n\n".join(str(message.text) for message in fenced_messages(template, values))
 
 
 AGENT_FEEDBACK_PROMPT = """\

@@ -1,178 +1,37 @@
-"""An agent run whole for the first draft: its steps are recorded and streamed as they come. Internal."""
+"""An agent run whole, for a first draft or a revision: its steps are recorded and streamed as they come. Internal."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import aclosing, closing
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import HumanMessage, convert_to_messages
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 
-from ...state.events import DRAFT_KINDS, frozen
-from ...state.stopping import spent_budget
+from ...state.events import DRAFT_KINDS
+from ...state.summary import attempts, rounds
 from ..runtime.dual import Do, adrive, drive
-from ..runtime.meter import COUNTS, METER, BudgetSpentError
-from ..runtime.step import emitter
+from ..runtime.meter import BudgetSpentError
+from ..writing.conversation import with_context
+from ..writing.prompts import attempt_at_hand, prompt_values
 from ..writing.writers import AdaptedRunnable, input_kind
-from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, steps_of, unfinished
+from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, unfinished
+from .agent_feedback import AgentFeedback
 from .other_agents import AgentStoppedError, OtherAgent, as_runnable
 from .react import ANY_DURABILITY
+from .step_watch import FIRST, StepWatch
 from .structured_answers import as_json, schema_of
 
 if TYPE_CHECKING:
-    from langchain_core.outputs import LLMResult
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["AgentWriter", "StepWatch", "agent_writer"]
+    from ..writing.prompts import Keep, Memory, Prompts
+    from ..writing.writers import InputKind, Writer
 
-
-class StepWatch(BaseCallbackHandler):
-    """Sees what models and tools below it do, sends it to the `custom` stream, and keeps it in `steps`.
-
-    Callbacks show what any chain or graph does the moment it is done. The states of a graph show the rest: messages
-    that no LangChain model or tool made, and what happened before a pause.
-
-    Args:
-        state: The state of the run, for its budgets.
-        given: How many messages the agent is given; they are no steps of it.
-        asked: The last of them, where the agent has a memory of its own: what stands before it there was said, and
-            counted, for an earlier task.
-    """
-
-    raise_error = True
-    """A record with a hole in it must not look whole."""
-    run_inline = True
-    """In the order in which things happen, also in async runs."""
-
-    def __init__(self, state: Mapping[str, Any], *, given: int, asked: str | None = None) -> None:
-        self.steps: list[dict[str, Any]] = []
-        self.last_message: AIMessage | None = None
-        self.state: Any = None
-        self._given = given
-        self._asked = asked
-        self._seen: Counter[tuple[str, str]] = Counter()
-        self._counted: Counter[tuple[int, ...]] = Counter()
-        """Usages that were counted, by their tokens: a graph may have changed the text of a reply."""
-        self._began = False
-        self._events = frozen(state.get("events", []))
-        self._limits = state.get("limits", {})
-        self._meter = METER.get()
-        self._send = emitter()
-        self._lock = RLock()
-
-    @property
-    def last_text(self) -> str:
-        """The text of the last message of a model; empty before the first."""
-        return next((step["text"] for step in reversed(self.steps) if step["step"] == "model"), "")
-
-    def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        """Note what a model said."""
-        for generation in (response.generations or [[]])[0][:1]:
-            message = getattr(generation, "message", None)
-            message = message if isinstance(message, AIMessage) else AIMessage(generation.text)
-            with self._lock:
-                self._counted[_tokens(message)] += 1  # by the meter
-            self._note(message)
-
-    def on_tool_end(self, output: Any, **about: Any) -> None:
-        """Note what a tool returned; what is meant for a graph's state is seen there."""
-        if isinstance(output, ToolMessage):
-            self._note(output)
-        elif isinstance(output, str):
-            self._note(ToolMessage(output, tool_call_id="", name=about.get("name")))
-
-    def settle(self, values: Any) -> None:
-        """Note the messages in a graph's state that nobody has noted yet. The first state is what it began with."""
-        messages = values.get("messages") if isinstance(values, Mapping) else None
-        first, self._began = not self._began, True
-        if not isinstance(messages, list):
-            return
-        if first and self._asked is not None:
-            self._given = max(self._given, _after_last(messages, self._asked))
-        own = [message for message in messages[self._given :] if isinstance(message, AIMessage | ToolMessage)]
-        if first:
-            self._resume(own)
-            return
-        self._count([message for message in own if isinstance(message, AIMessage)])
-        tally: Counter[tuple[str, str]] = Counter()
-        for message in own:
-            tally[_key(message)] += 1
-            if tally[_key(message)] > self._seen[_key(message)]:
-                self._note(message)
-
-    def settle_last(self, result: Any) -> None:
-        """Note what a result holds that nobody has noted yet, where no state was seen."""
-        if not self._began:
-            self._began = True
-            self.settle(result if isinstance(result, Mapping) else {"messages": [result]})
-
-    def take(self, mode: str, item: Any) -> None:
-        """Take one item of a graph's stream: a state is settled, and before a task the budgets are looked at.
-
-        Raises:
-            BudgetSpentError: A budget of the run is spent by now.
-        """
-        if mode == "values":
-            self.state = item
-            self.settle(item)
-        elif "result" not in item and self._meter is not None:
-            so_far = self._meter.usage(seconds=self._meter.elapsed)
-            if budget := spent_budget(self._events, self._limits, besides=so_far):
-                raise BudgetSpentError(budget)
-
-    def _resume(self, messages: list[AIMessage | ToolMessage]) -> None:
-        """Take over what the agent did before a pause: it was streamed then, and counts now."""
-        with self._lock:
-            self.steps[:0] = [step for message in messages for step in steps_of(message)]
-            for message in messages:
-                self._seen[_key(message)] += 1
-        self._count([message for message in messages if isinstance(message, AIMessage)])
-
-    def _count(self, messages: list[AIMessage]) -> None:
-        """Count what the replies in a state used, and no LangChain model has reported."""
-        tally: Counter[tuple[int, ...]] = Counter()
-        for message in messages:
-            if self._meter is None or not message.usage_metadata:
-                continue
-            used = _tokens(message)
-            tally[used] += 1
-            with self._lock:
-                fresh = tally[used] > self._counted[used]
-                self._counted[used] += fresh
-            if fresh:
-                self._meter.count(message)
-
-    def _note(self, message: AIMessage | ToolMessage) -> None:
-        with self._lock:
-            self._seen[_key(message)] += 1
-            if isinstance(message, AIMessage):
-                self.last_message = message
-            for step in steps_of(message):
-                self.steps.append(step)
-                self._send(**{"kind": "step", "role": "base", "round": 0, **step})
-
-
-def _after_last(messages: list[Any], asked: str) -> int:
-    """Return the index after the last message of a user that says this; 0 where none does."""
-    found = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
-    return found[-1] if found else 0
-
-
-def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:
-    """Tell messages apart by what they say: ids are rewritten by graphs, and repeated by some servers."""
-    calls = [call["name"] for call in message.tool_calls] if isinstance(message, AIMessage) else []
-    return f"{message.type} {calls}", str(message.text)
-
-
-def _tokens(message: AIMessage) -> tuple[int, ...]:
-    used: Any = message.usage_metadata or {}
-    return tuple(used.get(name, 0) for name in COUNTS)
+__all__ = ["AgentWriter", "agent_reviser", "agent_writer"]
 
 
 def agent_writer(base: Any) -> AgentWriter:
@@ -254,18 +113,73 @@ class AgentWriter(AdaptedRunnable):
 
     def _watch(self, state: Mapping[str, Any]) -> StepWatch:
         given = self.translated(state)
+        about = self._about(state)
         if self.given != "messages":
-            return StepWatch(state, given=0)
+            return StepWatch(state, given=0, about=about)
         remembers = isinstance(self.runnable, Pregel) and self.runnable.checkpointer not in (None, False)
         last = convert_to_messages(given["messages"])[-1]
         asked = str(last.text) if remembers and isinstance(last, HumanMessage) else None
-        return StepWatch(state, given=len(given["messages"]), asked=asked)
+        return StepWatch(state, given=len(given["messages"]), asked=asked, about=about)
+
+    def _about(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        return FIRST
 
     def _config(self, config: RunnableConfig | None, watch: StepWatch) -> RunnableConfig:
         own = getattr(self.runnable, "config", None) or {}
         limit: RunnableConfig = {"recursion_limit": own["recursion_limit"]} if "recursion_limit" in own else {}
         # A graph that keeps its checkpoints keeps them as the caller asked.
         return merge_configs(config, {"callbacks": [watch]}, limit, None if self.goes_on else ANY_DURABILITY)
+
+
+def agent_reviser(base: Any, prompt: Prompts | None = None, *, keep: Keep = "best", memory: Memory = "all") -> Writer:
+    """Return a writer that has an agent revise its answer itself, with its tools.
+
+    It is given the conversation as for the first draft, then its answers with what was found in each. Steps, pauses and
+    budgets are as in `agent_writer`.
+
+    Args:
+        base: As in `agent_writer`. One that takes only a task is told it all as one text.
+        prompt: What it is told of its answer, see `AgentFeedback`.
+        keep: Which draft is revised.
+        memory: Whether it is given its earlier answers too.
+
+    Raises:
+        ValueError: At build: as in `agent_writer`, or the prompt lacks `{feedback}`.
+        TypeError: At build: as in `agent_writer`.
+    """
+    begins = agent_writer(base)
+    return AgentReviser(begins.runnable, begins.given, keep, memory, AgentFeedback(prompt, name="refiner_prompt"))
+
+
+class AgentReviser(AgentWriter):
+    """See `agent_reviser`."""
+
+    def __init__(
+        self, runnable: Runnable[Any, Any], given: InputKind, keep: Keep, memory: Memory, feedback: AgentFeedback
+    ) -> None:
+        super().__init__(runnable, given, keep, memory)
+        self.templates = feedback.templates
+        self._feedback = feedback
+
+    def translated(self, state: Mapping[str, Any]) -> Any:
+        """Return what the agent is given: its answers so far, with what was found in them, after the request."""
+        task, events, given = state["task"], state["events"], super().translated(state)
+        drafts = attempts(events)
+        said = given if isinstance(given, list) else given.get("messages", [("user", task)])
+        for draft in drafts[:-1] if self.memory == "all" else []:
+            said = [*said, ("assistant", draft.text), ("user", self._feedback.on(draft, task, events))]
+        told = self._feedback(task, events, keep=self.keep)
+        said = convert_to_messages([*said, *(("assistant", draft.text) for draft in drafts[-1:]), ("user", told)])
+        if isinstance(given, list):
+            return said
+        whole = {} if self.given == "messages" else {"task": with_context(told, said[:-1])}
+        if self.given == "values":
+            values = prompt_values(task, events, attempt_at_hand(events, self.keep), memory=self.memory)
+            return {**values, **whole, "messages": said}
+        return whole or {"messages": said}
+
+    def _about(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"role": "refiner", "round": rounds(state["events"]) + 1}
 
 
 def _stopped(watch: StepWatch, why: str, *, budget: str | None = None) -> AgentRun:

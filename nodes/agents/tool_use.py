@@ -20,7 +20,7 @@ def uses_tools(*names: str) -> Critic:
     """Return a critic that scores the share of these tools that an agent called without an error, and wants all.
 
     It reads the steps of the current task, so it is for `RefineMiddleware`, whose agent can call what is missing, and
-    for `build_agent_graph`, whose base has called its tools once.
+    for `build_agent_graph` where `refine="base"` has the base do so; else that has called its tools once.
 
     Raises:
         ValueError: No tool is named, or one is blank.
@@ -29,7 +29,7 @@ def uses_tools(*names: str) -> Critic:
     if not wanted or not all(isinstance(name, str) and name.strip() for name in wanted):
         raise ValueError(f"uses_tools takes the names of tools, not {names!r}")
 
-    def tool_use(task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def judge(task: str, draft: str, history: Sequence[Event], /) -> Critique:
         steps = [step for event in current_run(history) for step in event.get("steps", ())]
         results = [step for step in steps if step["step"] == "tool_result"]
         worked = {step["tool"] for step in results if step.get("status") != "error"}
@@ -38,4 +38,5 @@ def uses_tools(*names: str) -> Critic:
         text = f"These tools were not called with success: {', '.join(missing)}." if missing else ""
         return Critique(text, accepted=not missing, score=1 - len(missing) / len(wanted))
 
-    return tool_use
+    judge.__name__ = "uses_tools"
+    return judge

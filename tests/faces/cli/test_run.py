@@ -350,18 +350,21 @@ def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
     assert branch.json["stop_reason"]
 
 
-def test_an_agent_runs_with_its_tools_shown(shell: Any, scripted: Any) -> None:
-    """`--graph agent` runs the model as an agent; a call that it writes as text is made, shown, and answered."""
+@pytest.mark.parametrize("again", [False, True], ids=["text", "tools"])
+def test_an_agent_runs_with_its_tools_shown(shell: Any, scripted: Any, *, again: bool) -> None:
+    """`--graph agent` runs the model as an agent; a call that it writes as text is made, shown, and answered. With
+    `--revise-with-tools` it is made where the agent revises, too."""
     call = '{"name": "calculate", "arguments": {"expression": "17% of 340"}}'
 
     class Calling(ScriptedModel):
         def bind_tools(self, tools: Any, **_: Any) -> Any:
             return self
 
-    model = Calling([call, "It is 57.8.", "No issues"])
+    model = Calling([*(["It is 58.", "Not exactly."] if again else []), call, "It is 57.8.", "No issues"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("redraft.models.chat_model", lambda *_, **__: model)
-        shown = shell("run", "What is 17% of 340?", "--graph", "agent", "--tool", "calculate", "--model", scripted("x"))
+        more = ["--tool", "calculate", *(["--revise-with-tools"] if again else [])]
+        shown = shell("run", "What is 17% of 340?", "--graph", "agent", *more, "--model", scripted("x"))
     assert shown.code == 0, shown.err
     assert 'calls calculate({"expression": "17% of 340"})' in shown.out
     assert "calculate → 57.8" in shown.out
