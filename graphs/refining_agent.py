@@ -19,7 +19,7 @@ __all__ = ["RefiningAgent"]
 
 
 class RefiningAgent:
-    """An agent whose refinement is switched and tuned while it lives.
+    """An agent whose refinement is switched and tuned while it lives; its graph is `graph`.
 
     Each change builds the graph anew; a run that is under way keeps the settings it began with.
 
@@ -79,15 +79,22 @@ class RefiningAgent:
     def invoke(self, task: str | Mapping[str, Any] | Command[Any] | None, config: Any = None) -> dict[str, Any]:
         """Return the output of one run, with `metadata` beside it once it has ended.
 
+        That is what `redraft.nodes.refinement_metadata` tells, or `travel_metadata` of the trip planner; `get_status`
+        keeps it. A run that waits for a person has `__interrupt__` in its place.
+
         Args:
             task: The task, or the input of the graph: a `Command` answers a person's question, and `None` goes on where
                 the thread stands. A dict of `limits` stands over the settings; of `Limits`, `max_rounds` does not.
             config: As in `Runnable.invoke`.
+
+        Raises:
+            TypeError: The task is neither a text nor an input.
+            Exception: Whatever fails before the first draft; later errors end the run with the best one.
         """
         return self._noted(self.graph.invoke(self._given(task), config))
 
     async def ainvoke(self, task: str | Mapping[str, Any] | Command[Any] | None, config: Any = None) -> dict[str, Any]:
-        """Async twin of `invoke`."""
+        """Return the output of one run, as `invoke` does, without blocking."""
         return self._noted(await self.graph.ainvoke(self._given(task), config))
 
     def _given(self, task: str | Mapping[str, Any] | Command[Any] | None) -> Any:
