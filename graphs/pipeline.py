@@ -153,7 +153,7 @@ def build_pipeline_graph(
         if (own := built.get(label)) is not None:
             step = _own_step(name, own, model, prices)
         else:
-            step = asks(scored=scored).step(name, tools=tools, again=again)
+            step = asks(scored=scored).step(name, tools=tools, again=again, raises_later=True)
         given: dict[str, Any] = {"opened": opened, "folders": folders, "documents": documents}
         given |= {"k": k, "prices": prices}
         return reason(step, name, label=label, only_first=only_first, **given)
@@ -200,7 +200,7 @@ def build_pipeline_graph(
             _add_circle(graph, label, int(step.value), following, judge_last=scored)
         else:
             graph.add_node(label, noted(_node(step, label, opened, reasoning, keep=keep, made=made), label))
-            _add_edge(graph, label, following)
+            _add_edge(graph, label, following, drafts=step.step_kind.role == "draft")
     kind = PipelineKind(made, pipeline_options(keep))
     whole: PipelineGraph = compiled(graph, kind, checkpointer=checkpointer, name=name)
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
@@ -239,7 +239,9 @@ def _own_step(role: str, made: Any, model: BaseChatModel, prices: Prices | None)
     writer = as_writer(made, keep="last", memory="last")
     if role == "think":
         return thinking(writer, prices=prices)
-    return generate(writer, prices=prices) if role == "draft" else refine(writer, keep="last", prices=prices)
+    if role == "draft":
+        return generate(writer, prices=prices, raises_later=True)
+    return refine(writer, keep="last", prices=prices)
 
 
 def _node(
@@ -266,14 +268,16 @@ def _named_folder(step: PipelineStep) -> str:
     return f"{STORED}{step.value}" if step.name == "UseIndex" else step.value
 
 
-def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str) -> None:
+def _add_edge(graph: StateGraph[Any, Any, Any, Any], label: str, following: str, *, drafts: bool = False) -> None:
     """Go on with the next step, or to the end once one failed or a budget is spent."""
 
     def go_on(state: PipelineState) -> str:
+        if state.get("raised") is not None:  # where it came from, once what it cost is stored
+            return label
         return "check" if out_of_room(state) else following
 
     # A set, since the step after the last one is `check` itself; sorted, so that drawings are alike.
-    graph.add_conditional_edges(label, go_on, sorted({following, "check"}))
+    graph.add_conditional_edges(label, go_on, sorted({following, "check", *([label] if drafts else [])}))
 
 
 def _add_circle(
@@ -298,6 +302,6 @@ def _add_circle(
         # UseSelfCritique wants a score of the last text; UseRefinementLoop does without, and saves that call.
         return critique if judge_last or state.get("laps", 0) < laps else following
 
-    _add_edge(graph, f"{label}-draft", critique)
+    _add_edge(graph, f"{label}-draft", critique, drafts=True)
     graph.add_conditional_edges(critique, criticised, sorted({improve, following, "check"}))
     graph.add_conditional_edges(improve, improved, sorted({critique, following, "check"}))

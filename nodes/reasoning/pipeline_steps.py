@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from ...state.events import Event, clean, failure, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
-from ...state.schema import RefineState
+from ...state.schema import Raised, RefineState
 from ...state.stopping import REFUSED_OUTSIDE, StopReason, decide, since_verdict, spent_budget
 from ...state.summary import current_run, latest_draft, rounds, usage_total
 from ...state.threads.fingerprint import differences, fingerprint_in_force
@@ -275,15 +275,20 @@ def noted(step: Step, node: str) -> Step:
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
-        try:
-            update = yield from step.logic(state, config)
-        except GraphBubbleUp:
-            raise
-        except Exception as error:
+        raised, update = state.get("raised"), dict[str, Any]()
+        error = raised.error if isinstance(raised, Raised) else None
+        if error is None:
+            try:
+                update = yield from step.logic(state, config)
+            except GraphBubbleUp:
+                raise
+            except Exception as failed:
+                error = failed
+        if error is not None:
             events = state.get("events") or []
             if latest_draft(events) is None:
-                raise
-            update = record(state, failure(node, rounds(events), error))
+                raise error
+            update = {**record(state, failure(node, rounds(events), error)), "raised": None}
             emit(**update["events"][0])
         return update if _broke_off(update) else {**update, "at": node}
 

@@ -178,13 +178,16 @@ class ReasoningSteps:
         for name in STEP_NAMES:
             self.step(name)
 
-    def step(self, name: StepName, *, tools: Sequence[Any] = (), again: bool = True) -> Step:
+    def step(
+        self, name: StepName, *, tools: Sequence[Any] = (), again: bool = True, raises_later: bool = False
+    ) -> Step:
         """Return the node of one of `STEP_NAMES`.
 
         Args:
             name: Which one.
             tools: Offered to the model.
             again: Whether a text that was criticised already is criticised once more.
+            raises_later: As of `generate`, for a draft.
         """
         if name == "critique":
             judge = self.judge(tools=tools)
@@ -193,7 +196,7 @@ class ReasoningSteps:
         if name == "think":
             return thinking(writer, prices=self.prices)
         if name == "draft":
-            return generate(writer, prices=self.prices)
+            return generate(writer, prices=self.prices, raises_later=raises_later)
         return refine(writer, keep="last", prices=self.prices)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:

@@ -6,6 +6,7 @@ and their async twins, and for a graph of ours inside another, which goes on whe
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +24,7 @@ from .kind import attach_kind, kind_of
 from .record_checks import ALLOW, CHECKED, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Container, Iterator, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.graph import Graph
@@ -67,10 +68,10 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return super().astream(input, _unmarked(config), **options)
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
-        return _without_raising(super().get_graph(config, xray=xray))
+        return _without_raising(super().get_graph(config, xray=xray), self.nodes)
 
     async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
-        return _without_raising(await super().aget_graph(config, xray=xray))
+        return _without_raising(await super().aget_graph(config, xray=xray), self.nodes)
 
     def _heard(self, given: Any, config: RunnableConfig | None) -> Any:
         """Return the input; one with messages has no task, by which `prepare` knows that the messages are it.
@@ -179,11 +180,13 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return isinstance(saver, BaseCheckpointSaver) and place.get("thread_id") is not None
 
 
-def _without_raising(drawn: Graph) -> Graph:
-    """Return a drawing without the way of `generate` to itself, which only raises what it met."""
-    raising = {edge.source for edge in drawn.edges if edge.source == edge.target and edge.source == "generate"}
+def _without_raising(drawn: Graph, own: Container[str]) -> Graph:
+    """Return a drawing without ways of the graph's own nodes to themselves: they only raise what a first draft met."""
+    raising = {edge.source for edge in drawn.edges if edge.source == edge.target and edge.source in own}
     edges = [edge for edge in drawn.edges if edge.source != edge.target or edge.source not in raising]
-    drawn.edges = [edge._replace(conditional=False) if edge.source in raising else edge for edge in edges]
+    ways = Counter(edge.source for edge in edges)
+    only = {source for source in raising if ways[source] == 1}
+    drawn.edges = [edge._replace(conditional=False) if edge.source in only else edge for edge in edges]
     return drawn
 
 

@@ -11,6 +11,7 @@ from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.graphs.presets import PRESETS
 from redraft.graphs.reasoning import build_reasoning_graph, draft, load_documents, think
 from redraft.models import ScriptedModel
+from redraft.nodes.generate import EmptyDraftError
 from redraft.nodes.reasoning import pipeline_language
 from redraft.nodes.reasoning.branches import Branch, reasoning_events, self_critique
 from redraft.nodes.reasoning.pipeline_language import (
@@ -282,6 +283,7 @@ def test_its_picture_shows_the_steps() -> None:
     """The graph draws itself as the pipeline was written."""
     picture = build_pipeline_graph("SetTopic('M') | UseDraft | UseDraft", ScriptedModel([])).get_graph().draw_mermaid()
     assert all(name in picture for name in ("SetTopic", "UseDraft", "UseDraft-2"))
+    assert "UseDraft -.-> UseDraft;" not in picture
 
 
 def scored(text: str, score: float) -> str:
@@ -386,6 +388,31 @@ def test_limits_given_before_it_began_hold_when_it_does(saver: Any) -> None:
         graph.invoke({"task": "N", "limits": {"max_tokens": -1}}, config("u"))
     output = Thread(graph, "u").resume({"max_tokens": 10**6})
     assert (output["stop_reason"], kinds(output)) == ("max_rounds", ["draft", "critique"])
+
+
+@pytest.mark.parametrize("pipeline", ["UseDraft | UseCritique", "UseRefinementLoop('1')"])
+def test_what_a_failed_first_draft_cost_is_in_the_record(run: Any, saver: Any, pipeline: str) -> None:
+    """An empty draft raises at its step; what it cost counts when the thread goes on, and nobody criticises it."""
+    model = ScriptedModel([{"text": "", "input_tokens": 3000, "output_tokens": 12}, "a", "flaw", "b"])
+    graph = build_pipeline_graph(pipeline, model, checkpointer=saver)
+    with pytest.raises(EmptyDraftError):
+        run(graph, {"task": "M"}, config())
+    assert graph.get_state(config()).values["events"][-1]["usage"]["total_tokens"] == 3012
+    output = Thread(graph, "t").resume()
+    texts = {event["kind"]: event["text"] for event in output["events"]}
+    assert (texts["draft"], texts["critique"], output["stop_reason"]) == ("a", "flaw", "max_rounds")
+    assert output["usage"]["total_tokens"] > 3012
+    assert Thread(graph, "t").replay().matches
+
+
+def test_a_later_draft_that_fails_leaves_the_one_before_and_says_what_it_cost(run: Any, saver: Any) -> None:
+    """A second `UseDraft` that comes back empty ends the run once, as failed, with the first text."""
+    model = ScriptedModel(["a", {"text": "", "input_tokens": 3000, "output_tokens": 12}, "b"])
+    graph = build_pipeline_graph("UseDraft | UseDraft", model, checkpointer=saver)
+    output = run(graph, {"task": "M"}, config())
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == ("a", "failed", 2)
+    assert output["usage"]["total_tokens"] > 3012
+    assert Thread(graph, "t").resume()["answer"] == "b"
 
 
 def test_an_improvement_that_repeats_the_text_ends_its_loop(run: Any) -> None:
