@@ -103,7 +103,7 @@ def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) ->
 
     with reading(db, thread_id) as thread, bad_input():
         thread_id, replayed = thread.thread_id, thread.replay()
-        task = state_of(thread.graph, thread.config).values.get("task", "")
+        task = state_of(thread.graph, thread.config).values.get("task") or ""
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
     data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
     Screen(as_json=as_json).result(data, lambda screen: show_replay(screen, replayed, thread_id=thread_id))

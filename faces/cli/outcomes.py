@@ -19,7 +19,7 @@ RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracl
 
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
-    known = {"thread_id": thread_id, "task": values.get("task", ""), **{key: values.get(key) for key in RESULT_KEYS}}
+    known = {"thread_id": thread_id, "task": values.get("task") or "", **{key: values.get(key) for key in RESULT_KEYS}}
     if sources := _sources(values):
         known["sources"] = sources
     return {**known, "self_critique": values["self_critique"]} if "self_critique" in values else known

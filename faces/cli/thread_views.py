@@ -203,7 +203,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
             f"there is no draft of round {number}; there are drafts of rounds {[one.round for one in found]}"
         )
     result = {
-        "task": values.get("task", ""),
+        "task": values.get("task") or "",
         "limits": values.get("limits"),
         **{key: values.get(key) for key in RESULT_KEYS},
     }

@@ -68,7 +68,7 @@ class PipelineInput(TypedDict):
 class PipelineState(RefineState, total=False):
     """The state of a pipeline, beside the record."""
 
-    task: Annotated[str, EphemeralValue]  # type: ignore[misc]  # for one step, so that `begin` sees whether it was given
+    task: Annotated[str, EphemeralValue]  # for one step, so that `begin` sees whether it was given
     at: str
     """The node that was finished last: where a thread goes on."""
     resuming: bool

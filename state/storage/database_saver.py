@@ -15,7 +15,7 @@ from ..dual import Do, adrive, do, drive
 from .checkpoint_order import check_order, read_checkpoint
 from .db_executor import in_db_executor
 from .group_writer import UNHELD, GroupWriter, Rows
-from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
 from .journal import Journal, JournalInMemory, JournalTable
 from .lease_keeper import RUNS, LeaseKeeper
@@ -118,7 +118,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         for (thread_id,) in rows:
             place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
             if (found := self.get_tuple(place)) is not None:
-                row = row_from_checkpoint(found.config, found.checkpoint, found.metadata)
+                values: dict[str, Any] = found.checkpoint["channel_values"]
+                if "task" not in values and "task" in found.checkpoint["channel_versions"]:
+                    led = self.get_delta_channel_history(config=found.config, channels=["task"])["task"]
+                    values = {**values, "task": led.get("seed")}
+                whole: Any = {**found.checkpoint, "channel_values": values}
+                row = row_from_checkpoint(found.config, whole, found.metadata)
                 if row is not None:
                     self.runs.upsert(row)
 
@@ -304,7 +309,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
 
     def _stored(self, thread_id: str) -> StoredThread:
-        found = [*self.list({"configurable": {"thread_id": thread_id}})][::-1]
+        found = own_snapshots([*self.list({"configurable": {"thread_id": thread_id}})][::-1])
         table, value = self.writes_table
         statement = (
             f"SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, {value} FROM {table} "  # noqa: S608

@@ -11,8 +11,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ..checked_channels import naming
+from ..checked_channels import bare, naming
 from ..events import broken_links
 from .db_executor import in_db_executor
 from .journal import KeptReply
@@ -30,6 +31,7 @@ __all__ = [
     "StoredThread",
     "StoredWrite",
     "held_versions",
+    "own_snapshots",
     "read_thread_file",
     "thread_lines",
 ]
@@ -186,9 +188,9 @@ class Housekeeping(ABC):
 
     def _check_sealed(self, config: Any, read: Mapping[str, Any], read_tuple: Callable[[Any], Any]) -> None:
         """Raise BadCheckpointError unless what led to a checkpoint is what was sealed; of several, to the newest."""
-        if self.seal is not None and "events" in read and not is_older(config):
+        if self.seal is not None and {"events", "task"} & read.keys() and not is_older(config):
             with naming(lambda: config["configurable"]):
-                self.seal.check_record(read_tuple(config), read)
+                self.seal.check_record(read_tuple(config), read, read_tuple)
 
     def seal_thread(self, thread_id: str) -> None:
         """Seal a thread of before there was a key, or one that somebody went on with who has none, as it stands.
@@ -240,12 +242,15 @@ def thread_lines(thread: StoredThread) -> Iterator[str]:
     """Yield the lines of a thread's file: a head, each checkpoint with what was written under it, the replies."""
     newest = next((one for one in reversed(thread.checkpoints) if not _place(one)[0]), thread.checkpoints[-1])
     values = newest.checkpoint["channel_values"]
+    # In the checkpoint that it was written at.
+    given = [one.checkpoint["channel_values"] for one in thread.checkpoints if not _place(one)[0]]
+    task = next((bare(one["task"]) for one in reversed(given) if "task" in one), None)
     yield _json(
         {
             "redraft_thread": FORMAT,
             "version": version("redraft"),
             "thread_id": thread.thread_id,
-            "task": values.get("task") if isinstance(values.get("task"), str) else None,
+            "task": task if isinstance(task, str) else None,
             "head": values.get("head") if isinstance(values.get("head"), str) else None,
             "checkpoints": len(thread.checkpoints),
         }
@@ -378,6 +383,23 @@ def _place(one: CheckpointTuple) -> Place:
 def _parent(one: CheckpointTuple) -> Place | None:
     parent = one.parent_config
     return (_place(one)[0], str(parent["configurable"]["checkpoint_id"])) if parent else None
+
+
+def own_snapshots(found: Sequence[CheckpointTuple]) -> list[CheckpointTuple]:
+    """Return checkpoints without the snapshots that some savers repeat in each until there is another."""
+    versions = {_place(one): one.checkpoint["channel_versions"] for one in found}
+    kept = []
+    for one in found:
+        parent = _parent(one)
+        same = (versions.get(parent, {}) if parent else {}).items() & one.checkpoint["channel_versions"].items()
+        repeated = {name for name, _ in same}
+        values = {
+            name: value
+            for name, value in one.checkpoint["channel_values"].items()
+            if not (isinstance(value, _DeltaSnapshot) and name in repeated)
+        }
+        kept.append(one._replace(checkpoint={**one.checkpoint, "channel_values": values}))
+    return kept
 
 
 def held_versions(one: CheckpointTuple) -> dict[str, Any]:

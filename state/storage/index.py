@@ -89,12 +89,12 @@ class RunRow:
 
     def after(self, previous: RunRow) -> RunRow:
         """Return this row, with what the thread's earlier row knows and a later checkpoint need not repeat."""
-        kept = {name: getattr(previous, name) for name in KEPT if getattr(self, name) is None}
+        kept = {name: getattr(previous, name) for name in KEPT if getattr(self, name) in (None, "")}
         return dataclasses.replace(self, created_at=previous.created_at, **kept)
 
 
-KEPT = ("preset", "parent_thread_id", "parent_checkpoint_id", "fork_at", "recipe")
-"""Known from the first call's metadata, and kept when a later call's do not hold it."""
+KEPT = ("preset", "task", "parent_thread_id", "parent_checkpoint_id", "fork_at", "recipe")
+"""Known from the first call's metadata, or the checkpoint that begins a task, and kept where a later one lacks it."""
 
 Runs: TypeAlias = list[RunRow]
 
@@ -188,13 +188,14 @@ def row_from_checkpoint(
         values = {"task": values.get("task")}
     if isinstance(agent := values.get(AGENT_VALUES), dict):
         values = agent
-    usage = values.get("usage")
+    task, usage = values.get("task"), values.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     updated_at = _utc(checkpoint["ts"])
     row = RunRow(
         thread_id=str(config["configurable"]["thread_id"]),
         preset=_text(metadata.get("redraft_preset")),
-        task=" ".join((_text(values.get("task")) or "").split(maxsplit=TASK_CHARACTERS))[:TASK_CHARACTERS],
+        # Of a snapshot, its value; LangGraph's class is not imported here, since this lists threads without it.
+        task=" ".join((_text(getattr(task, "value", task)) or "").split(maxsplit=TASK_CHARACTERS))[:TASK_CHARACTERS],
         stop_reason=_text(values.get("stop_reason")),
         rounds=_integer(values.get("rounds")) or 0,
         score=_number(values.get("score")),
@@ -280,7 +281,7 @@ SET_UP_RUNS = (
 
 UPSERT_RUN_ON_CONFLICT = f"""(thread_id) DO UPDATE SET {
     ", ".join(
-        f"{name} = COALESCE(excluded.{name}, runs.{name})" if name in KEPT else f"{name} = excluded.{name}"
+        f"{name} = COALESCE(NULLIF(excluded.{name}, ''), runs.{name})" if name in KEPT else f"{name} = excluded.{name}"
         for name in COLUMNS
         if name not in ("thread_id", "created_at")
     )
@@ -307,7 +308,8 @@ def stored_values(row: RunRow, vault: Vault | None) -> Sequence[Any]:
         values[COLUMNS.index("fork_at")] = str(row.fork_at)
     if vault is not None:
         for at in map(COLUMNS.index, HIDDEN):
-            values[at] = None if values[at] is None else vault.hide(values[at])
+            # An empty task stays empty: the row that is there has it.
+            values[at] = vault.hide(values[at]) if values[at] else values[at]
     return values
 
 
@@ -427,7 +429,7 @@ def _row(columns: Sequence[Any], vault: Vault | None) -> RunRow:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"its {name} is {value}")  # noqa: TRY301
         if vault is not None:
-            values |= {name: vault.reveal(values[name]) for name in HIDDEN if values[name] is not None}
+            values |= {name: vault.reveal(values[name]) for name in HIDDEN if values[name]}
     except ValueError as error:
         raise BadRunError(f"what the runs index holds of thread {values['thread_id']!r} is refused: {error}") from None
     at = values["fork_at"]

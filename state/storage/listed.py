@@ -74,7 +74,7 @@ def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Ma
     place = config["configurable"]
     if not isinstance(place, ListedPlace):
         return read(config, channels)
-    return {channel: _history(place, channel, read) for channel in channels}
+    return {channel: _history(place, channel, channels, read) for channel in channels}
 
 
 def is_older(config: RunnableConfig) -> bool:
@@ -83,15 +83,16 @@ def is_older(config: RunnableConfig) -> bool:
     return isinstance(place, ListedPlace) and _key(config) != next(iter(place.together.found))
 
 
-def _history(place: ListedPlace, channel: str, read: Read) -> DeltaChannelHistory:
+def _history(place: ListedPlace, channel: str, together_with: Sequence[str], read: Read) -> DeltaChannelHistory:
     together, here = place.together, place.together.found[_key({"configurable": place})]
     later: list[CheckpointTuple] = []
     while True:
         parent = together.found.get(_key(here.parent_config)) if here.parent_config else None
         if parent is None or parent.pending_writes is None:
-            key = (*_key(here.config), channel)
-            if (before := together.read.get(key)) is None:
-                before = together.read[key] = read(here.config, [channel])[channel]
+            key = _key(here.config)
+            if (*key, channel) not in together.read:
+                together.read |= {(*key, name): found for name, found in read(here.config, together_with).items()}
+            before = together.read[*key, channel]
             break
         later.append(parent)
         if channel in parent.checkpoint["channel_values"]:

@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from ..dual import drive
 from .group_writer import UNHELD
-from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
 from .index import PATH, Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
 from .lease_keeper import RUNS, LeaseKeeper
@@ -140,7 +140,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
 
     def _stored(self, thread_id: str) -> StoredThread:
         with self.lock:
-            found = [*self.list({"configurable": {"thread_id": thread_id}})]
+            found = own_snapshots([*self.list({"configurable": {"thread_id": thread_id}})])
             # By namespace, in the order in which they began.
             found.sort(key=lambda one: one.config["configurable"]["checkpoint_id"])
             writes = {

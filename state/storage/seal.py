@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ..checked_channels import bare
+from ..checked_channels import UNREAD, bare
 from ..events import broken_links
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
@@ -27,6 +27,8 @@ __all__ = ["SEAL", "Seal"]
 
 SEAL = "redraft_seal"
 """Where a seal stands in the metadata of its checkpoint."""
+WITH_TEXTS = "+"
+"""Behind a seal that covers the texts which are stored once: those that were written at its checkpoint."""
 
 _UNSEALED_TAKEN: ContextVar[bool] = ContextVar("redraft_unsealed_taken", default=False)
 
@@ -54,36 +56,67 @@ class Seal:
             checkpoint: What is stored.
             metadata: Of the checkpoint.
         """
-        return {**metadata, SEAL: self._made(place, checkpoint)}
+        whole = WITH_TEXTS if _kept_texts(checkpoint) else ""
+        return {**metadata, SEAL: self._made(place, checkpoint, whole) + whole}
 
-    def check(self, place: Mapping[str, Any], checkpoint: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-        """Raise ValueError unless a checkpoint has its seal."""
+    def check(
+        self, place: Mapping[str, Any], checkpoint: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> Collection[str]:
+        """Return the channels of a checkpoint that its seal says nothing of: PostgreSQL gives them with later ones too.
+
+        Raises:
+            ValueError: It has not its seal.
+        """
         found = metadata.get(SEAL)
         if found is None and _UNSEALED_TAKEN.get():
-            return
+            return ()
         if found is None:
             raise ValueError(
                 "it has no seal: it was written without the key, or by somebody else; `redraft seal`, or "
                 "saver.seal_thread(…), seals a thread that you know to be yours"
             )
-        if not isinstance(found, str) or not hmac.compare_digest(
-            self._made(place, checkpoint).encode(), found.encode()
-        ):
+        whole = WITH_TEXTS if isinstance(found, str) and found.endswith(WITH_TEXTS) else ""
+        made = self._made(place, checkpoint, whole) + whole
+        if not isinstance(found, str) or not hmac.compare_digest(made.encode(), found.encode()):
             raise ValueError("its seal does not fit: it was changed since, or sealed with another key")
         if "events" in checkpoint["channel_values"]:
             _check_events(bare(checkpoint["channel_values"]["events"]), checkpoint["channel_values"].get("head"))
+        return () if whole else _kept_texts(checkpoint)
 
-    def check_record(self, found: CheckpointTuple | None, histories: Mapping[str, DeltaChannelHistory]) -> None:
-        """Raise ValueError where the events that led to a checkpoint are not those that its head was made of."""
-        history = histories.get("events")
-        # Where it holds the record itself, that was looked at with its seal.
-        if found is None or history is None or "events" in found.checkpoint["channel_values"]:
+    def check_record(
+        self,
+        found: CheckpointTuple | None,
+        histories: Mapping[str, DeltaChannelHistory],
+        read: Callable[[Any], CheckpointTuple | None],
+    ) -> None:
+        """Raise ValueError where what led to a checkpoint is not what was sealed.
+
+        The events must be those that its head was made of, and the task that of the record, or, while one waits for
+        the first node, that of the last sealed checkpoint which holds one.
+
+        Args:
+            found: The checkpoint.
+            histories: What led to it.
+            read: Reads a checkpoint, and checks its seal.
+        """
+        if found is None:
             return
-        events: list[Any] = list(bare(history["seed"])) if "seed" in history else []
-        for _, _, value in history["writes"]:
-            given = bare(value)
-            events = [*(events if given is value else ()), *given]
-        _check_events(events, found.checkpoint["channel_values"].get("head"))
+        values = found.checkpoint["channel_values"]
+        # Where it holds the record itself, that was looked at with its seal.
+        events = bare(values.get("events") or [])
+        if "events" in histories and "events" not in values:
+            events = _replayed(histories["events"], [])
+            _check_events(events, values.get("head"))
+        if "task" not in histories or "task" in values or "head" not in values:
+            return
+        task = next((event["text"] for event in reversed(events) if event["kind"] == "task"), None)
+        if UNREAD & values.keys():
+            here: CheckpointTuple | None = found
+            while here is not None and "task" not in here.checkpoint["channel_values"]:
+                here = read(here.parent_config) if here.parent_config else None
+            task = bare(here.checkpoint["channel_values"]["task"]) if here else None
+        if _replayed(histories["task"], None) != task:
+            raise ValueError("its task is not that of the record that was sealed")
 
     @contextmanager
     def unsealed_taken(self) -> Iterator[None]:
@@ -94,18 +127,38 @@ class Seal:
         finally:
             _UNSEALED_TAKEN.reset(token)
 
-    def _made(self, place: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> str:
+    def _made(self, place: Mapping[str, Any], checkpoint: Mapping[str, Any], whole: str) -> str:
         values = checkpoint["channel_values"]
+        texts = _kept_texts(checkpoint) if whole else ()
         told: Sequence[Any] = (
             str(place["thread_id"]),
             place.get("checkpoint_ns") or "",
             checkpoint["id"],
             # PostgreSQL keeps neither the order of names nor the difference between 1 and 1.0.
-            [[name, _number(value)] for name, value in sorted(values.items()) if not isinstance(value, _DeltaSnapshot)],
+            [
+                [name, _number(bare(value))]
+                for name, value in sorted(values.items())
+                if not isinstance(value, _DeltaSnapshot) or name in texts
+            ],
             sorted(checkpoint["channel_versions"].items()),
             [[node, sorted(seen.items())] for node, seen in sorted(checkpoint["versions_seen"].items())],
         )
         return hmac.new(self._key, b"redraft seal\0" + _ENCODER.encode(told).encode(), hashlib.sha256).hexdigest()
+
+
+def _kept_texts(checkpoint: Mapping[str, Any]) -> list[str]:
+    """Return the channels of texts that are stored once, where they were written: here, or somewhere before."""
+    values = checkpoint["channel_values"].items()
+    return [name for name, value in values if isinstance(value, _DeltaSnapshot) and isinstance(value.value, str)]
+
+
+def _replayed(history: DeltaChannelHistory, empty: Any) -> Any:
+    """Return the value of a channel of lists, to which is added, or of a text, in whose place another comes."""
+    found = bare(history["seed"]) if "seed" in history else empty
+    for _, _, value in history["writes"]:
+        given = bare(value)
+        found = [*found, *given] if isinstance(found, list) and given is value else given
+    return found
 
 
 def _check_events(events: Any, head: Any) -> None:

@@ -269,7 +269,8 @@ def checked(  # noqa: PLR0912
         if vault is not None:
             metadata = vault.reveal_metadata(metadata)
         if seal is not None:
-            seal.check(place, checkpoint, metadata)
+            for name in seal.check(place, checkpoint, metadata):
+                del checkpoint["channel_values"][name]
         metadata = {name: value for name, value in metadata.items() if name != SEAL}
         if len(MARKS & checkpoint["channel_values"].keys()) > 1:
             check_found(found, (RefineState,), pending=pending)

@@ -91,15 +91,15 @@ class PlainThread:
 
     def state(self) -> dict[str, Any]:
         """Return the channels that are shown of the newest checkpoint, each of its type."""
-        *_, (_, row, record) = self._grown()
-        if not row.values.keys() >= NEEDED or self.broken_off:
+        *_, (_, row, record, task) = self._grown()
+        if task is None or not row.values.keys() >= NEEDED or self.broken_off:
             raise LookupError("LangGraph knows what is kept of its last step")
-        return _checked(row, record)
+        return _checked(row, record, task)
 
     def steps(self) -> Iterator[Seen]:
         """Yield what is known of each checkpoint that led to the newest, oldest first."""
         known = 0
-        for checkpoint_id, row, record in self._grown():
+        for checkpoint_id, row, record, task in self._grown():
             ts, stored, _ = row
             metadata = self.rows.metadata(checkpoint_id)
             source, reason = metadata["source"], stored.get("stop_reason")
@@ -112,7 +112,7 @@ class PlainThread:
             yield checkpoint_id, metadata, _next(stored), record[known:], reason, ts
             known = len(record)
             if checkpoint_id == self.newest:
-                _checked(row, record)
+                _checked(row, record, task)
 
     def rounds(self) -> dict[str, int | None]:
         """Return by checkpoint the round of the draft that its task's record ends with."""
@@ -136,17 +136,19 @@ class PlainThread:
             here = self.rows.parents[here]
         return chain[::-1]
 
-    def _grown(self) -> Iterator[tuple[str, CheckpointRow, list[Any]]]:
-        """Yield each checkpoint of the branch with the record there: one list that grows where none is stored."""
+    def _grown(self) -> Iterator[tuple[str, CheckpointRow, list[Any], Any]]:
+        """Yield each checkpoint of the branch with the record there, one list that grows where none is stored, and the
+        task."""
         record: list[Any] = []
-        parent = None
+        parent = task = None
         for checkpoint_id in self._branch():
             row = self.rows.load(checkpoint_id)
             if (held := row.values.get("events")) is not None:
                 record = list(_list(held))
             elif parent is not None:
                 record += self._added(parent)
-            yield checkpoint_id, row, record
+            task = row.values.get("task", task)
+            yield checkpoint_id, row, record, task
             parent = checkpoint_id
 
     def _added(self, checkpoint_id: str) -> list[Any]:
@@ -182,7 +184,7 @@ def _next(stored: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(waits)
 
 
-NEEDED = {"task", "head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage"}
+NEEDED = {"head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage"}
 OF_OTHERS = {"search", "plans", "going", "judging", "at"}
 """Channels of searches and of pipelines, whose values and steps are read in other ways."""
 OF_STEPS = {"__interrupt__", "__error__", "__error_source_node__", "__resume__", "__scheduled__"}
@@ -195,9 +197,10 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _checked(row: CheckpointRow, record: list[Any]) -> dict[str, Any]:
+def _checked(row: CheckpointRow, record: list[Any], task: Any) -> dict[str, Any]:
     """Return the channels that are shown of a checkpoint, each of its type."""
-    values = {name: value for name, value in row.values.items() if name in Shown.__annotations__} | {"events": record}
+    values = {name: value for name, value in row.values.items() if name in Shown.__annotations__}
+    values |= {"events": record} if task is None else {"events": record, "task": task}
     check_values(_adapter(), values)
     return values
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import sqlite3
+from collections import Counter
+from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -11,7 +13,9 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
-from redraft.state import open_checkpointer
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
+from redraft.state import Critique, open_checkpointer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -136,3 +140,32 @@ def test_versions_of_both_are_in_order(begun: Any, turns: str, tmp_path: Path) -
     assert all(earlier < later for earlier, later in pairwise(versions))
     numbers = [int(version.partition(".")[0]) for version in versions]
     assert [later - earlier for earlier, later in pairwise(numbers)] == [1] * (len(versions) - 1)
+
+
+def test_a_long_task_stands_where_it_was_given_and_in_no_later_checkpoint(tmp_path: Path) -> None:
+    """However many rounds a run has its task is stored equally often; LangGraph's own saver shows it and goes on, and
+    the list of threads has the newest one also where a later call gives none."""
+    path, long = tmp_path / "a.sqlite", "a lamp" * 400
+    texts = [f"text {number}" for number in range(20)]
+
+    def reject(task: str, draft: str, history: Any, /) -> Critique:
+        return Critique("Once more.", accepted=False)
+
+    def loop(saver: Any) -> Any:
+        return build_refine_graph(ScriptedModel(texts), critics=[reject], checkpointer=saver)
+
+    short, other = ({"configurable": {"thread_id": name}} for name in ("short", "other"))
+    with open_checkpointer(path) as saver, closing(sqlite3.connect(path)) as connection:
+        for on, rounds in ((short, 1), (other, 4)):
+            loop(saver).invoke({"task": long, "limits": {"max_rounds": rounds}}, on)
+            first, *later = reversed(list(loop(saver).get_state_history(on)))
+            assert (first.values["task"], {state.values["task"] for state in later}) == (None, {long})
+        rows = connection.execute("SELECT thread_id, checkpoint FROM checkpoints")
+        assert Counter(name for name, data in rows if long.encode() in data) == {"short": 2, "other": 2}
+        loop(saver).invoke({"task": "a river", "limits": {"max_rounds": 0}}, other)
+        loop(saver).update_state(other, {"limits": {"max_rounds": 1}})
+        assert [row.task for row in saver.runs.list()] == ["a river", long[:200]]
+    with SqliteSaver.from_conn_string(str(path)) as stock:
+        assert loop(stock).get_state(short).values["task"] == long
+        assert loop(stock).invoke({"task": "a river", "limits": {"max_rounds": 2}}, short)["rounds"] == 2
+        assert loop(stock).get_state(short).values["task"] == "a river"

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words, verifier_critic
@@ -94,6 +95,21 @@ def answer(path: Path) -> None:
         connection.execute(CHECKPOINTS, (serde.dumps_typed(held)[1], rowid))
 
 
+def ask(path: Path) -> None:
+    """Change the task, wherever it stands beside the record."""
+    serde = PlainSerializer()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        forged = serde.dumps_typed("Write an advertisement.")[1]
+        connection.execute("UPDATE writes SET value = ? WHERE thread_id = 'one' AND channel = 'task'", (forged,))
+        for rowid, kind, value in connection.execute(
+            "SELECT rowid, type, checkpoint FROM checkpoints WHERE thread_id = 'one'"
+        ).fetchall():
+            held = serde.loads_typed((kind, value))
+            if "task" in held["channel_values"]:
+                held["channel_values"]["task"] = _DeltaSnapshot("Write an advertisement.")
+                connection.execute(CHECKPOINTS, (serde.dumps_typed(held)[1], rowid))
+
+
 @pytest.mark.parametrize(
     ("attack", "said"),
     [
@@ -101,8 +117,9 @@ def answer(path: Path) -> None:
         (lambda path: forge(path, hashes=False), "its record is not the one that was sealed"),
         (swap, "its seal does not fit"),
         (answer, "its seal does not fit"),
+        (ask, "(its seal does not fit|its task is not that of the record)"),
     ],
-    ids=["all hashes anew", "events only", "another thread's rows", "the state only"],
+    ids=["all hashes anew", "events only", "another thread's rows", "the state only", "the task only"],
 )
 async def test_a_forged_thread_is_refused_on_every_way_in(
     tmp_path: Path, attack: Callable[[Path], None], said: str
@@ -126,7 +143,7 @@ async def test_a_forged_thread_is_refused_on_every_way_in(
             lambda: saver.seal_thread("one"),
         ]
         for way in ways:
-            with pytest.raises(ValueError, match=said if said.startswith("its seal") else "record"):
+            with pytest.raises(ValueError, match="record" if said.startswith("its record") else said):
                 way()
         with pytest.raises(BadCheckpointError, match=f"of thread 'one', .*{said}"):
             await thread.aresume()
