@@ -42,8 +42,6 @@ def test_an_example_shows_what_it_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the replies of a script in place of a model's, each comes to its end and its point."""
-    if name == "deep_agent":
-        pytest.importorskip("deepagents", reason="it brings clients of other providers, which the tests do without")
     replies, shown = EXAMPLES[name]
     (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -9,6 +9,7 @@ import sys
 from typing import Annotated, Any, NotRequired
 
 import pytest
+from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
 from langchain.agents.structured_output import ToolStrategy
@@ -400,8 +401,7 @@ def deep(model: Any, kind: str, **options: Any) -> Any:
     refining = RefineMiddleware(**options)
     if kind == "in small":
         return create_agent(model, middleware=[refining, Files()], checkpointer=InMemorySaver())
-    deepagents = pytest.importorskip("deepagents", reason="an example; the tests install no clients of other providers")
-    return deepagents.create_deep_agent(model, middleware=[refining], checkpointer=InMemorySaver())
+    return create_deep_agent(model, middleware=[refining], checkpointer=InMemorySaver())
 
 
 @pytest.mark.parametrize("kind", ["in small", "deepagents"])
@@ -427,11 +427,10 @@ def test_files_of_a_deep_agent_are_refined_with_its_answer(run: Any, kind: str) 
 
 def test_a_deep_agent_takes_it(run: Any) -> None:
     """`create_deep_agent` takes the middleware, and a subagent has one of its own."""
-    deepagents = pytest.importorskip("deepagents", reason="an example; the tests install no clients of other providers")
     model = CallingModel([calls(("task", {"description": "say lamp", "subagent_type": "helper"})), "51", "lamp 51"])
     helper = {"name": "helper", "description": "helps", "system_prompt": "Help.", "tools": []}
     helper |= {"model": CallingModel(["no", "a lamp"]), "middleware": [RefineMiddleware([LAMP])]}
-    agent = deepagents.create_deep_agent(
+    agent = create_deep_agent(
         model, subagents=[helper], middleware=[RefineMiddleware([LAMP])], checkpointer=InMemorySaver()
     )
     output = run(agent, ASK, ONE)
