@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.types import Command
 
 from ..nodes.agents.agent_answers import OUT_OF_STEPS, HandedOver, run_in
 from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
-from ..nodes.agents.agent_files import files_in, restored, with_files
+from ..nodes.agents.agent_files import files_in, with_files
 from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
-from ..nodes.agents.structured_answers import like, schema_in
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import name_critics
 from ..nodes.feedback import CriticsAfter
@@ -36,17 +35,17 @@ from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
 from ..state.events import append_events
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
-from ..state.summary import attempts, best_draft, latest_draft, rejected_since_draft, rounds
+from ..state.summary import attempts
 from .loop import default_prices
 
 try:
     from langchain.agents.middleware import AgentMiddleware, hook_config
     from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
 
+    from ..nodes.agents.agent_outcome import said_in_conversation
     from ..nodes.agents.agent_state import (
         RefineAgentState,
         begun,
-        feedback_message,
         loop_state,
         since_asked,
         spent_so_far,
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from ..nodes.runtime.meter import Prices
     from ..state.critique import Critic
     from ..state.events import Event
-    from ..state.summary import Attempt
 
     Update = dict[str, Any]
 
@@ -281,9 +279,9 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
             loop = _after(loop, (yield from self._human.logic(loop, config)))
         decided = yield from self._check.logic({**loop, "remaining_steps": _steps_left(state)}, config)
         loop = _after(loop, decided)
-        events = loop.pop("events")
-        news = [*news, *events[len(state["_refine_events"]) :]]
-        return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **self._said(state, events, loop)}
+        told = said_in_conversation(state, loop, feedback=self._feedback_text, keep=self._keep, files=self._files)
+        news = [*news, *loop.pop("events")[len(state["_refine_events"]) :]]
+        return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **told}
 
     def _judged(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         """Return the events of an answer: the draft or revision that it is, and what critics other than people say."""
@@ -297,36 +295,6 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         wrote = yield from step.logic({**loop, "handed_over": (run, spent["usage"], spent.get("model", ""))}, config)
         judged = yield from self._feedback.logic(_after(loop, wrote), config)
         return {**wrote, **judged, "events": [*wrote["events"], *judged.get("events", [])]}
-
-    def _said(self, state: Mapping[str, Any], events: Sequence[Event], loop: Mapping[str, Any]) -> Update:
-        """Return the update of the conversation: the feedback, or the best draft as the last message."""
-        best, latest = best_draft(events, keep=self._keep), latest_draft(events)
-        fresh = not rejected_since_draft(events)  # the last thing that the agent said is its newest draft
-        reply = next((one for one in reversed(since_asked(state["messages"])) if isinstance(one, AIMessage)), None)
-        kept, update = state.get("_refine_kept"), dict[str, Any]()
-        own = best is latest and fresh and reply is not None and latest is not None and not _edited(latest)
-        data, files = state.get("structured_response"), files_in(state, self._files)
-        if own and latest is not None and reply is not None and (data is not None or self._files):
-            kept = {"round": latest.round, "data": data, "files": files, "answer": str(reply.text)}
-            update["_refine_kept"] = kept
-        of_best = kept if kept is not None and best is not None and kept["round"] == best.round else None
-        if of_best and not own and (changed := restored(files, of_best.get("files", files))):
-            update["files"] = changed
-        if loop["stop_reason"] is None:
-            told = self._feedback_text(loop["task"], events, keep=self._keep)
-            return {**update, "messages": [feedback_message(told, rounds(events))], "jump_to": "model"}
-        if best is None:
-            return update
-        about = {"redraft": {name: loop[name] for name in OUTCOME}}
-        if own and reply is not None:
-            shown = {**reply.response_metadata, **about}
-            return {**update, "messages": [reply.model_copy(update={"response_metadata": shown})]}
-        text = of_best.get("answer", best.text) if of_best and self._files and not _edited(best) else best.text
-        update["messages"] = [AIMessage(text, response_metadata=about)]
-        if schema_in(events) is not None:
-            known = kept["data"] if kept is not None else data
-            update["structured_response"] = known if of_best else _data_in(best.text, known)
-        return update
 
 
 def _as_task(step: Step, state: Mapping[str, Any]) -> Update:
@@ -359,19 +327,5 @@ def _refusal(request: ToolCallRequest, why: str) -> Any:
     return ToolMessage(why, tool_call_id=called["id"], name=called["name"], status="error")
 
 
-def _edited(attempt: Attempt) -> bool:
-    """Return whether a person wrote a draft."""
-    return any(critique["kind"] == "human" and critique["by"] == attempt.by for critique in attempt.critiques)
-
-
-def _data_in(text: str, known: Any) -> Any:
-    """Return the data of a draft; `None` where a person wrote what does not fit."""
-    try:
-        return like(known, text)
-    except ValueError:
-        return None
-
-
-OUTCOME = ("stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
 STEPS_A_ROUND = 6
 """Steps to finish in: from `before_model` over a model and its tools to `after_agent`, with some to spare."""
