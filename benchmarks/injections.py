@@ -23,12 +23,12 @@ from unittest.mock import patch
 from redraft.evals.analysis.paired import proportion
 from redraft.models import chat_model
 from redraft.nodes.critics.critics import model_critic
-from redraft.nodes.writing import prompt_injection
+from redraft.nodes.writing.prompt_injection import Guard
 
 WAYS: dict[str, Any] = {
-    "none": lambda text, known, pattern=None: False,
-    "posing": prompt_injection._opens,
-    "always": lambda text, known, pattern=None: bool(text.strip()),
+    "none": lambda guard, text: False,
+    "posing": Guard.opens,
+    "always": lambda guard, text: bool(text.strip()),
 }
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     asked = [*clean, *attacks]
     for way, opens in WAYS.items():
         # One way at a time, since the patch is for all threads.
-        with patch.object(prompt_injection, "_opens", opens), ThreadPoolExecutor(given.concurrency) as pool:
+        with patch.object(Guard, "opens", opens), ThreadPoolExecutor(given.concurrency) as pool:
             said = list(pool.map(lambda case: judged(critic, case["task"], case["draft"]), asked))
         verdicts += [{"way": way, **case, **verdict} for case, verdict in zip(asked, said, strict=True)]
         report(way, verdicts)

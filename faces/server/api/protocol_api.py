@@ -228,14 +228,16 @@ async def _submitted(
 
 async def _waits(engine: Engine, caller: Caller, thread_id: str) -> bool:
     try:
-        return (await engine.owned.thread(caller, thread_id)).status == "interrupted"
+        record = await engine.owned.thread(caller, thread_id)
+        return record.status != "busy" and await engine.owned.waits(record)
     except NotThereError:
         return False
 
 
 async def _tree(engine: Engine, caller: Caller, thread_id: str) -> dict[str, Any]:
     record = await engine.owned.thread(caller, thread_id)
-    standing = {"busy": "running", "interrupted": "interrupted", "error": "failed"}.get(record.status, "completed")
+    standing = (await engine.owned.standings([record]))[thread_id]
+    standing = {"busy": "running", "interrupted": "interrupted", "error": "failed"}.get(standing, "completed")
     return {"namespace": [], "status": standing, "graph_name": record.assistant or "root"}
 
 

@@ -170,13 +170,17 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
             broken = {"status": "error", "error": {"error": "BadCheckpointError", "message": REFUSED}}
     metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
     interrupts = {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]}
+    status = record.status
+    if interrupts and status == "idle":  # it asks at the shell, say: of that the server has noted nothing
+        status = "interrupted"
+    elif status == "interrupted" and state.get("values") and not state["next"]:  # it was answered there
+        status = "idle"
     return {
         "thread_id": record.thread_id,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "metadata": {**metadata, **plain(record.metadata)},
-        # Of a thread that asks at the shell, say, the server has noted nothing.
-        "status": "interrupted" if interrupts and record.status == "idle" else record.status,
+        "status": status,
         "config": {},
         "values": state.get("values") or None,
         "interrupts": interrupts,
@@ -196,12 +200,11 @@ async def _found(engine: Engine, caller: Caller, body: Search) -> list[ThreadRec
         raise BadRequestError("extract is not served; select values")
     wanted = (body.metadata or {}).items()
     owned = await engine.owned.every(caller)
-    # A thread that asks a person at the shell is one that waits, here too.
-    asking = await engine.owned.asking(owned) if body.status in ("idle", "interrupted") else ()
+    standings = await engine.owned.standings(owned) if body.status in ("idle", "interrupted") else {}
     every = [
         record
         for record in owned
-        if body.status in (None, "interrupted" if record.thread_id in asking else record.status)
+        if body.status in (None, standings.get(record.thread_id, record.status))
         and (body.ids is None or record.thread_id in body.ids)
         and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
     ]

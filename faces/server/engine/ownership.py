@@ -14,7 +14,7 @@ from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from ....state.storage.index import RunRow
     from .records import DbExecutor, Records
@@ -79,18 +79,27 @@ class OwnedThreads:
             await self._adopt_all()
         return await self._db.read(self._records.threads, caller.id)
 
-    async def asking(self, records: Iterable[ThreadRecord]) -> set[str]:
-        """Return the ids of those threads that wait for a person, also where the server never heard of it: one that the
-        shell or Python ran has no status here."""
-        idle = {record.thread_id for record in records if record.status == "idle"}
-        found: set[str] = set()
-        before = None
-        while idle and (rows := await self._saver.runs.alist(limit=500, before=before, stop_reason="running")):
-            for name in idle.intersection(row.thread_id for row in rows):
-                with suppress(BadCheckpointError):  # what can't be read waits for nobody
-                    found |= {name} if await self.asks(name) else set()
+    async def standings(self, records: Sequence[ThreadRecord]) -> dict[str, str]:
+        """Return the status of each thread as it stands, also where the shell or Python ran it on since: of that the
+        server has noted nothing."""
+        found = {record.thread_id: record.status for record in records}
+        noted = {record.thread_id: record for record in records if record.status in ("idle", "interrupted")}
+        before, unfinished = None, set[str]()
+        while noted and (rows := await self._saver.runs.alist(limit=500, before=before, stop_reason="running")):
+            unfinished |= noted.keys() & {row.thread_id for row in rows}
             before = rows[-1].position
+        for name, record in noted.items():
+            if (record.status == "idle") == (name in unfinished):
+                with suppress(BadCheckpointError):  # what can't be read stands as it was noted
+                    found[name] = "interrupted" if await self.waits(record) else "idle"
         return found
+
+    async def waits(self, record: ThreadRecord) -> bool:
+        """Return whether a thread waits for a person, or where its run was broken off."""
+        if record.status == "interrupted":
+            row = await self._saver.runs.aget(record.thread_id)
+            return row is None or row.stop_reason is None
+        return await self.asks(record.thread_id)
 
     async def asks(self, thread_id: str) -> bool:
         """Return whether a thread waits for a person."""

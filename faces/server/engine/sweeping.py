@@ -82,7 +82,7 @@ class Sweeper:
             return False
         if self._settings.ttl_includes_interrupted:
             return True
-        return record.status != "interrupted" and not await self._owned.asks(record.thread_id)
+        return not await self._owned.waits(record)
 
     async def _delete(self, record: ThreadRecord, limit: str) -> bool:
         try:

@@ -16,6 +16,7 @@ from redraft.faces.server.api.agent_protocol_api import NOT_SERVED
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import human_critic
+from redraft.state import Thread
 
 TASK = {"task": "Write about autumn."}
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
@@ -132,6 +133,21 @@ def test_a_thread_that_asks_at_the_shell_is_found_as_waiting(server: Any, client
     ids = [[one["thread_id"] for one in client.threads.search(status=one)] for one in ("interrupted", "idle")]
     assert ids == [["asks"], ["done"]]
     assert [client.threads.count(status=one) for one in ("interrupted", "idle", None)] == [1, 1, 2]
+
+
+def test_a_thread_that_was_answered_at_the_shell_waits_no_more(server: Any, client: Any) -> None:
+    """What asked a person over HTTP and was answered in Python or at the shell is idle for whoever lists or gets it."""
+    run = client.runs.create("t", "refine-with-a-person", input=TASK, if_not_exists="create")
+    client.runs.join("t", run["run_id"])
+    assert client.threads.get("t")["status"] == "interrupted"
+    graph: Any = build_refine_graph(
+        ScriptedModel(["no issues"]), critics=[human_critic()], checkpointer=server.engine.saver
+    )
+    thread = Thread(graph, "t")
+    thread.resume(allow_changes=True)
+    thread.answer(accept=True)
+    assert [client.threads.count(status=one) for one in ("interrupted", "idle")] == [0, 1]
+    assert client.threads.get("t")["status"] == "idle"
 
 
 def test_runs_and_assistants_are_shown_in_parts(client: Any) -> None:
