@@ -53,12 +53,13 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
     """Draw a thread: its run under way, answer, steps and branches."""
     engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
+    # Before its state: the page follows a run under way to its end, and of no other will it hear.
+    runs = await engine.runs(caller, thread_id)
+    under_way = [run for run in reversed(runs) if not run.ended]
     rows = await adrive(family(engine.saver.runs, thread_id))
     # Another caller may have threads in the same family.
     owned = {row.thread_id for row in rows if await _owns(engine, caller, row.thread_id)}
     facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
-    runs = await engine.runs(caller, thread_id)
-    under_way = [run for run in reversed(runs) if not run.ended]
     last = runs[0] if runs else None
     if under_way and facts["rounds"]:
         facts["rounds"][-1]["open"] = True  # as it is for who has watched the run
