@@ -24,6 +24,7 @@ def test_every_preset_offers_its_closed_options() -> None:
     assert offered["travel-unrefined"] == set()
     assert "functions" in offered["agent"]  # those of OpenAI's clients, which they run themselves
     known = {"human", "critics_after", "critics", "verifiers", "threshold", "functions", "max_calls"}
+    known |= {"revise_with_tools"}
     assert set().union(*offered.values()) == known
 
 
