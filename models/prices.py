@@ -121,9 +121,15 @@ def provider_of(model: object) -> str | None:
 
 def innermost(model: object) -> object:
     """Return the model that answers, inside of what binds its arguments or records it."""
-    while (inner := getattr(model, "bound", None) or getattr(model, "inner", None)) is not None:
+    while (inner := _held(model, "bound") or _held(model, "inner")) is not None:
         model = inner
     return model
+
+
+def _held(model: object, name: str) -> object:
+    # Pydantic takes long to find that there is none, and this is asked for each prompt.
+    plain = getattr(type(model), "__getattr__", None) is getattr(BaseModel, "__getattr__", ...)
+    return vars(model).get(name) if plain else getattr(model, name, None)
 
 
 def _entries(found: object, *, where: str) -> dict[str, Price]:

@@ -40,6 +40,8 @@ class BadCheckpointError(ValueError):
     """Stored data that are no checkpoint, or one that is not to be trusted. None of it is used."""
 
 
+SLOTS = ("key", "typ", "reducer", "snapshot_frequency", "value", "kind")
+"""What a channel of ours holds."""
 DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
 """Errors that data of the wrong form cause in code that expects another."""
 
@@ -185,7 +187,7 @@ def placed(
 class CheckedDelta(DeltaChannel[Any]):
     """A `DeltaChannel` whose items, when they are read from a checkpointer, must be of their type.
 
-    What a running node adds is not looked at: a step costs what it did.
+    What a running node adds is not looked at: a step costs what it did. Its reducer changes no value in place.
     """
 
     __slots__ = ("kind",)
@@ -196,9 +198,11 @@ class CheckedDelta(DeltaChannel[Any]):
         """The type with that of its items, which LangGraph takes off."""
 
     def copy(self) -> Self:
-        # LangGraph copies channels, and knows nothing of `kind`.
-        new = super().copy()
-        new.kind = self.kind
+        # LangGraph knows nothing of `kind`. It copies a channel for each decision where to go, and the value with it,
+        # for reducers that change it in place: ours make a new one.
+        new = object.__new__(type(self))
+        for name in SLOTS:
+            setattr(new, name, getattr(self, name))
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:

@@ -462,12 +462,13 @@ def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str
 
 def clean(text: str) -> str:
     """Return text that every database can hold: without NUL and without lone surrogates."""
-    text = text.replace("\x00", "")  # the same object where there is none
     try:
-        text.encode()
+        encoded = text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
+        encoded = text.encode("utf-8", "replace")
+        text = encoded.decode()
+    # Among bytes it is found in no time.
+    return text.replace("\x00", "") if b"\x00" in encoded else text
 
 
 def broken_links(events: Sequence[Event], head: str) -> list[int]:

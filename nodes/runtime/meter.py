@@ -186,10 +186,12 @@ class Meter(BaseCallbackHandler):
             name = str(message.response_metadata.get("model_name") or "") if message else ""
             # A reply that does not say who wrote it was written by the model that was asked.
             self.model = name or asked or self.model
-            reported = message is not None and any(name in (message.usage_metadata or {}) for name in COUNTS)
-            counted_here = usage is None and not reported and given is not None
-            if counted_here:
-                usage = _counted(given or (), response)
+            counted_here = False
+            if usage is None and given is not None:
+                said = message.usage_metadata if message else None
+                # What a provider reports and nobody can believe is counted by nobody.
+                if counted_here := not any(name in (said or {}) for name in COUNTS):
+                    usage = _counted(given, response)
             if usage is None:
                 # Unknown, and so never 0: with a budget of dollars it counts as spent.
                 return {**NO_USAGE, "calls": 1, "uncounted_calls": 1, "cost_usd": None}
@@ -249,13 +251,18 @@ class Meter(BaseCallbackHandler):
 
 def _believable(usage: Any) -> bool:
     """Return whether a provider's counts can be counts: a negative one would buy calls, a huge one fits nowhere."""
-    counts = [usage.get(name) for name in COUNTS] if usage else [None]
-    counts += [count for counts in _cache_counts(usage or {}) for count in counts]
+    if not usage:
+        return False
+    counts = [usage.get(name) for name in COUNTS]
+    if usage.get("input_token_details"):
+        counts += [count for counts in _cache_counts(usage) for count in counts]
     return all(type(count) is int and 0 <= count <= MOST_OF_CALL for count in counts)
 
 
 def _cached(usage: Mapping[str, Any]) -> dict[str, int]:
     """Return how many of the input tokens came from the provider's cache, and went into it; those above 0."""
+    if not usage.get("input_token_details"):
+        return {}
     read, written = map(sum, _cache_counts(usage))
     most = usage["input_tokens"]
     found = {"cache_read_tokens": min(read, most), "cache_write_tokens": min(written, max(most - read, 0))}

@@ -39,7 +39,8 @@ def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_context(task: str, events: Sequence[Event]) -> str:
     """Return the task as a prompt shows it: after what was said before it, where the record holds that."""
-    return with_context(task, convert_to_messages(before_task(conversation_of(events))))
+    before = before_task(conversation_of(events))
+    return with_context(task, convert_to_messages(before)) if before else task
 
 
 def with_context(task: str, before: Sequence[BaseMessage]) -> str:

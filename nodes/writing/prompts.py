@@ -16,7 +16,7 @@ from ..runtime.dual import Do, DualRunnable
 from .cache_points import prompt_messages
 from .conversation import in_context
 from .exported_prompts import exported_prompt
-from .prompt_injection import fence, opens_part
+from .prompt_injection import Lines, fence, opens_part
 from .seeds import reseeded
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
         "task": task,
         "draft": attempt.text if attempt else "",
         "feedback": attempt.feedback if attempt else "",
-        "history": "\n\n".join(_shown(one) for one in earlier),
+        "history": _shown(earlier),
         "round": rounds(events),
         "context": passages(events),
     }
@@ -166,9 +166,13 @@ THOUGHTS = "Notes that were made before anything was written. They are for the w
 TAG = re.compile(r"<(?=\s*/?\s*thoughts\b)", re.IGNORECASE)
 
 
-def _shown(attempt: Attempt) -> str:
-    feedback = f"\n{FEEDBACK}\n{_within(attempt.feedback)}" if attempt.feedback else ""
-    return f"Attempt {attempt.round + 1}:\n{_within(attempt.text)}{feedback}"
+def _shown(earlier: Sequence[Attempt]) -> Lines:
+    parts: list[str] = []
+    for attempt in earlier:
+        parts += ["", f"Attempt {attempt.round + 1}:", _within(attempt.text)]
+        if feedback := attempt.feedback:
+            parts += [FEEDBACK, _within(feedback)]
+    return Lines(parts[1:])
 
 
 def _within(text: str) -> str:

@@ -116,13 +116,14 @@ def rejection(
         `refused`, `empty`, `repeat` (it repeats an earlier draft, after whitespace) or `meta` (it talks about the task
         instead of doing it, or copies the critique).
     """
-    if refused(text, result):
+    bare = _bare(text, LONGEST)
+    if marked_refusal(result) or _REFUSAL.fullmatch(bare):
         return "refused"
     if not text.strip():
         return "empty"
     if any(same_text(text, draft) for draft in earlier):
         return "repeat"
-    return "meta" if _META.fullmatch(_bare(text, LONGEST)) or _copies(text, critique, known) else ""
+    return "meta" if _META.fullmatch(bare) or _copies(text, critique, known) else ""
 
 
 def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
@@ -130,12 +131,13 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
 
     Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
     """
-    said, beginning = _runs(critique), text[: 2 * len(critique) + LONGEST]
-    runs = _runs(beginning)
-    # Where its beginning has more of them than the critique, a long text need not be read; the last word may be cut.
-    if len(said) < MADE_OF * (len(runs) - 1):
-        return False
-    runs = runs if len(beginning) == len(text) else _runs(text)
+    said = _runs(critique)
+    for size in (len(critique) // 2 + 100, 2 * len(critique) + LONGEST):
+        # Where its beginning has more that are new than the whole may have, a text is read no further. One may be so
+        # only since the last word is cut.
+        if len(_runs(text[:size]) - said) - 1 > (1 / MADE_OF - 1) * len(said):
+            return False
+    runs = _runs(text)
     if len(runs) < FEWEST_RUNS or len(runs & said) < MADE_OF * len(runs):
         return False
     if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
@@ -151,7 +153,7 @@ def _proposed(critique: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
+    return WORD.findall(text.casefold())
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
@@ -159,6 +161,7 @@ def _runs(text: str) -> set[tuple[str, ...]]:
     return set(zip(words, words[1:], words[2:], strict=False))
 
 
+WORD = re.compile(r"\w+")
 FEWEST_RUNS = 4
 MADE_OF = 0.8
 SHARED = 0.3
@@ -196,10 +199,11 @@ def _bare(text: str, most: int) -> str:
         begin = _bare(text[: 2 * most], 2 * most)
         if len(begin) > most:
             return begin
-    plain = re.sub(r"[*_`#>~\"“”]+", " ", text.replace("’", "'"))
+    plain = MARKDOWN.sub(" ", text.replace("’", "'"))
     return " ".join(plain.split()).lstrip(f" {_LIST_SIGNS}{_APPROVAL}").rstrip(f" .!:;,…{_APPROVAL}").casefold()
 
 
+MARKDOWN = re.compile(r"[*_`#>~\"“”]+")
 LONGEST = 1000
 """Characters of no text that the patterns below match."""
 _LIST_SIGNS = "-–•·+"

@@ -19,7 +19,7 @@ from redraft.nodes.reasoning.pipeline_language import Pipeline, PipelineError, P
 from redraft.nodes.verify.code_replies import read_code
 from redraft.nodes.verify.expressions import plain_notation
 from redraft.nodes.verify.numeric_answers import extract_number, same_number
-from redraft.nodes.writing.prompt_injection import fence, fenced_messages
+from redraft.nodes.writing.prompt_injection import Lines, fence, fenced_messages, opens_part
 from redraft.nodes.writing.prompts import chat_prompt
 from redraft.nodes.writing.replies import is_stop_phrase, rejection
 
@@ -55,6 +55,7 @@ verdicts = st.dictionaries(
     st.sampled_from([True, False, 0, 1, 0.5, 1.0, 2.0, -1.0, "1", "true", "", None, float("nan")]) | values,
     max_size=5,
 )
+HEADED = ["Draft:", "D r ä f t", "===", "a", "\r", "\n", "<b>", "[end ab12]", "’"]
 PROMPT = chat_prompt(VERDICT_PROMPT, what="prompt")[0]
 
 
@@ -103,6 +104,24 @@ def test_a_revision_is_a_draft_or_rejected(text: str, earlier: list[str]) -> Non
         assert reason
     assert isinstance(read_code(text), str)
     assert isinstance(read_program(text), str)
+
+
+@given(st.lists(st.lists(st.sampled_from(HEADED), max_size=4).map("".join), max_size=5))
+def test_a_history_is_guarded_as_the_one_text_that_it_is(parts: list[str]) -> None:
+    """A line that poses as a part of the prompt is seen alike in one text, and in parts that are read one by one."""
+    whole = "\n".join(parts)
+    assert Lines(parts) == whole
+    assert opens_part(Lines(parts), ["Draft:", "==="]) == opens_part(whole, ["Draft:", "==="])
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=60), st.integers(0, 40), st.lists(st.sampled_from("abcdxyz")))
+def test_a_revision_is_read_as_far_as_its_critique_may_reach(critique: list[str], kept: int, new: list[str]) -> None:
+    """What ends the comparison early says what the whole would say: four fifths of it stand in the critique, or not."""
+    text = critique[:kept] + new
+    runs, said = ({*zip(words, words[1:], words[2:], strict=False)} for words in (text, critique))
+    copied = len(runs) >= 4 and len(runs & said) >= 0.8 * len(runs)
+    revision = " ".join(text)
+    assert (rejection(f"{revision} ", earlier=[], critique=" ".join(critique)) == "meta") is copied or not revision
 
 
 @given(verdicts)
