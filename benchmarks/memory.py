@@ -69,8 +69,8 @@ async def bytes_per_run(which: str, runs: int, at: str) -> dict[str, float]:
     used = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, tracemalloc.__file__)])
     tracemalloc.stop()
     go_on.set()
-    found = await asyncio.gather(*tasks)
-    if {out["stop_reason"] for out in found} != {"max_rounds"}:
+    outputs = await asyncio.gather(*tasks)
+    if {out["stop_reason"] for out in outputs} != {"max_rounds"}:
         raise RuntimeError("a run did not come to its end")
     found: dict[str, float] = {}
     for one in used.statistics("filename"):

@@ -95,10 +95,13 @@ def _whole(digits: str) -> int | str:
 class Critic(Protocol):
     """Any callable with this shape is a critic; it may be async.
 
-    `history` is the record of the run so far, oldest first.
+    `history` is the record of the run so far, oldest first. Several critiques may be returned, or an empty list where
+    it can't tell.
     """
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | Awaitable[Critique]: ...
+    def __call__(
+        self, task: str, draft: str, history: Sequence[Event], /
+    ) -> Critique | Sequence[Critique] | Awaitable[Critique | Sequence[Critique]]: ...
 
 
 class Verifier(Protocol):
