@@ -1,10 +1,10 @@
 """Bytes that a thread of the real loop leaves in a database, beside the texts that it holds.
 
 redraft's loop on redraft's savers, and the same five nodes by hand with the usual list reducer on LangGraph's
-(`benchmarks/loops.py`), with drafts of 1 KB, critiques of 0.4 KB, and tasks of 0.1, 2 and 20 KB. Texts do not repeat,
-so that no compression flatters the numbers, but for the prompts: the task is a part of each, and none is stored. What
-the bytes are beside is the record of redraft's run, its events as JSON in UTF-8. Exits with 1 when redraft misses a
-goal.
+(`benchmarks/loops.py`), with drafts of 1 KB, critiques of 0.4 KB, and tasks of 0.1, 2 and 20 KB; besides, drafts of 4
+KB, and redraft's loop with a checkpoint a round. Texts do not repeat, so that no compression flatters the numbers, but
+for the prompts: the task is a part of each, and none is stored. What the bytes are beside is the record of redraft's
+run, its events as JSON in UTF-8. Exits with 1 when redraft misses a goal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ TASK_GOALS = {0.1: None, 2.0: 2.5, 20.0: 4.0}
 PACKAGES = ("redraft", "langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
 
 
-def stored(server: str | None, *, stock: bool, rounds: int, task_kb: float) -> tuple[int, int]:
+def stored(
+    server: str | None, *, stock: bool, rounds: int, task_kb: float, text_kb: float = TEXT_KB, **options: Any
+) -> tuple[int, int]:
     """Return the bytes that one thread adds to an empty database, and those of its record as JSON (0 by hand)."""
 
     async def opens_only(place: str) -> None:
@@ -40,9 +42,9 @@ def stored(server: str | None, *, stock: bool, rounds: int, task_kb: float) -> t
 
     async def go(place: str) -> int:
         async with opened(place, stock=stock) as saver:
-            options: dict[str, Any] = {"rounds": rounds, "checkpointer": saver}
-            model = Answering(text_kb=TEXT_KB)
-            graph = by_hand(model, **options) if stock else redraft_graph(model, memory="last", **options)
+            made: dict[str, Any] = {"rounds": rounds, "checkpointer": saver, **options}
+            model = Answering(text_kb=text_kb)
+            graph = by_hand(model, **made) if stock else redraft_graph(model, memory="last", **made)
             out = await graph.ainvoke({"task": task_of(task_kb)}, thread_config("thread", rounds))
         if out["rounds"] != rounds:
             raise RuntimeError(f"the run made {out['rounds']} rounds, not {rounds}: {out['stop_reason']}")
@@ -64,6 +66,12 @@ def rows_of(place: str, server: str | None, rounds: int, growth: tuple[int, int]
         what = f"stored ÷ JSON of the record, {place}, {rounds} rounds, task {task_kb:g} KB"
         note = f"{ours:,} ÷ {record:,} bytes; by hand on the stock saver: {stock / record:.1f}"
         rows.append(at_most(what, ours / record, goal, note=note))
+    for task_kb, text_kb, checkpoints in ((2.0, 4.0, "step"), (2.0, TEXT_KB, "round"), (20.0, TEXT_KB, "round")):
+        ours, record = stored(
+            server, stock=False, rounds=rounds, task_kb=task_kb, text_kb=text_kb, checkpoints=checkpoints
+        )
+        what = f"the same, task {task_kb:g} KB, drafts of {text_kb:g} KB, a checkpoint a {checkpoints}"
+        rows.append(at_most(what, ours / record, None, note=f"{ours:,} ÷ {record:,} bytes"))
     few, many = growth
     small, _ = stored(server, stock=False, rounds=few, task_kb=2.0)
     large, record = stored(server, stock=False, rounds=many, task_kb=2.0)

@@ -24,7 +24,7 @@ from langgraph.errors import GraphBubbleUp
 from ...state.events import CHANGE_KINDS
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
 from .dual import Do, adrive, drive
-from .kept_replies import reply_of, text_of
+from .kept_replies import kept_reply, reply_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -160,6 +160,8 @@ class NodeJournal:
         """
         try:
             found: KeptReply | None = yield Do(self.journal.get, self.journal.aget, (self.thread_id, key))
+        except BadJournalError:
+            raise
         except Exception as error:
             raise UnreadJournalError(
                 f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
@@ -259,8 +261,8 @@ class JournaledCall:
         Raises:
             UnkeptReplyError: It could not be written.
         """
-        if (text := text_of(generations)) is not None:
-            yield from self._node.keep(key, KeptReply(text, round(self._meter.elapsed, 6)), "a model's reply")
+        if (kept := kept_reply(generations, round(self._meter.elapsed, 6))) is not None:
+            yield from self._node.keep(key, kept, "a model's reply")
 
     def tool_key(self, *what: str) -> str:
         """Return the key of a tool call. What says which one it is does so by itself: equal calls are not counted."""

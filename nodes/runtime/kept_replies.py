@@ -12,10 +12,15 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 from pydantic import ValidationError
 
+from ...state.storage.journal import KeptReply
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["KeptMessage", "reply_of", "text_of"]
+__all__ = ["KeptMessage", "kept_reply", "reply_of"]
+
+SHORTEST = 200
+"""Characters of a text that is worth looking for in the record."""
 
 
 class KeptMessage(AIMessage):
@@ -29,15 +34,29 @@ class KeptMessage(AIMessage):
         return AIMessage(**_fields(self))
 
 
-def text_of(generations: Sequence[Generation]) -> str | None:
-    """Return a reply as JSON, or `None` where it is no chat model's or JSON can't hold it: then it is not kept."""
+def kept_reply(generations: Sequence[Generation], seconds: float) -> KeptReply | None:
+    """Return a reply as it is kept, or `None` where it is no chat model's or JSON can't hold it.
+
+    Args:
+        generations: What the model replied.
+        seconds: As `KeptReply` has them.
+    """
     messages = [getattr(one, "message", None) for one in generations]
     if not messages or not all(isinstance(one, AIMessage) for one in messages):
         return None
+    fields = [_fields(one) for one in messages]
+    said = fields[0]["content"]
     try:
-        return json.dumps([_fields(one) for one in messages], allow_nan=False, separators=(",", ":"))
+        reply = _json(fields)
+        if len(fields) > 1 or not isinstance(said, str) or len(said) < SHORTEST:
+            return KeptReply(reply, seconds)
+        return KeptReply(reply, seconds, said, _json([{**fields[0], "content": ""}]))
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _json(fields: object) -> str:
+    return json.dumps(fields, allow_nan=False, separators=(",", ":"))
 
 
 def reply_of(text: str) -> list[Generation]:

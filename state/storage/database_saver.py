@@ -17,7 +17,7 @@ from .db_executor import in_db_executor
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
-from .journal import Journal, JournalInMemory, JournalTable
+from .journal import RECORDS, Journal, JournalInMemory, JournalTable
 from .lease_keeper import RUNS, LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
 from .listed import histories
@@ -68,7 +68,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     serde: PlainSerializer
     inserts: Mapping[str, Any]
-    """By `checkpoints`, `writes` (which replace), `new_writes` (which don't), `runs` and `replies`."""
+    """By `checkpoints`, `writes` (which replace), `new_writes` (which don't), `runs`, `replies` (which don't) and
+    `shorter_replies` (which do)."""
     writes_table: tuple[str, str]
     """The table of what tasks wrote, and its column of values."""
     lengths: Mapping[str, str]
@@ -103,6 +104,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             self.inserts["replies"],
             self.vault,
             leases=self.leases,
+            shorten=self.inserts["shorter_replies"],
+            written=self._written,
             db_executor=self.db_executor,
         )
 
@@ -282,12 +285,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
         lease = self.leases.lease_of(config)
         last = any(channel in (ERROR, INTERRUPT) for channel, _ in writes)
+        steps = [rows]
+        if lease is not None and isinstance(self.journal, JournalTable):
+            _, namespace, checkpoint_id, *_ = rows.values[0]
+            steps += self.journal.referring(lease, namespace, checkpoint_id, writes)
         if lease is not None and self.leases.goes_on(lease, config, last=last):
             # The checkpoint that follows is waited for.
             lease.fresh = False
-            lease.ahead = yield do(self.writer, "put_ahead", rows, thread_id=thread_id, fence=lease.fence)
+            lease.ahead = yield do(self.writer, "put_ahead", *steps, thread_id=thread_id, fence=lease.fence)
         else:
-            yield from self._write(lease, thread_id, key, [rows])
+            yield from self._write(lease, thread_id, key, steps)
         if lease is not None:
             self.leases.wrote(lease, config, None, last=last)
 
@@ -305,6 +312,21 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 raise
             yield from self.leases.free(thread_id)
             yield write
+
+    def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Any]:
+        """Return what was written to a thread's record at a checkpoint."""
+        table, value = self.writes_table
+        found = self._query(
+            f"SELECT type, {value} FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
+            "AND checkpoint_id = %(checkpoint_id)s AND channel IN (%(record)s, %(agents)s)",
+            {
+                "thread_id": thread_id,
+                "namespace": namespace,
+                "checkpoint_id": checkpoint_id,
+                **dict(zip(("record", "agents"), RECORDS, strict=True)),
+            },
+        )
+        return [self.serde.loads_typed((kind, data)) for kind, data in found]
 
     adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
 

@@ -7,28 +7,33 @@ for is said in `redraft.nodes.runtime`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import math
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..events import AGENT_RECORD
 from .db_executor import in_db_executor
 from .group_writer import GroupWriter, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from .encryption import Vault
     from .index import Query
-    from .lease_keeper import LeaseKeeper
+    from .lease_keeper import Lease, LeaseKeeper
 
 __all__ = [
     "COLUMNS",
     "DELETE_JOURNAL",
+    "RECORDS",
     "SET_UP_JOURNAL",
+    "SHORTEN_ON_CONFLICT",
     "BadJournalError",
     "Journal",
     "JournalInMemory",
@@ -59,6 +64,10 @@ class KeptReply:
     """JSON, as `redraft.nodes.runtime.journal` writes it."""
     seconds: float
     """How long the node had been at work on this when the reply was there."""
+    said: str = field(default="", compare=False)
+    """The text of the one message that it is, where it is long: the record may repeat it."""
+    rest: str = field(default="", compare=False)
+    """The reply without that text."""
 
 
 class Journal(ABC):
@@ -121,12 +130,17 @@ class JournalTable(Journal):
 
     Of a thread that this process has the lease of, it is read once which calls there are, and then only what is there.
 
+    A reply is kept whole until the node has written what it made of it. Where an event has its text, that stands there
+    only from then on, and the row says where; both are one transaction.
+
     Args:
         query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
         writer: Commits replies together with those of other runs.
         insert: The writer's way to insert a row of `COLUMNS` where the table has none like it.
         vault: Encrypts the replies; `None` where there is no key.
         leases: Which threads this process runs.
+        shorten: The writer's way to replace a row's reply.
+        written: Reads what tasks of a thread wrote to its record, by namespace and checkpoint.
         db_executor: Where the async twins run.
     """
 
@@ -138,8 +152,12 @@ class JournalTable(Journal):
         vault: Vault | None,
         *,
         leases: LeaseKeeper,
+        shorten: Any,
+        written: Callable[[str, str, str], Iterable[Any]],
         db_executor: Executor,
     ) -> None:
+        self._shorten = shorten
+        self._written = written
         self._query = query
         self._writer = writer
         self._insert = insert
@@ -180,7 +198,7 @@ class JournalTable(Journal):
                 raise ValueError(f"it is {type(reply).__name__}, not a text")  # noqa: TRY004, TRY301  (as all bad data)
             if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
                 raise ValueError(f"its seconds are {str(seconds)[:100]!r}")  # noqa: TRY301
-            return KeptReply(reply, seconds)
+            return KeptReply(self._whole(thread_id, reply) if reply.startswith(REFERS) else reply, seconds)
         except ValueError as error:
             raise BadJournalError(
                 f"what the journal of thread {thread_id!r} holds under {call!r} is refused: {error}; "
@@ -200,10 +218,53 @@ class JournalTable(Journal):
     def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
         if lease := self._leases.of_thread(thread_id):
             lease.calls.add(call)
+            if kept.said:
+                lease.said[kept.said] = call, kept
+                if len(lease.said) > MOST_WAITING:
+                    lease.said.pop(next(iter(lease.said)), None)
         reply = kept.reply if self._vault is None else self._vault.hide(kept.reply)
         return Rows(self._insert, [(thread_id, call, reply, kept.seconds)])
 
+    def referring(
+        self, lease: Lease, namespace: str, checkpoint_id: str, writes: Sequence[tuple[str, Any]]
+    ) -> list[Rows]:
+        """Return what says of the replies that a task's events repeat where they stand.
+
+        Args:
+            lease: Of the thread.
+            namespace: Where the task writes.
+            checkpoint_id: At which checkpoint.
+            writes: What it writes, in the same transaction.
+        """
+        if not lease.said:
+            return []
+        rows: list[Sequence[Any]] = []
+        for event in _events(value for channel, value in writes if channel in RECORDS):
+            call, kept = lease.said.pop(event.get("text"), (None, None))
+            if kept is not None:
+                place = [namespace, checkpoint_id, _digest(kept.said)]
+                reply = f'{REFERS}{json.dumps(place, separators=(",", ":"))},"reply":{kept.rest}}}'
+                rows.append(
+                    (lease.thread_id, call, reply if self._vault is None else self._vault.hide(reply), kept.seconds)
+                )
+        return [Rows(self._shorten, rows)] if rows else []
+
+    def _whole(self, thread_id: str, reply: str) -> str:
+        """Return a reply with the text that stands in the record; raises ValueError where it does not."""
+        try:
+            told = json.loads(reply)
+            (namespace, checkpoint_id, digest), (message,) = told["at"], map(dict, told["reply"])
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"it refers to no place: {error}") from None
+        for event in _events(self._written(thread_id, str(namespace), str(checkpoint_id))):
+            if isinstance(text := event.get("text"), str) and _digest(text) == digest:
+                return json.dumps([{**message, "content": text}])
+        raise ValueError(f"the checkpoint {checkpoint_id!r:.80} that it refers to has no event of its text")
+
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        if lease := self._leases.of_thread(thread_id):
+            # They are not to come back with what the node writes of its failure.
+            lease.said = {said: one for said, one in [*lease.said.items()] if calls is not None and one[0] not in calls}
         if calls is None:
             self._query(DELETE_JOURNAL, {"thread_id": thread_id})
             return
@@ -213,6 +274,23 @@ class JournalTable(Journal):
     def calls(self, thread_id: str) -> list[str]:
         return [str(row[0]) for row in self._query(SELECT_CALLS, {"thread_id": thread_id})]
 
+
+def _events(written: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the events among what was written to a record."""
+    for value in written:
+        yield from (event for event in value if isinstance(event, dict)) if isinstance(value, list) else ()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+MOST_WAITING = 8
+"""Replies of a run that an event may still repeat. LangGraph may save what a node wrote while the next one works."""
+RECORDS = ("events", AGENT_RECORD)
+"""Channels of records."""
+REFERS = '{"at":'
+"""How a reply begins whose text stands in the record; any other is a list."""
 
 SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
         thread_id TEXT {bytewise} NOT NULL,
@@ -229,5 +307,6 @@ SELECT_FIRST_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(threa
 MOST_CALLS = 1000
 """Of a thread that has more, each call is looked up."""
 COLUMNS = ("thread_id", "call", "reply", "seconds")
+SHORTEN_ON_CONFLICT = "(thread_id, call) DO UPDATE SET reply = excluded.reply"
 DELETE_CALL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s RETURNING call"
 DELETE_JOURNAL = "DELETE FROM redraft_journal WHERE thread_id = %(thread_id)s RETURNING call"

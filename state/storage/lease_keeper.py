@@ -91,6 +91,8 @@ class Lease:
     calls: set[str] = field(default_factory=set)
     """The calls that the journal may hold; all that it holds, when `calls_read`."""
     calls_read: bool = False
+    said: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """By its text, each of the last replies that no event has repeated yet: the call, and the reply."""
     ahead: Future[Any] | asyncio.Future[Any] | None = None
     """What its last task wrote, on its way into the database."""
 

@@ -16,6 +16,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from .group_writer import UNHELD, Committer, Rows, Statement, UnavailableError
 from .index import RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT
+from .journal import SHORTEN_ON_CONFLICT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -97,6 +98,7 @@ def _insert(table: str, columns: str, then: str) -> tuple[str, list[str]]:
 SENT_AS = {"jsonb": "text", "bigint": "int8"}
 
 
+REPLY = "thread_id text, call text, reply text, seconds float8"
 INSERTS = {
     "blobs": _insert(
         "checkpoint_blobs",
@@ -123,7 +125,8 @@ INSERTS = {
         "(thread_id, checkpoint_ns, checkpoint_id, task_id, idx) "
         "DO UPDATE SET channel = excluded.channel, type = excluded.type, blob = excluded.blob",
     ),
-    "replies": _insert("redraft_journal", "thread_id text, call text, reply text, seconds float8", "DO NOTHING"),
+    "replies": _insert("redraft_journal", REPLY, "DO NOTHING"),
+    "shorter_replies": _insert("redraft_journal", REPLY, SHORTEN_ON_CONFLICT),
     "runs": _insert("runs", RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT),
 }
 """By what they insert."""

@@ -25,7 +25,7 @@ from .encryption import Vault, split_filter
 from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
-from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
+from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
 from .listed import listed
 from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
@@ -88,6 +88,12 @@ INSERTS = {
         f"INSERT INTO redraft_journal ({', '.join(REPLY_COLUMNS)}) VALUES",
         len(REPLY_COLUMNS),
         "ON CONFLICT DO NOTHING",
+    ),
+    "shorter_replies": Insert(
+        "redraft_journal",
+        f"INSERT INTO redraft_journal ({', '.join(REPLY_COLUMNS)}) VALUES",
+        len(REPLY_COLUMNS),
+        f"ON CONFLICT {SHORTEN_ON_CONFLICT}",
     ),
 }
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
