@@ -240,8 +240,8 @@ class JournalTable(Journal):
             return []
         rows: list[Sequence[Any]] = []
         for event in _events(value for channel, value in writes if channel in RECORDS):
-            call, kept = lease.said.pop(event.get("text"), (None, None))
-            if kept is not None:
+            if isinstance(text := event.get("text"), str) and (waiting := lease.said.pop(text, None)):
+                call, kept = waiting
                 place = [namespace, checkpoint_id, _digest(kept.said)]
                 reply = f'{REFERS}{json.dumps(place, separators=(",", ":"))},"reply":{kept.rest}}}'
                 rows.append(
