@@ -159,6 +159,8 @@ def test_use_stream_shows_a_failure(opened: Any, chromium: Any) -> None:
     running = f"window.client.runs.list({thread!r}).then((runs) => runs[0].status)"
     while chromium.run(running) != "running":
         pass
+    run = chromium.run(f"window.client.runs.list({thread!r}).then((runs) => runs[0].run_id)")
+    chromium.wait_for(f"document.getElementById('run').textContent === {run!r}")
     chromium.run("document.getElementById('stop').click()")
     while chromium.run(running) != "interrupted":
         pass

@@ -12,7 +12,11 @@ function App() {
   const [threadId, setThreadId] = useState(asked.get("thread"));
   const [task, setTask] = useState("");
   const [forkFrom, setForkFrom] = useState(undefined);
-  const stream = useStream({ apiUrl, apiKey, assistantId: asked.get("assistant"), threadId, onThreadId: setThreadId });
+  const [run, setRun] = useState("");
+  const stream = useStream({
+    apiUrl, apiKey, assistantId: asked.get("assistant"), threadId, onThreadId: setThreadId,
+    onCreated: ({ runId }) => setRun(runId), // before that the hook stops nothing on the server
+  });
   const fork = async () => {
     const history = await new Client({ apiUrl, apiKey }).threads.getHistory(threadId, { limit: 50 });
     setForkFrom(history.find((state) => state.next.includes("refine")).checkpoint.checkpoint_id);
@@ -25,6 +29,7 @@ function App() {
       <button id="fork" onClick={() => stream.submit(null, { forkFrom })}>Fork</button>
       <button id="stop" onClick={() => stream.stop()}>Stop</button>
       <p id="thread">{threadId}</p>
+      <p id="run">{run}</p>
       <p id="state">{stream.isLoading ? "at work" : "at rest"}</p>
       <p id="place-found">{forkFrom}</p>
       <p id="answer">{stream.values.answer}</p>
