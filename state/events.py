@@ -234,6 +234,8 @@ class _Failure(_Refiner):
     """The type of the error."""
     budget: NotRequired[str]
     """The budget that was spent in the middle of the node; such a failure is none of the run."""
+    kept: NotRequired[bool]
+    """The journal keeps what was answered until then: this usage counts it, and the next try doesn't."""
 
 
 class _Path(TypedDict):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["NO_USAGE", "Score", "Usage", "add_usage"]
+__all__ = ["NO_USAGE", "Score", "Usage", "add_usage", "usage_besides"]
 
 # Of what is stored no number is below 0, which would win back a spent budget, and none is without an end.
 Count: TypeAlias = Annotated[int, Field(ge=0, le=10**15)]
@@ -70,6 +70,26 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         known, cost = total["cost_usd"], usage["cost_usd"]
         total["cost_usd"] = None if known is None or cost is None else known + cost
     return total
+
+
+def usage_besides(usage: Usage, again: Mapping[str, Any], counted: Mapping[str, Any]) -> Usage:
+    """Return a usage without those parts of it that are there again and were counted before.
+
+    Args:
+        usage: What is to be counted.
+        again: What of it was paid earlier.
+        counted: What was counted earlier.
+    """
+    left: Any = {**usage}
+    for name, value in [*left.items()]:
+        twice = min(again.get(name) or 0, counted.get(name) or 0)
+        if value is not None and twice:
+            left[name] = max(value - twice, 0)
+    for name in WHERE_ANY:
+        if not left.get(name, 1):
+            del left[name]
+    left["seconds"] = round(left["seconds"], 6)
+    return left  # type: ignore[no-any-return]
 
 
 WHERE_ANY: tuple[Literal["counted_here", "reused_calls", "cache_read_tokens", "cache_write_tokens"], ...] = (

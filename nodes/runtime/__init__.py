@@ -9,8 +9,9 @@ goes on from an old checkpoint, or nothing was saved yet (`durability="exit"`), 
 `rerun` and a new task of the thread are other runs: they pay.
 
 **What counts.** A reply from the journal passes the callbacks of its model: its tokens, its dollars, and the time that
-it took count as they did, so budgets decide the same. `usage["reused_calls"]` says how many there were. Whoever streams
-the messages sees it at once, whole.
+it took count as they did, so budgets decide the same. `usage["reused_calls"]` says how many there were. Where the
+record holds the failure of an earlier try, its replies were counted there, and are not counted again. Whoever streams
+the messages sees a reply at once, whole.
 
 **What is kept.** Every reply of a chat model, also one that is refused or cut off: the run went on from it, and goes
 the same way again. An error is no reply. Where a node fails for another reason than a model that did not answer, for a

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.tracers.context import register_configure_hook
 
 from ...state.usage import NO_USAGE
+from .kept_replies import is_reused
 from .meter import METER, BudgetSpentError, Meter
 
 if TYPE_CHECKING:
@@ -70,11 +71,8 @@ class CallCeiling(Meter):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call, unless its reply was there already."""
-        message = self._message(response)
         used = self._of_call(response, run_id)
-        # LangChain's mark of a reply out of a cache.
-        reused = message is not None and "total_cost" in (message.usage_metadata or {})
-        self._ended(None if reused else used)
+        self._ended(None if is_reused(self._message(response)) else used)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **given: Any) -> None:
         """Count one that failed, and what it is billed for."""

@@ -10,6 +10,7 @@ the journal before it for the calls of a node only. See `redraft.nodes.runtime` 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import threading
 from collections import Counter
@@ -23,6 +24,7 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.events import CHANGE_KINDS
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
+from ...state.usage import add_usage
 from .dual import Do, adrive, drive
 from .kept_replies import kept_reply, reply_of
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
+    from ...state.usage import Usage
     from .meter import Meter
 
 __all__ = [
@@ -42,6 +45,7 @@ __all__ = [
     "JournalCache",
     "JournaledCall",
     "NodeJournal",
+    "counted_before",
     "journal_option",
     "node_journal",
     "place_in",
@@ -111,6 +115,14 @@ def place_in(*states: Any) -> str:
         if isinstance(state, dict) and "head" in state:
             return str(sum(event["kind"] not in PASSING for event in state.get("events") or ()))
     return ""
+
+
+def counted_before(state: Mapping[str, Any] | None) -> Usage | None:
+    """Return what failures since the last step that came to something have counted of replies that are kept."""
+    events: Sequence[Mapping[str, Any]] = (state or {}).get("events") or ()
+    tries = itertools.takewhile(lambda event: event["kind"] in PASSING, reversed(events))
+    used = [event["usage"] for event in tries if event.get("kept")]
+    return add_usage(used) if used else None
 
 
 PASSING = frozenset({"failure", "verdict", *CHANGE_KINDS})

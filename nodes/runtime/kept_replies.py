@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
@@ -17,7 +18,7 @@ from ...state.storage.journal import KeptReply
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["KeptMessage", "kept_reply", "reply_of"]
+__all__ = ["KeptMessage", "is_reused", "kept_reply", "reply_of"]
 
 SHORTEST = 200
 """Characters of a text that is worth looking for in the record."""
@@ -31,7 +32,20 @@ class KeptMessage(AIMessage):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AIMessage:  # type: ignore[override]
         """Return the reply with its own usage."""
-        return AIMessage(**_fields(self))
+        message = AIMessage(**_fields(self))
+        _given[id(message)] = message
+        return message
+
+
+_given: WeakValueDictionary[int, AIMessage] = WeakValueDictionary()
+"""The replies out of a journal that are in use, by their `id`: nothing in them says where they are from."""
+
+
+def is_reused(message: AIMessage | None) -> bool:
+    """Return whether a reply is out of a journal, or of a cache of LangChain's, which marks it."""
+    if message is None:
+        return False
+    return _given.get(id(message)) is message or "total_cost" in (message.usage_metadata or {})
 
 
 def kept_reply(generations: Sequence[Generation], seconds: float) -> KeptReply | None:

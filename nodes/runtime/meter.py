@@ -15,7 +15,8 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from ...state.usage import NO_USAGE, add_usage
+from ...state.usage import NO_USAGE, add_usage, usage_besides
+from .kept_replies import is_reused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +64,7 @@ class Meter(BaseCallbackHandler):
         prices: Turns tokens into dollars.
         guard: From what was used here to the budget that is spent, or `None`: asked before each call, which it refuses
             with a `BudgetSpentError`. So a budget holds within a chain, a tool loop or a graph inside a node too.
+        counted: What the record counts already of the replies that the journal has.
     """
 
     raise_error = True
@@ -70,8 +72,15 @@ class Meter(BaseCallbackHandler):
     # Chains, tools and tokens that stream by are not its business; LangChain would hand each event to a thread.
     ignore_chain = ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    def __init__(self, prices: Prices | None, *, guard: Callable[[Usage], str | None] | None = None) -> None:
+    def __init__(
+        self,
+        prices: Prices | None,
+        *,
+        guard: Callable[[Usage], str | None] | None = None,
+        counted: Usage | None = None,
+    ) -> None:
         self.prices = prices
+        self._counted = counted
         self._guard = guard
         self.run_inline = guard is None
         """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph.
@@ -88,6 +97,7 @@ class Meter(BaseCallbackHandler):
         self._lock = threading.Lock()
         self._used: Usage = NO_USAGE.copy()
         self._reused = 0
+        self._again: Usage = NO_USAGE.copy()
         self._earlier = 0.0
         self._providers: dict[UUID, str | None] = {}
         self._names: dict[UUID, str] = {}
@@ -171,7 +181,10 @@ class Meter(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. The tokens that a provider does not report are counted here, by their length."""
-        self._add(self._of_call(response, run_id))
+        self._add(used := self._of_call(response, run_id))
+        if self._counted is not None and is_reused(self._message(response)):
+            with self._lock:
+                self._again = add_usage([self._again, used])
 
     def _add(self, used: Usage) -> None:
         with self._lock:
@@ -240,7 +253,10 @@ class Meter(BaseCallbackHandler):
             used: Usage = {**self._used, "seconds": round(seconds, 6)}
             if self._reused:
                 used["reused_calls"] = self._reused
-            return used
+            if self._counted is None:
+                return used
+            again = {**self._again, "seconds": self._earlier, "reused_calls": self._reused}
+            return usage_besides(used, again, {**self._counted, "reused_calls": self._counted["calls"]})
 
     @staticmethod
     def _message(response: LLMResult) -> AIMessage | None:

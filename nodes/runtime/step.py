@@ -28,8 +28,8 @@ from ...state.summary import rounds
 from ...state.threads.lease import StopControl
 from ...state.usage import add_usage
 from .dual import Do, adrive, awaited, drive, finish
-from .journal import NodeJournal, journaled, node_journal
-from .meter import METER, Meter, Prices
+from .journal import NodeJournal, counted_before, journaled, node_journal
+from .meter import METER, BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,12 +84,12 @@ class Outcome:
     warned: Sequence[str] = ()
     """The budgets that whoever streams the run was warned of."""
     kept: bool = False
-    """The call failed, and the journal keeps what was answered: tried again, it costs nothing and counts then."""
+    """The call failed, and the journal keeps what was answered: tried again, it costs nothing."""
 
     @property
     def told(self) -> dict[str, Any]:
         """What an event says of the call: its usage, and the model where one answered."""
-        known = {"model": self.model, "warned": list(self.warned)}
+        known = {"model": self.model, "warned": list(self.warned), "kept": self.kept and self.usage["calls"] > 0}
         return {"usage": self.usage, **{name: value for name, value in known.items() if value}}
 
 
@@ -123,7 +123,7 @@ def call(
         UnkeptReplyError: The journal can't be written or read. That is no answer, so no run ends with it.
     """
     warned: list[str] = []
-    meter = Meter(prices, guard=_guard(state, besides, warned))
+    meter = Meter(prices, guard=_guard(state, besides, warned), counted=counted_before(state))
     result, failure = None, None
     told = config
     if about and getattr(config.get("callbacks"), "handlers", None):
@@ -138,7 +138,8 @@ def call(
     except Exception as error:
         mask_error(error)  # LangGraph stores its message, if it is raised
         failure = error
-    kept = failure is not None and meter.keeps is not None and meter.keeps(failure)
+    refused = isinstance(failure, BudgetSpentError)
+    kept = failure is not None and meter.keeps is not None and (refused or meter.keeps(failure))
     return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused, warned, kept)
 
 

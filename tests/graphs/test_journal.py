@@ -19,6 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.nodes.critics.critics import model_critic
+from redraft.nodes.runtime.call_ceiling import CallCeiling, under_ceiling
 from redraft.nodes.runtime.journal import JOURNAL
 from redraft.nodes.verify.numeric_answers import extract_number
 from redraft.nodes.writing.sampling import MajorityWriter
@@ -67,6 +68,29 @@ def test_going_through_a_run_again_calls_no_model(saver: Any, is_async: bool) ->
     assert {**again["usage"], "seconds": 0, "reused_calls": 0} == {**once["usage"], "seconds": 0, "reused_calls": 0}
     saver.delete_thread("lamp")
     assert saver.journal.calls("lamp") == []
+
+
+def test_a_step_that_failed_halfway_is_counted_once(saver: Any, is_async: bool) -> None:
+    """Resumed twice after its second call failed, a critic's first call stands once in the record's usage, so a budget
+    that has room for the three calls is not spent by them; a server's ceiling counts what is really asked."""
+    model = ScriptedModel(["a lamp", "it is fine", ConnectionError("gone"), ConnectionError("gone"), "so it is"])
+
+    async def ask_twice(task: str, draft: str, history: Any, /) -> Critique:
+        await model.ainvoke("First?")
+        return Critique((await model.ainvoke("Second?")).text, accepted=True)
+
+    limits = {"max_rounds": 1, "max_tokens": 11}
+    graph = build_refine_graph(model, critics=[ask_twice], checkpointer=saver, limits=limits)
+    ceiling = CallCeiling(None, refuse=lambda used: None, settle=lambda used: None)
+    with under_ceiling(ceiling):
+        out = invoke(graph, {"task": "Write."}, LAMP, is_async=is_async)
+        for _ in range(2):
+            assert (out["stop_reason"], out["usage"]["calls"]) == ("failed", 2)
+            out = Thread(graph, "lamp").resume()
+    assert (out["stop_reason"], out["usage"]["calls"], out["usage"]["total_tokens"]) == ("accepted", 3, 11)
+    assert (len(model.calls), ceiling.used["total_tokens"]) == (5, 11)
+    assert "reused_calls" not in out["usage"]
+    assert Thread(graph, "lamp").replay().matches
 
 
 def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
