@@ -143,7 +143,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
     with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
         graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 3})
         ((pages,),) = saver.writer.write(Statement("PRAGMA page_count"))
-        saver.writer.write(Statement(f"PRAGMA max_page_count = {pages + 60}"))
+        saver.writer.write(Statement(f"PRAGMA max_page_count = {pages + 40}"))
         with pytest.raises(Exception, match="disk is full"):
             graph.invoke({"task": "Write."}, LAMP, durability="sync")
         before = len(model.calls)

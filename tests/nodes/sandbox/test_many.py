@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ def _children() -> set[int]:
     if not Path("/proc/self/task").is_dir():
         return set()
     tasks = os.listdir("/proc/self/task")
-    texts = [Path(f"/proc/self/task/{task}/children").read_text() for task in tasks if task.isdigit()]
-    return {int(pid) for text in texts for pid in text.split()}
+    found: set[int] = set()
+    for task in filter(str.isdigit, tasks):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended since
+            found |= {int(pid) for pid in Path(f"/proc/self/task/{task}/children").read_text().split()}
+    return found
 
 
 class Crowd:
