@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import email
 import json
 import signal
 import socket
@@ -219,8 +220,9 @@ def test_time_between_two_pieces_is_not_waiting(monkeypatch: pytest.MonkeyPatch)
 
     def serve(listening: socket.socket) -> None:
         connection, _ = listening.accept()
-        with connection:
-            connection.recv(65536)
+        with connection, connection.makefile("rb") as asked:
+            head = email.message_from_bytes(b"".join(iter(asked.readline, b"\r\n")).partition(b"\r\n")[2])
+            asked.read(int(head["content-length"]))  # with a part of it unread, closing would reset the connection
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
             connection.sendall(event({"role": "assistant", "content": "one"}))
             go_on.wait(30)
