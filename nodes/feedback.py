@@ -13,7 +13,6 @@ from ..state.summary import Attempt, attempts, newest_drafts, rounds
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
-from .runtime.meter import spent_in
 from .runtime.step import Call, Outcome, Step, Steps, call, emit
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> t
         except (TypeError, ValueError) as unusable:
             error = unusable
     if error is not None:
-        return [failure(node, number, error, by=critic.name, **outcome.told, **spent_in(error))], True
+        return [failure(node, number, error, by=critic.name, **outcome.failed)], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
     return [

@@ -12,7 +12,6 @@ from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
-from .runtime.meter import spent_in
 from .runtime.step import Step, Steps, call, emit
 from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
@@ -62,7 +61,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
-            update = record(state, failure("refine", number, error, **chosen, **outcome.told, **spent_in(error)))
+            update = record(state, failure("refine", number, error, **chosen, **outcome.failed))
             emit(**update["events"][0])
             return update
         # A writer may revise another draft than the one that would be the answer: the last one, say.

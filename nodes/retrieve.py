@@ -16,7 +16,7 @@ from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
 from .retrieval.documents import place_of
 from .retrieval.measured import WithheldDocument
-from .runtime.meter import BudgetSpentError, spent_in
+from .runtime.meter import BudgetSpentError
 from .runtime.step import Step, Steps, call, emit
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def retrieve(
         called = search.bind(**given) if given and isinstance(search, Runnable) else search
         outcome = yield from call(called, wanted, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            return record(state, failure("retrieve", 0, outcome.error, **outcome.told, **spent_in(outcome.error)))
+            return record(state, failure("retrieve", 0, outcome.error, **outcome.failed))
         if outcome.error is not None:
             raise outcome.error
         found = _plain(outcome.result, by=_name(documents))[: given.get("top_k", k)]

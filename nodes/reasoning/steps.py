@@ -19,7 +19,7 @@ from ..feedback import feedback
 from ..generate import generate
 from ..refine import refine
 from ..runtime.dual import Do, DualCritic
-from ..runtime.meter import BudgetSpentError, spent_in
+from ..runtime.meter import BudgetSpentError
 from ..runtime.step import Step, Steps, call, emit
 from ..writing.cache_points import prompt_messages
 from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_values
@@ -239,8 +239,7 @@ def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
         emit(kind="start", node="think", round=number)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            spent = failure("think", number, outcome.error, **outcome.told, **spent_in(outcome.error))
-            return record(state, spent)
+            return record(state, failure("think", number, outcome.error, **outcome.failed))
         if outcome.error is not None:
             raise outcome.error
         by, text = outcome.model or "think", read_text(outcome.result)

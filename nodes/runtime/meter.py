@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...state.usage import Usage
 
-__all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices", "spent_in"]
+__all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices"]
 
 
 class Prices(Protocol):
@@ -50,11 +50,6 @@ class BudgetSpentError(RuntimeError):
     def __init__(self, budget: str) -> None:
         super().__init__(f"the {budget.replace('_', ' ')} is spent, so no further call is made")
         self.budget = budget
-
-
-def spent_in(error: Exception) -> dict[str, str]:
-    """Return what an event says about an error: the budget, where it is one that was spent."""
-    return {"budget": error.budget} if isinstance(error, BudgetSpentError) else {}
 
 
 class Meter(BaseCallbackHandler):

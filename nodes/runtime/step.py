@@ -89,8 +89,15 @@ class Outcome:
     @property
     def told(self) -> dict[str, Any]:
         """What an event says of the call: its usage, and the model where one answered."""
-        known = {"model": self.model, "warned": list(self.warned), "kept": self.kept and self.usage["calls"] > 0}
+        known = {"model": self.model, "warned": list(self.warned)}
         return {"usage": self.usage, **{name: value for name, value in known.items() if value}}
+
+    @property
+    def failed(self) -> dict[str, Any]:
+        """What a failure says of the call: its usage and model, a budget that was spent, that replies are kept."""
+        kept = {"kept": True} if self.kept and self.usage["calls"] else {}
+        spent = {"budget": self.error.budget} if isinstance(self.error, BudgetSpentError) else {}
+        return {**self.told, **kept, **spent}
 
 
 Steps = Generator[Call | Do, Any, Update]

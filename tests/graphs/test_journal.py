@@ -93,6 +93,17 @@ def test_a_step_that_failed_halfway_is_counted_once(saver: Any, is_async: bool) 
     assert Thread(graph, "lamp").replay().matches
 
 
+def test_a_draft_that_a_budget_cut_short_is_no_failed_try(saver: Any, is_async: bool) -> None:
+    """What it cost is its own, however often the run is resumed; only failures say that the next try counts less."""
+    model = ScriptedModel(["one", "two"])
+
+    twice = RunnableLambda(lambda state: [model.invoke("First?"), model.invoke("Second?")][-1])
+    graph = build_refine_graph(twice, critics=[reject], checkpointer=saver, limits={"max_tokens": 2})
+    out = invoke(graph, {"task": "Write."}, LAMP, is_async=is_async)
+    assert (out["stop_reason"], out["usage"]["calls"]) == ("token_budget", 1)
+    assert [event["kind"] for event in out["events"] if "kept" in event] == []
+
+
 def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new thread asks the database for no reply, and one that goes on asks once, however many calls it makes; a run
     that stood still for so long that another could have had its thread asks before each."""
