@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -80,16 +80,13 @@ def usage_besides(usage: Usage, again: Mapping[str, Any], counted: Mapping[str, 
         again: What of it was paid earlier.
         counted: What was counted earlier.
     """
-    left: Any = {**usage}
-    for name, value in [*left.items()]:
-        twice = min(again.get(name) or 0, counted.get(name) or 0)
-        if value is not None and twice:
-            left[name] = max(value - twice, 0)
-    for name in WHERE_ANY:
-        if not left.get(name, 1):
-            del left[name]
+    given: Any = usage
+    left: Any = {
+        name: value and value - min(value, again.get(name) or 0, counted.get(name) or 0)
+        for name, value in given.items()
+    }
     left["seconds"] = round(left["seconds"], 6)
-    return left  # type: ignore[no-any-return]
+    return cast("Usage", {name: value for name, value in left.items() if value or name not in WHERE_ANY})
 
 
 WHERE_ANY: tuple[Literal["counted_here", "reused_calls", "cache_read_tokens", "cache_write_tokens"], ...] = (

@@ -55,22 +55,16 @@ def kept_reply(generations: Sequence[Generation], seconds: float) -> KeptReply |
         generations: What the model replied.
         seconds: As `KeptReply` has them.
     """
-    messages = [getattr(one, "message", None) for one in generations]
+    messages: list[Any] = [getattr(one, "message", None) for one in generations]
     if not messages or not all(isinstance(one, AIMessage) for one in messages):
         return None
-    fields = [_fields(one) for one in messages]
-    said = fields[0]["content"]
     try:
-        reply = _json(fields)
-        if len(fields) > 1 or not isinstance(said, str) or len(said) < SHORTEST:
-            return KeptReply(reply, seconds)
-        return KeptReply(reply, seconds, said, _json([{**fields[0], "content": ""}]))
+        reply = json.dumps([_fields(one) for one in messages], allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _json(fields: object) -> str:
-    return json.dumps(fields, allow_nan=False, separators=(",", ":"))
+    said = messages[0].content
+    repeatable = len(messages) == 1 and isinstance(said, str) and len(said) >= SHORTEST
+    return KeptReply(reply, seconds, said if repeatable else "")
 
 
 def reply_of(text: str) -> list[Generation]:

@@ -282,19 +282,19 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Logic[None]:
-        thread_id, key, rows = self._of_writes(config, writes, task_id, task_path)
+        thread_id, task, rows = self._of_writes(config, writes, task_id, task_path)
         lease = self.leases.lease_of(config)
         last = any(channel in (ERROR, INTERRUPT) for channel, _ in writes)
         steps = [rows]
         if lease is not None and isinstance(self.journal, JournalTable):
-            _, namespace, checkpoint_id, *_ = rows.values[0]
+            namespace, checkpoint_id, _ = task
             steps += self.journal.referring(lease, namespace, checkpoint_id, writes)
         if lease is not None and self.leases.goes_on(lease, config, last=last):
             # The checkpoint that follows is waited for.
             lease.fresh = False
             lease.ahead = yield do(self.writer, "put_ahead", *steps, thread_id=thread_id, fence=lease.fence)
         else:
-            yield from self._write(lease, thread_id, key, steps)
+            yield from self._write(lease, thread_id, task, steps)
         if lease is not None:
             self.leases.wrote(lease, config, None, last=last)
 
@@ -318,13 +318,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         table, value = self.writes_table
         found = self._query(
             f"SELECT type, {value} FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
-            "AND checkpoint_id = %(checkpoint_id)s AND channel IN (%(record)s, %(agents)s)",
-            {
-                "thread_id": thread_id,
-                "namespace": namespace,
-                "checkpoint_id": checkpoint_id,
-                **dict(zip(("record", "agents"), RECORDS, strict=True)),
-            },
+            f"AND checkpoint_id = %(checkpoint_id)s AND channel IN {RECORDS}",
+            {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id},
         )
         return [self.serde.loads_typed((kind, data)) for kind, data in found]
 
@@ -397,19 +392,22 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     def _of_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> tuple[str, object, Rows]:
-        """Return whose they are, which, and the rows. What a task wrote stays; its errors and pauses are replaced."""
+    ) -> tuple[str, tuple[str, str, str], Rows]:
+        """Return the thread, what it is of (namespace, checkpoint, task), and the rows.
+
+        What a task wrote stays; its errors and pauses are replaced.
+        """
         place = config["configurable"]
-        thread_id, *where = str(place["thread_id"]), str(place["checkpoint_ns"]), str(place["checkpoint_id"])
+        thread_id, task = str(place["thread_id"]), (str(place["checkpoint_ns"]), str(place["checkpoint_id"]), task_id)
         with naming_keys(self.serde, dict(writes)):
             rows: list[Sequence[Any]] = [
-                (thread_id, *where, task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, *dumped)
+                (thread_id, *task, task_path, WRITES_IDX_MAP.get(channel, index), channel, *dumped)
                 for index, (channel, value) in enumerate(writes)
                 for dumped in [self.serde.dumps_typed(value)]
             ]
         # As LangGraph's savers decide it.
         replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        return thread_id, (*where, task_id), Rows(self.inserts["writes" if replaced else "new_writes"], rows)
+        return thread_id, task, Rows(self.inserts["writes" if replaced else "new_writes"], rows)
 
 
 def _at(one: CheckpointTuple, thread_id: str) -> RunnableConfig:

@@ -66,8 +66,6 @@ class KeptReply:
     """How long the node had been at work on this when the reply was there."""
     said: str = field(default="", compare=False)
     """The text of the one message that it is, where it is long: the record may repeat it."""
-    rest: str = field(default="", compare=False)
-    """The reply without that text."""
 
 
 class Journal(ABC):
@@ -222,13 +220,15 @@ class JournalTable(Journal):
                 lease.said[kept.said] = call, kept
                 if len(lease.said) > MOST_WAITING:
                     lease.said.pop(next(iter(lease.said)), None)
-        reply = kept.reply if self._vault is None else self._vault.hide(kept.reply)
-        return Rows(self._insert, [(thread_id, call, reply, kept.seconds)])
+        return Rows(self._insert, [(thread_id, call, self._hidden(kept.reply), kept.seconds)])
+
+    def _hidden(self, reply: str) -> str:
+        return reply if self._vault is None else self._vault.hide(reply)
 
     def referring(
         self, lease: Lease, namespace: str, checkpoint_id: str, writes: Sequence[tuple[str, Any]]
     ) -> list[Rows]:
-        """Return what says of the replies that a task's events repeat where they stand.
+        """Return shorter rows for the replies whose text an event repeats: they have its place in its stead.
 
         Args:
             lease: Of the thread.
@@ -242,11 +242,10 @@ class JournalTable(Journal):
         for event in _events(value for channel, value in writes if channel in RECORDS):
             if isinstance(text := event.get("text"), str) and (waiting := lease.said.pop(text, None)):
                 call, kept = waiting
-                place = [namespace, checkpoint_id, _digest(kept.said)]
-                reply = f'{REFERS}{json.dumps(place, separators=(",", ":"))},"reply":{kept.rest}}}'
-                rows.append(
-                    (lease.thread_id, call, reply if self._vault is None else self._vault.hide(reply), kept.seconds)
-                )
+                (message,) = json.loads(kept.reply)
+                place = [namespace, checkpoint_id, _digest(text)]
+                reply = json.dumps({"at": place, "reply": [{**message, "content": ""}]}, separators=(",", ":"))
+                rows.append((lease.thread_id, call, self._hidden(reply), kept.seconds))
         return [Rows(self._shorten, rows)] if rows else []
 
     def _whole(self, thread_id: str, reply: str) -> str:
@@ -264,7 +263,8 @@ class JournalTable(Journal):
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
         if lease := self._leases.of_thread(thread_id):
             # They are not to come back with what the node writes of its failure.
-            lease.said = {said: one for said, one in [*lease.said.items()] if calls is not None and one[0] not in calls}
+            waiting = [] if calls is None else [*lease.said.items()]
+            lease.said = {said: one for said, one in waiting if one[0] not in (calls or ())}
         if calls is None:
             self._query(DELETE_JOURNAL, {"thread_id": thread_id})
             return

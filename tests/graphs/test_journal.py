@@ -126,8 +126,8 @@ def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, mo
 @pytest.mark.parametrize("key", [None, "5a" * 32], ids=["plain", "encrypted"])
 def test_a_text_that_the_record_has_is_kept_once(key: str | None, is_async: bool, tmp_path: Path) -> None:
     """A long reply stands in the journal until its step is saved, and then in the record alone; the run is gone through
-    again without a call, here and in the database that a file of it is imported into. One whose
-    text is gone is refused."""
+    again without a call, here and in the database that a file of it is imported into. One whose text is gone is
+    refused."""
     draft, verdict, last = "a lamp" * 250, "The lamp is dark." * 100, "a bright lamp" * 100
     model = ScriptedModel([draft, verdict, last, "no issues"])
     path = tmp_path / "runs.sqlite"
@@ -280,16 +280,16 @@ def test_a_row_that_is_no_reply_is_refused_by_name(tmp_path: Path) -> None:
     """Whoever wrote into the table, what stands there is validated: no object is built, no call is made, it is told."""
     model = ScriptedModel(["a lamp"])
     poisons = ['["__reduce__"]', '[{"content": 3}]', "gASV", '[{"lc": 1, "type": "constructor", "id": ["os"]}]', "[]"]
-    poisons += ['{"at":["","1","2"],"reply":[{}]}', '{"at":7}', '{"at":', '{"at":["","1","2"],"reply":[7]}']
+    astray = ['{"at":["","1","2"],"reply":[{}]}', '{"at":7}', '{"at":', '{"at":["","1","2"],"reply":[7]}']
+    refusals = dict.fromkeys(poisons, "the journal of thread 'lamp' holds something else than a reply")
+    refusals |= dict.fromkeys(astray, "what the journal of thread 'lamp' holds under .* is refused")
     with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
         graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 0})
         graph.invoke({"task": "Write."}, LAMP)
-        for poison in poisons:
+        for poison, refusal in refusals.items():
             with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as table, table:
                 table.execute("UPDATE redraft_journal SET reply = ?", (poison,))
-            with pytest.raises(
-                ValueError, match=r"journal of thread 'lamp' holds (something else|under .* is refused)"
-            ):
+            with pytest.raises(ValueError, match=refusal):
                 graph.invoke(None, first_checkpoint(graph, LAMP))
     assert len(model.calls) == 1
 
