@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body
 from pydantic import Field
 from starlette.responses import Response
 
 from ..engine.call_options import call_options
 from ..engine.runs import BadRequestError, Caller, NotThereError
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import answers
 from .wire import Metadata, RequestBody, json_response, selected
 
@@ -99,64 +99,62 @@ async def found(engine: Engine, caller: Caller, search: Search) -> list[dict[str
 
 
 @router.post("")
-async def create(request: Request, caller: KnownCaller, body: Create) -> Response:
+async def create(engine: KnownEngine, caller: KnownCaller, body: Create) -> Response:
     """Make an assistant: a preset with a model and options of the caller's."""
     given = body.model_dump(exclude={"assistant_id", "if_exists"})
-    engine: Engine = request.app.state.engine
     return json_response(await engine.saved.create(caller, body.assistant_id, given, if_exists=body.if_exists))
 
 
 @router.post("/search")
-async def search(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
+async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List assistants."""
     body = body or Search()
-    every = await found(request.app.state.engine, caller, body)
+    every = await found(engine, caller, body)
     return json_response([selected(one, body.select) for one in every[body.offset : body.offset + body.limit]])
 
 
 @router.post("/count")
-async def count(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
+async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count assistants."""
-    return json_response(len(await found(request.app.state.engine, caller, body or Search())))
+    return json_response(len(await found(engine, caller, body or Search())))
 
 
 @router.get("/{assistant_id}")
-async def get(request: Request, caller: KnownCaller, assistant_id: str) -> Response:
+async def get(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return an assistant."""
-    engine: Engine = request.app.state.engine
     if assistant_id in engine.assistants():
         return json_response(shown(engine.assistant(assistant_id)))
     return json_response(await engine.saved.get(caller, assistant_id))
 
 
 @router.patch("/{assistant_id}")
-async def update(request: Request, caller: KnownCaller, assistant_id: str, body: Change) -> Response:
+async def update(engine: KnownEngine, caller: KnownCaller, assistant_id: str, body: Change) -> Response:
     """Add a version to an assistant of the caller's, and run it from now on."""
-    engine = _changing(request, assistant_id)
+    _check_changes(engine, assistant_id)
     return json_response(await engine.saved.update(caller, assistant_id, body.model_dump(exclude_none=True)))
 
 
 @router.delete("/{assistant_id}", status_code=204)
-async def delete(request: Request, caller: KnownCaller, assistant_id: str, delete_threads: bool = False) -> Response:
+async def delete(engine: KnownEngine, caller: KnownCaller, assistant_id: str, delete_threads: bool = False) -> Response:
     """Forget an assistant of the caller's; its threads stay."""
     if delete_threads:
         raise BadRequestError("delete_threads is not served: threads stay until they are deleted by themselves")
-    await _changing(request, assistant_id).saved.delete(caller, assistant_id)
+    _check_changes(engine, assistant_id)
+    await engine.saved.delete(caller, assistant_id)
     return Response(status_code=204)
 
 
 @router.post("/{assistant_id}/latest")
-async def set_latest(request: Request, caller: KnownCaller, assistant_id: str, body: Latest) -> Response:
+async def set_latest(engine: KnownEngine, caller: KnownCaller, assistant_id: str, body: Latest) -> Response:
     """Run another version of an assistant of the caller's from now on."""
-    engine = _changing(request, assistant_id)
+    _check_changes(engine, assistant_id)
     return json_response(await engine.saved.set_latest(caller, assistant_id, body.version))
 
 
 @router.get("/{assistant_id}/schemas")
-async def schemas(request: Request, caller: KnownCaller, assistant_id: str) -> Response:
+async def schemas(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return the JSON schemas of what the graph takes and gives, and of the options that a caller may set."""
-    engine: Engine = request.app.state.engine
-    preset, graph = await _graph(request, caller, assistant_id)
+    preset, graph = await _graph(engine, caller, assistant_id)
     options = call_options(engine.assistant(preset), engine.settings).model_json_schema()
     models = [engine.settings.model, *engine.settings.models]
     options["properties"] = {**options.get("properties", {}), "model": {"enum": models, "description": "Writes."}}
@@ -173,9 +171,9 @@ async def schemas(request: Request, caller: KnownCaller, assistant_id: str) -> R
 
 
 @router.get("/{assistant_id}/graph")
-async def drawing(request: Request, caller: KnownCaller, assistant_id: str, xray: bool | int = False) -> Response:
+async def drawing(engine: KnownEngine, caller: KnownCaller, assistant_id: str, xray: bool | int = False) -> Response:
     """Return the nodes and edges of the graph."""
-    _, graph = await _graph(request, caller, assistant_id)
+    _, graph = await _graph(engine, caller, assistant_id)
     depth = xray if isinstance(xray, bool) else min(max(xray, 0), 10)
     drawn = await graph.aget_graph(xray=depth)
     return json_response(drawn.to_json())
@@ -183,10 +181,10 @@ async def drawing(request: Request, caller: KnownCaller, assistant_id: str, xray
 
 @router.post("/{assistant_id}/versions")
 async def versions(
-    request: Request, caller: KnownCaller, assistant_id: str, body: Annotated[Search | None, Body()] = None
+    engine: KnownEngine, caller: KnownCaller, assistant_id: str, body: Annotated[Search | None, Body()] = None
 ) -> Response:
     """Return the versions of an assistant, the newest first; a preset has one."""
-    body, engine = body or Search(), request.app.state.engine
+    body = body or Search()
     if assistant_id in engine.assistants():
         every = [shown(engine.assistant(assistant_id))]
     else:
@@ -197,39 +195,36 @@ async def versions(
 
 
 @router.get("/{assistant_id}/subgraphs")
-async def subgraphs(request: Request, caller: KnownCaller, assistant_id: str, recurse: bool = False) -> Response:
+async def subgraphs(engine: KnownEngine, caller: KnownCaller, assistant_id: str, recurse: bool = False) -> Response:
     """Return the subgraphs with their schemas."""
-    return json_response(await _subgraphs(request, caller, assistant_id, recurse=recurse))
+    return json_response(await _subgraphs(engine, caller, assistant_id, recurse=recurse))
 
 
 @router.get("/{assistant_id}/subgraphs/{namespace}")
 async def subgraph(
-    request: Request, caller: KnownCaller, assistant_id: str, namespace: str, recurse: bool = False
+    engine: KnownEngine, caller: KnownCaller, assistant_id: str, namespace: str, recurse: bool = False
 ) -> Response:
     """Return the subgraph of a namespace with its schemas."""
-    every = await _subgraphs(request, caller, assistant_id, recurse=recurse)
+    every = await _subgraphs(engine, caller, assistant_id, recurse=recurse)
     if namespace not in every:
         raise NotThereError("there is no such subgraph")
     return json_response({namespace: every[namespace]})
 
 
-def _changing(request: Request, assistant_id: str) -> Engine:
-    """Return the engine for a change of an assistant that is no preset."""
-    engine: Engine = request.app.state.engine
+def _check_changes(engine: Engine, assistant_id: str) -> None:
+    """Raise BadRequestError for a preset of the server, which no caller changes."""
     if assistant_id in engine.assistants():
         raise BadRequestError("a preset of the server stays as it is: make an assistant of it (POST /assistants)")
-    return engine
 
 
-async def _graph(request: Request, caller: Caller, assistant_id: str) -> tuple[str, Any]:
+async def _graph(engine: Engine, caller: Caller, assistant_id: str) -> tuple[str, Any]:
     """Return the preset of an assistant, and its graph."""
-    engine: Engine = request.app.state.engine
     preset, model, options = await engine.saved.resolved(caller, assistant_id)
     return preset, await engine.graph(preset, model, options)
 
 
-async def _subgraphs(request: Request, caller: Caller, assistant_id: str, *, recurse: bool) -> dict[str, Any]:
-    _, graph = await _graph(request, caller, assistant_id)
+async def _subgraphs(engine: Engine, caller: Caller, assistant_id: str, *, recurse: bool) -> dict[str, Any]:
+    _, graph = await _graph(engine, caller, assistant_id)
     return {
         name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
         for name, one in graph.get_subgraphs(recurse=recurse)

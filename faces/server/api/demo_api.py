@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from .disconnect import CLIENT_LEFT, ended_before_disconnect
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import answers, problem
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
 
 __all__ = ["DemoAnswer", "DemoRequest", "router"]
 
@@ -42,11 +39,12 @@ class DemoAnswer(BaseModel):
 
 
 @router.post("/self-refine", response_model=DemoAnswer, responses=answers(429, 502))
-async def self_refine(body: DemoRequest, request: Request, caller: KnownCaller) -> DemoAnswer | Response:
+async def self_refine(
+    body: DemoRequest, request: Request, engine: KnownEngine, caller: KnownCaller
+) -> DemoAnswer | Response:
     """Return a plan for the trip, with the metadata of its refinement."""
     from ....nodes.travel import travel_metadata
 
-    engine: Engine = request.app.state.engine
     name = "travel" if body.enable_refinement else "travel-unrefined"
     run = await engine.submit(caller, name, input={"task": body.message}, keep=True)
     if not await ended_before_disconnect(request, engine, run):

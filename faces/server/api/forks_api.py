@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import ConfigDict, Field, model_validator
 from starlette.responses import Response
 
 from ..engine.forking import fork_thread
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import answers
 from .threads_api import shown
 from .wire import Metadata, RequestBody, json_response
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
 
 __all__ = ["router"]
 
@@ -56,9 +53,8 @@ class Fork(RequestBody):
 
 # The shell makes ids with slashes, such as those of a search's paths.
 @router.post("/{thread_id:path}/fork")
-async def fork(request: Request, caller: KnownCaller, thread_id: str, body: Fork) -> Response:
+async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Fork) -> Response:
     """Make a thread that begins in the middle of this one, which stays as it is; a run without input runs it."""
-    engine: Engine = request.app.state.engine
     made = await fork_thread(
         engine,
         caller,

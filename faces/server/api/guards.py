@@ -15,6 +15,7 @@ from fastapi import Depends
 from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
 
 from ....state.masking import mask_values_of, masked
+from ..engine.engine import Engine
 from ..engine.runs import Caller
 from ..settings import LOOPBACK
 from .problems import problem
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["OPERATOR", "BodyMiddleware", "CallerMiddleware", "HeaderMiddleware", "KnownCaller", "mask_logs",
-           "require_caller"]  # fmt: skip
+__all__ = ["OPERATOR", "BodyMiddleware", "CallerMiddleware", "HeaderMiddleware", "KnownCaller", "KnownEngine",
+           "mask_logs", "require_caller"]  # fmt: skip
 
 OPERATOR = Caller("operator")
 """Whoever has a token for the metrics of all callers; nothing else is there for them."""
@@ -112,8 +113,16 @@ def require_caller(request: Request) -> Caller:
     return found
 
 
+def serving_engine(request: Request) -> Engine:
+    """Return the engine of the app; a dependency of FastAPI's."""
+    engine: Engine = request.app.state.engine
+    return engine
+
+
 KnownCaller = Annotated[Caller, Depends(require_caller)]
 """The caller as a parameter of a route."""
+KnownEngine = Annotated[Engine, Depends(serving_engine)]
+"""The engine as a parameter of a route."""
 
 
 class HeaderMiddleware:

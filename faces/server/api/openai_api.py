@@ -25,7 +25,7 @@ from .chat_completions import (
 )
 from .client_tools import calls_in, functions_of
 from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .openai_runs import OpenAIRoute, error_response, presets, problem_of, progress, retry_headers
 from .problems import Answers, answers
 from .structured_format import format_of
@@ -33,7 +33,6 @@ from .structured_format import format_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ..engine.engine import Engine
 
 __all__ = ["router"]
 
@@ -45,26 +44,25 @@ router = APIRouter(prefix="/v1", route_class=OpenAIRoute, tags=["OpenAI"], respo
 
 
 @router.get("/models")
-async def models(request: Request, caller: KnownCaller) -> dict[str, Any]:
+async def models(engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Return the workflows that can be named as models."""
-    upstream = request.app.state.settings.models
-    names = [name if spec is None else f"{name}/{spec}" for name in presets(request) for spec in (None, *upstream)]
+    upstream = engine.settings.models
+    names = [name if spec is None else f"{name}/{spec}" for name in presets(engine) for spec in (None, *upstream)]
     return {"object": "list", "data": model_data(names)}
 
 
 @router.get("/models/{name:path}")
-async def model(name: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
+async def model(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Return one of them."""
-    preset, upstream = split_model(name, presets(request), request.app.state.settings.models)
+    preset, upstream = split_model(name, presets(engine), engine.settings.models)
     return model_data([preset if upstream is None else f"{preset}/{upstream}"])[0]
 
 
 @router.post("/chat/completions", responses=ENDS)
-async def chat(body: ChatRequest, request: Request, caller: KnownCaller) -> Response:
+async def chat(body: ChatRequest, request: Request, engine: KnownEngine, caller: KnownCaller) -> Response:
     """Run a workflow on the last user message, and return its answer, whole or as a stream."""
-    engine: Engine = request.app.state.engine
     body.check_supported()
-    preset, upstream = split_model(body.model, presets(request), request.app.state.settings.models)
+    preset, upstream = split_model(body.model, presets(engine), engine.settings.models)
     assistant, form = engine.assistants()[preset], format_of(body.response_format, param="response_format")
     options = {
         **(form.options(assistant, param="response_format") if form else {}),

@@ -85,9 +85,8 @@ def retry_headers(run: Run) -> dict[str, str]:
     return {**NO_RETRY, **({"Retry-After": after} if after else {})}
 
 
-def presets(request: Request) -> list[str]:
+def presets(engine: Engine) -> list[str]:
     """Return the names of the assistants that answer without a person."""
-    engine: Engine = request.app.state.engine
     return [name for name, one in engine.assistants().items() if one.served.listed and not one.options.get("human")]
 
 

@@ -16,7 +16,7 @@ from ....state.threads.answers import pending_interrupts
 from ..engine.requests import can_be_id
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError, tick
 from .disconnect import PING, UNBUFFERED, kept_open
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .protocol_events import CHANNELS, MODES, ProtocolEvents, matches
 from .runs_api import RunRequest, listed, submitted
@@ -60,12 +60,11 @@ class _RefusedError(Exception):
 
 
 @router.post("/stream/events", response_class=StreamingResponse, responses=EVENTS)
-async def stream_events(request: Request, caller: KnownCaller, thread_id: str, body: Wanted) -> Response:
+async def stream_events(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Wanted) -> Response:
     """Send what happens on a thread, from run to run, as events of the protocol.
 
     A thread that is not there yet is waited for, since a client may listen before its first command.
     """
-    engine: Engine = request.app.state.engine
     _check_id(thread_id)
     if wrong := [name for name in body.channels if name not in CHANNELS and not name.startswith("custom:")]:
         raise BadRequestError(f"channels are {', '.join(CHANNELS)}, not {wrong[0]!r:.80}")
@@ -80,13 +79,13 @@ async def stream_events(request: Request, caller: KnownCaller, thread_id: str, b
 
 
 @router.post("/commands")
-async def command(request: Request, caller: KnownCaller, thread_id: str, body: Command) -> Response:
+async def command(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Command) -> Response:
     """Begin a run, or answer what a person is asked; the thread is made where it is not there."""
     _check_id(thread_id)
     # Whatever the command begins comes after it, and what clients see again from before does not.
     applied = tick()
     try:
-        result = await _done(request, caller, thread_id, body)
+        result = await _done(engine, caller, thread_id, body)
     except (_RefusedError, BadRequestError, NotThereError, TakenError) as error:
         code = error.code if isinstance(error, _RefusedError) else "invalid_argument"
         return json_response({"type": "error", "id": body.id, "error": code, "message": str(error)})
@@ -95,9 +94,8 @@ async def command(request: Request, caller: KnownCaller, thread_id: str, body: C
 
 
 @router.get("/stream", response_class=StreamingResponse, responses=EVENTS)
-async def join_stream(request: Request, caller: KnownCaller, thread_id: str) -> Response:
+async def join_stream(request: Request, engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Send what the runs of a thread send, from run to run: from now on, or after the event of `Last-Event-ID`."""
-    engine: Engine = request.app.state.engine
     await engine.owned.thread(caller, thread_id)
     modes = listed(request, "stream_mode") or ["run_modes"]
     if not set(modes) <= {"run_modes", "lifecycle"}:
@@ -159,32 +157,30 @@ class Respond(RequestBody):
     metadata: Metadata | None = None
 
 
-async def _done(request: Request, caller: Caller, thread_id: str, body: Command) -> dict[str, Any]:
+async def _done(engine: Engine, caller: Caller, thread_id: str, body: Command) -> dict[str, Any]:
     """Do what a command says, and return its result."""
     if body.method == "run.start":
-        return await _start(request, caller, thread_id, body.params)
+        return await _start(engine, caller, thread_id, body.params)
     if body.method == "input.respond":
-        return await _respond(request, caller, thread_id, body.params)
+        return await _respond(engine, caller, thread_id, body.params)
     if body.method == "agent.getTree":
-        return {"tree": await _tree(request.app.state.engine, caller, thread_id)}
+        return {"tree": await _tree(engine, caller, thread_id)}
     told = f"run.start, input.respond and agent.getTree are served, not {body.method!r:.80}"
     raise _RefusedError("unknown_command", told)
 
 
-async def _start(request: Request, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
+async def _start(engine: Engine, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
     asked = _read(Start, params)
-    engine: Engine = request.app.state.engine
     given: dict[str, Any] = {"input": asked.input}
     begins = isinstance(asked.input, dict) and not {"task", "messages"}.isdisjoint(asked.input)
     if asked.input is not None and not begins and await _waits(engine, caller, thread_id):
         given = {"command": {"resume": asked.input}}
-    run = await _submitted(request, caller, thread_id, asked, multitask=asked.multitaskStrategy, **given)
+    run = await _submitted(engine, caller, thread_id, asked, multitask=asked.multitaskStrategy, **given)
     return {"run_id": run.id}
 
 
-async def _respond(request: Request, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
+async def _respond(engine: Engine, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
     asked = _read(Respond, params)
-    engine: Engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
     if record.assistant is None:
         raise _RefusedError("no_such_run", "no run of this thread waits for an answer")
@@ -196,12 +192,12 @@ async def _respond(request: Request, caller: Caller, thread_id: str, params: dic
         if not resume.keys() <= {one.id for one in pending_interrupts(stored)}:
             raise _RefusedError("no_such_interrupt", "no question of this id waits for an answer")
     command = {"resume": resume, "update": asked.update, "goto": asked.goto}
-    run = await _submitted(request, caller, thread_id, asked, assistant=record.assistant, command=command)
+    run = await _submitted(engine, caller, thread_id, asked, assistant=record.assistant, command=command)
     return {"run_id": run.id}
 
 
 async def _submitted(
-    request: Request,
+    engine: Engine,
     caller: Caller,
     thread_id: str,
     asked: Start | Respond,
@@ -223,7 +219,7 @@ async def _submitted(
         multitask_strategy=multitask or "enqueue",
         **given,
     )
-    return await submitted(request, caller, thread_id, body)
+    return await submitted(engine, caller, thread_id, body)
 
 
 async def _waits(engine: Engine, caller: Caller, thread_id: str) -> bool:

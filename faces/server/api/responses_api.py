@@ -16,7 +16,7 @@ from ..engine.runs import NotThereError
 from .chat_completions import RequestRefusedError, call_item, split_model
 from .client_tools import calls_in, functions_of
 from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .openai_runs import OpenAIRoute, error_response, presets, problem_of, progress, retry_headers
 from .problems import Answers, answers
 from .responses import INSTRUCTIONS, KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
@@ -39,11 +39,10 @@ router = APIRouter(prefix="/v1/responses", route_class=OpenAIRoute, tags=["OpenA
 
 
 @router.post("", responses=ENDS)
-async def create(body: ResponseRequest, request: Request, caller: KnownCaller) -> Response:
+async def create(body: ResponseRequest, request: Request, engine: KnownEngine, caller: KnownCaller) -> Response:
     """Run a workflow on what is given, and return its response, whole or as a stream."""
-    engine: Engine = request.app.state.engine
     body.check_supported()
-    preset, upstream = split_model(body.model, presets(request), request.app.state.settings.models)
+    preset, upstream = split_model(body.model, presets(engine), engine.settings.models)
     assistant = engine.assistants()[preset]
     form = format_of(body.text.format if body.text else None, param="text.format")
     options = {
@@ -79,16 +78,15 @@ async def create(body: ResponseRequest, request: Request, caller: KnownCaller) -
 
 
 @router.get("/{name}")
-async def retrieve(name: str, request: Request, caller: KnownCaller) -> Response:
+async def retrieve(name: str, engine: KnownEngine, caller: KnownCaller) -> Response:
     """Return a stored response."""
-    engine: Engine = request.app.state.engine
     return Response(dumps(await _shown(engine, await _stored(engine, caller, name))), media_type="application/json")
 
 
 @router.get("/{name}/input_items")
-async def input_items(name: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
+async def input_items(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Return what a stored response was given."""
-    run = await _stored(request.app.state.engine, caller, name)
+    run = await _stored(engine, caller, name)
     given: Mapping[str, Any] = run.request.get("input") or {}
     said = given.get("messages") or [{"role": "user", "content": given.get("task", "")}]
     items = [
@@ -104,18 +102,16 @@ async def input_items(name: str, request: Request, caller: KnownCaller) -> dict[
 
 
 @router.post("/{name}/cancel", responses=answers(409))
-async def cancel(name: str, request: Request, caller: KnownCaller) -> Response:
+async def cancel(name: str, engine: KnownEngine, caller: KnownCaller) -> Response:
     """End the run of a response where it stands, and return the response."""
-    engine: Engine = request.app.state.engine
     run = await _stored(engine, caller, name)
     await engine.cancel(caller, run.id)
     return Response(dumps(await _shown(engine, run)), media_type="application/json")
 
 
 @router.delete("/{name}")
-async def delete(name: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
+async def delete(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Delete a stored response, and with the last one of a conversation all that was said in it."""
-    engine: Engine = request.app.state.engine
     run = await _stored(engine, caller, name)
     others = [one for one in await engine.runs(caller, run.thread_id) if one.id != run.id]
     await engine.forget(caller, run.id)

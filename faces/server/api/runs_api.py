@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from ..engine.requests import checked_modes
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .disconnect import PING, UNBUFFERED, kept_open
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .webhooks import checked_webhook
 from .wire import Metadata, RequestBody, dumps, event_bytes, json_response, plain, selected
@@ -63,53 +63,52 @@ class CancelMany(RequestBody):
 
 
 @router.post("/threads/{thread_id}/runs")
-async def create(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
+async def create(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Start a run in the background."""
-    run = await submitted(request, caller, thread_id, body)
+    run = await submitted(engine, caller, thread_id, body)
     return json_response(shown(run), _where(run))
 
 
 @router.post("/threads/{thread_id}/runs/wait")
-async def wait(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
+async def wait(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Run, and return the output."""
-    return _joined(request, await submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
+    return _joined(engine, await submitted(engine, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/threads/{thread_id}/runs/stream", response_class=StreamingResponse, responses=EVENTS)
-async def stream(request: Request, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
+async def stream(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Run, and send what happens."""
-    return _streamed(request, await submitted(request, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
+    return _streamed(engine, await submitted(engine, caller, thread_id, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs")
-async def create_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
+async def create_stateless(engine: KnownEngine, caller: KnownCaller, body: RunRequest) -> Response:
     """Start a run in the background whose thread is deleted when it has ended."""
-    run = await submitted(request, caller, None, body)
+    run = await submitted(engine, caller, None, body)
     return json_response(shown(run), _where(run))
 
 
 @router.post("/runs/wait")
-async def wait_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
+async def wait_stateless(engine: KnownEngine, caller: KnownCaller, body: RunRequest) -> Response:
     """Run without a thread, and return the output."""
-    return _joined(request, await submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
+    return _joined(engine, await submitted(engine, caller, None, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs/stream", response_class=StreamingResponse, responses=EVENTS)
-async def stream_stateless(request: Request, caller: KnownCaller, body: RunRequest) -> Response:
+async def stream_stateless(engine: KnownEngine, caller: KnownCaller, body: RunRequest) -> Response:
     """Run without a thread, and send what happens."""
-    return _streamed(request, await submitted(request, caller, None, body), cancel=body.on_disconnect == "cancel")
+    return _streamed(engine, await submitted(engine, caller, None, body), cancel=body.on_disconnect == "cancel")
 
 
 @router.post("/runs/batch")
 async def create_batch(
-    request: Request, caller: KnownCaller, body: Annotated[list[RunRequest], Field(min_length=1, max_length=100)]
+    engine: KnownEngine, caller: KnownCaller, body: Annotated[list[RunRequest], Field(min_length=1, max_length=100)]
 ) -> Response:
     """Start runs without a thread in the background: all of them, or none."""
-    engine: Engine = request.app.state.engine
     runs: list[Run] = []
     try:
         for one in body:
-            runs.append(await submitted(request, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
+            runs.append(await submitted(engine, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
     except Exception:
         for run in reversed(runs):  # those that wait before the one that runs, or its end would begin them
             await engine.forget(caller, run.id)
@@ -120,21 +119,22 @@ async def create_batch(
 
 
 @router.post("/runs/cancel", status_code=204)
-async def cancel_many(request: Request, caller: KnownCaller, body: CancelMany, action: str = "interrupt") -> Response:
+async def cancel_many(
+    engine: KnownEngine, caller: KnownCaller, body: CancelMany, action: str = "interrupt"
+) -> Response:
     """End runs where they stand."""
     _check_action(action)
     if (body.run_ids is None) == (body.status is None):
         raise BadRequestError("name the runs by run_ids, or by status: pending, running or all")
     statuses = (body.status,) if body.status in ("pending", "running") else ("pending", "running")
-    await request.app.state.engine.cancel_many(
-        caller, thread_id=body.thread_id, run_ids=body.run_ids, statuses=statuses
-    )
+    await engine.cancel_many(caller, thread_id=body.thread_id, run_ids=body.run_ids, statuses=statuses)
     return Response(status_code=204)
 
 
 @router.get("/threads/{thread_id}/runs")
 async def every(
     request: Request,
+    engine: KnownEngine,
     caller: KnownCaller,
     thread_id: str,
     limit: int = 10,
@@ -144,50 +144,55 @@ async def every(
 ) -> Response:
     """List the runs of a thread, the newest first."""
     select = listed(request, "select") or None
-    runs = [run for run in await request.app.state.engine.runs(caller, thread_id) if status in (None, run.status)]
+    runs = [run for run in await engine.runs(caller, thread_id) if status in (None, run.status)]
     start = max(offset, 0)
     return json_response([selected(shown(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
-async def get(request: Request, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
+async def get(engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Return a run."""
-    return json_response(shown(await _run(request, caller, thread_id, run_id)))
+    return json_response(shown(await _run(engine, caller, thread_id, run_id)))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join")
-async def join(request: Request, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
+async def join(engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Wait for a run, and return its output."""
-    return _joined(request, await _run(request, caller, thread_id, run_id))
+    return _joined(engine, await _run(engine, caller, thread_id, run_id))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/stream", response_class=StreamingResponse, responses=EVENTS)
 async def join_stream(
-    request: Request, caller: KnownCaller, thread_id: str, run_id: str, cancel_on_disconnect: bool = False
+    request: Request,
+    engine: KnownEngine,
+    caller: KnownCaller,
+    thread_id: str,
+    run_id: str,
+    cancel_on_disconnect: bool = False,
 ) -> Response:
     """Send what a run sends: from its beginning, or after the event that `Last-Event-ID` names."""
     modes = listed(request, "stream_mode")
     only = checked_modes(modes) if modes else None
-    run = await _run(request, caller, thread_id, run_id)
-    return _streamed(request, run, cancel=cancel_on_disconnect, after=event_after(request), only=only)
+    run = await _run(engine, caller, thread_id, run_id)
+    return _streamed(engine, run, cancel=cancel_on_disconnect, after=event_after(request), only=only)
 
 
 @router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
 async def cancel(
-    request: Request, caller: KnownCaller, thread_id: str, run_id: str, action: str = "interrupt"
+    engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str, action: str = "interrupt"
 ) -> Response:
     """End a run where it stands."""
     _check_action(action)
-    run = await _run(request, caller, thread_id, run_id)
-    await request.app.state.engine.cancel(caller, run.id)
+    run = await _run(engine, caller, thread_id, run_id)
+    await engine.cancel(caller, run.id)
     return Response(status_code=204)
 
 
 @router.delete("/threads/{thread_id}/runs/{run_id}", status_code=204)
-async def delete(request: Request, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
+async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Forget a run, which is cancelled first; its thread stays."""
-    run = await _run(request, caller, thread_id, run_id)
-    await request.app.state.engine.forget(caller, run.id)
+    run = await _run(engine, caller, thread_id, run_id)
+    await engine.forget(caller, run.id)
     return Response(status_code=204)
 
 
@@ -233,11 +238,10 @@ def _check_action(action: str) -> None:
         raise BadRequestError("action is interrupt: what a run has written stays; a new run may roll back another")
 
 
-async def submitted(request: Request, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
+async def submitted(engine: Engine, caller: Caller, thread_id: str | None, body: RunRequest) -> Run:
     """Queue a run that is asked for, and return it."""
     if body.multitask_strategy == "rollback" and body.command is not None:
         raise BadRequestError("a command answers the run under way, which a rollback would undo")
-    engine: Engine = request.app.state.engine
     preset, model, options = await engine.saved.resolved(caller, body.assistant_id, body.context)
     config = body.config or {}
     configurable = config.get("configurable")
@@ -269,19 +273,18 @@ async def submitted(request: Request, caller: Caller, thread_id: str | None, bod
     )
 
 
-async def _run(request: Request, caller: Caller, thread_id: str, run_id: str) -> Run:
-    run: Run = await request.app.state.engine.run(caller, run_id)
+async def _run(engine: Engine, caller: Caller, thread_id: str, run_id: str) -> Run:
+    run: Run = await engine.run(caller, run_id)
     if run.thread_id != thread_id:
         raise NotThereError("there is no such run")
     return run
 
 
-def _joined(request: Request, run: Run, *, cancel: bool = False) -> Response:
+def _joined(engine: Engine, run: Run, *, cancel: bool = False) -> Response:
     """Return a reply that comes when the run has ended; spaces before it keep the connection.
 
     `cancel` ends the run where the client leaves before that.
     """
-    engine: Engine = request.app.state.engine
 
     async def output() -> AsyncIterator[bytes]:
         yield dumps(await engine.join(run))
@@ -292,7 +295,7 @@ def _joined(request: Request, run: Run, *, cancel: bool = False) -> Response:
 
 
 def _streamed(
-    request: Request,
+    engine: Engine,
     run: Run,
     *,
     cancel: bool,
@@ -300,7 +303,6 @@ def _streamed(
     only: tuple[str, ...] | None = None,
 ) -> Response:
     """Return the events of a run as they come, and `end` after the last."""
-    engine: Engine = request.app.state.engine
     wanted = (
         None if only is None else {"metadata", "error", *("messages" if "messages" in one else one for one in only)}
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ..engine.runs import BadRequestError
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .runs_api import listed
 from .wire import MOST_METADATA, RequestBody, dumps, json_list, json_response
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ..engine.item_records import Item
-    from ..engine.store import Store
 
 __all__ = ["router"]
 
@@ -65,37 +64,37 @@ class Namespaces(RequestBody):
 
 
 @router.put("/items", status_code=204)
-async def put(request: Request, caller: KnownCaller, body: Put) -> Response:
+async def put(engine: KnownEngine, caller: KnownCaller, body: Put) -> Response:
     """Keep a value under a namespace and a key."""
     if body.index:
         raise BadRequestError("index is not served: items are found by namespace and filter")
     if body.ttl is not None:
         raise BadRequestError("ttl is not served: an item stays until it is deleted")
-    await _store(request).put(caller, body.namespace, body.key, _checked(body.value))
+    await engine.store.put(caller, body.namespace, body.key, _checked(body.value))
     return Response(status_code=204)
 
 
 @router.get("/items")
-async def get(request: Request, caller: KnownCaller, key: str) -> Response:
+async def get(request: Request, engine: KnownEngine, caller: KnownCaller, key: str) -> Response:
     """Return the item of a namespace and a key, or null."""
     names = [name for value in listed(request, "namespace") for name in value.split(".")]
-    found = await _store(request).get(caller, names, key)
+    found = await engine.store.get(caller, names, key)
     return json_response(None if found is None else _shown(found))
 
 
 @router.delete("/items", status_code=204)
-async def remove(request: Request, caller: KnownCaller, body: Remove) -> Response:
+async def remove(engine: KnownEngine, caller: KnownCaller, body: Remove) -> Response:
     """Forget the item of a namespace and a key, where there is one."""
-    await _store(request).remove(caller, body.namespace, body.key)
+    await engine.store.remove(caller, body.namespace, body.key)
     return Response(status_code=204)
 
 
 @router.post("/items/search")
-async def search(request: Request, caller: KnownCaller, body: Search) -> Response:
+async def search(engine: KnownEngine, caller: KnownCaller, body: Search) -> Response:
     """Return the items within a namespace, the last changed first."""
     if body.query:
         raise BadRequestError("query is not served: items are found by namespace and filter")
-    found = await _store(request).search(caller, body.namespace_prefix, body.filter or {})
+    found = await engine.store.search(caller, body.namespace_prefix, body.filter or {})
 
     async def page() -> AsyncIterator[Any]:
         for item in found[body.offset : body.offset + body.limit]:
@@ -106,9 +105,9 @@ async def search(request: Request, caller: KnownCaller, body: Search) -> Respons
 
 
 @router.post("/namespaces")
-async def namespaces(request: Request, caller: KnownCaller, body: Namespaces) -> Response:
+async def namespaces(engine: KnownEngine, caller: KnownCaller, body: Namespaces) -> Response:
     """Return the namespaces that hold items."""
-    found = await _store(request).namespaces(
+    found = await engine.store.namespaces(
         caller, prefix=body.prefix or (), suffix=body.suffix or (), depth=body.max_depth
     )
     return json_response({"namespaces": [list(one) for one in found[body.offset : body.offset + body.limit]]})
@@ -118,11 +117,6 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
     if len(dumps(value)) > MOST_METADATA:
         raise BadRequestError(f"a value has at most {MOST_METADATA} bytes of JSON")
     return value
-
-
-def _store(request: Request) -> Store:
-    found: Store = request.app.state.engine.store
-    return found
 
 
 def _shown(item: Item) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body
 from pydantic import Field
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from ....state.threads.record_checks import EditedRecordError
 from ....state.threads.snapshots import astate_of
 from ..engine.requests import checked_id, checked_input, checked_update, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import answers
 from .wire import RequestBody, json_list, json_response, thread_state
 
@@ -62,34 +62,33 @@ class Past(RequestBody):
 
 
 @router.get("/state")
-async def latest(request: Request, caller: KnownCaller, thread_id: str, subgraphs: bool = False) -> Response:
+async def latest(engine: KnownEngine, caller: KnownCaller, thread_id: str, subgraphs: bool = False) -> Response:
     """Return the newest state."""
-    return await _state(request, caller, thread_id, Place(), subgraphs=subgraphs)
+    return await _state(engine, caller, thread_id, Place(), subgraphs=subgraphs)
 
 
 @router.get("/state/{checkpoint_id}")
 async def earlier(
-    request: Request, caller: KnownCaller, thread_id: str, checkpoint_id: str, subgraphs: bool = False
+    engine: KnownEngine, caller: KnownCaller, thread_id: str, checkpoint_id: str, subgraphs: bool = False
 ) -> Response:
     """Return the state at a checkpoint."""
-    return await _state(request, caller, thread_id, Place(checkpoint_id=checkpoint_id), subgraphs=subgraphs)
+    return await _state(engine, caller, thread_id, Place(checkpoint_id=checkpoint_id), subgraphs=subgraphs)
 
 
 @router.post("/state/checkpoint")
-async def at_checkpoint(request: Request, caller: KnownCaller, thread_id: str, body: At) -> Response:
+async def at_checkpoint(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: At) -> Response:
     """Return the state at a checkpoint."""
-    return await _state(request, caller, thread_id, body.checkpoint, subgraphs=body.subgraphs)
+    return await _state(engine, caller, thread_id, body.checkpoint, subgraphs=body.subgraphs)
 
 
 @router.post("/state")
-async def update(request: Request, caller: KnownCaller, thread_id: str, body: Update) -> Response:
+async def update(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Update) -> Response:
     """Write a state after a checkpoint, as if a node had; a run without input goes on from there.
 
     `feedback` or a `draft`, and `limits`, do there what they do to a fork, within the thread.
     """
     from langgraph.errors import InvalidUpdateError
 
-    engine: Engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
     if record.status == "busy":
         raise TakenError("the thread is busy with a run")
@@ -124,23 +123,22 @@ async def update(request: Request, caller: KnownCaller, thread_id: str, body: Up
 
 @router.post("/history")
 async def history(
-    request: Request, caller: KnownCaller, thread_id: str, body: Annotated[Past | None, Body()] = None
+    engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Annotated[Past | None, Body()] = None
 ) -> Response:
     """Return states, the newest first."""
     body = body or Past()
-    return await _history(request, caller, thread_id, body)
+    return await _history(engine, caller, thread_id, body)
 
 
 @router.get("/history")
 async def history_by_url(
-    request: Request, caller: KnownCaller, thread_id: str, limit: int = 10, before: str | None = None
+    engine: KnownEngine, caller: KnownCaller, thread_id: str, limit: int = 10, before: str | None = None
 ) -> Response:
     """Return states, the newest first."""
-    return await _history(request, caller, thread_id, Past(limit=min(max(limit, 1), 1000), before=before))
+    return await _history(engine, caller, thread_id, Past(limit=min(max(limit, 1), 1000), before=before))
 
 
-async def _history(request: Request, caller: Caller, thread_id: str, body: Past) -> Response:
-    engine: Engine = request.app.state.engine
+async def _history(engine: Engine, caller: Caller, thread_id: str, body: Past) -> Response:
     graph = await engine.graphs.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, Place(checkpoint_ns=(body.checkpoint or Place()).checkpoint_ns))
     before = Place(checkpoint_id=body.before) if isinstance(body.before, str) else body.before
@@ -186,8 +184,7 @@ def _plain(name: str, value: Any) -> bool:
     return True
 
 
-async def _state(request: Request, caller: Caller, thread_id: str, place: Place, *, subgraphs: bool) -> Response:
-    engine: Engine = request.app.state.engine
+async def _state(engine: Engine, caller: Caller, thread_id: str, place: Place, *, subgraphs: bool) -> Response:
     graph = await engine.graphs.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, place)
     return json_response(thread_state(await astate_of(graph, config, subgraphs=subgraphs)))

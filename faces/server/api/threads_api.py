@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ....state.threads.snapshots import astate_of
 from ..engine.runs import BadRequestError, Caller, NotThereError
-from .guards import KnownCaller
+from .guards import KnownCaller, KnownEngine
 from .problems import REFUSED, UNREADABLE, answers
 from .wire import Metadata, RequestBody, checked_metadata, json_list, json_response, plain, selected, thread_state
 
@@ -68,13 +68,12 @@ class Prune(RequestBody):
 
 
 @router.post("")
-async def create(request: Request, caller: KnownCaller, body: Annotated[Create | None, Body()] = None) -> Response:
+async def create(engine: KnownEngine, caller: KnownCaller, body: Annotated[Create | None, Body()] = None) -> Response:
     """Make a thread."""
     body = body or Create()
     if body.supersteps:
         raise BadRequestError("supersteps are not served: copy a thread, or write its state")
     _check_ttl(body.ttl)
-    engine: Engine = request.app.state.engine
     metadata = body.metadata or {}
     name = metadata.get("graph_id")
     assistant = engine.assistant(name).id if isinstance(name, str) else None
@@ -85,9 +84,9 @@ async def create(request: Request, caller: KnownCaller, body: Annotated[Create |
 
 
 @router.post("/search")
-async def search(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
+async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List threads of the caller's."""
-    body, engine = body or Search(), request.app.state.engine
+    body = body or Search()
     every = await _found(engine, caller, body)
     page = every[body.offset : body.offset + body.limit]
     # Values are read thread by thread, so only where they are shown.
@@ -98,13 +97,13 @@ async def search(request: Request, caller: KnownCaller, body: Annotated[Search |
 
 
 @router.post("/count")
-async def count(request: Request, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
+async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
-    return json_response(len(await _found(request.app.state.engine, caller, body or Search())))
+    return json_response(len(await _found(engine, caller, body or Search())))
 
 
 @router.post("/prune")
-async def prune(request: Request, caller: KnownCaller, body: Prune) -> Response:
+async def prune(engine: KnownEngine, caller: KnownCaller, body: Prune) -> Response:
     """Delete threads of the caller's with all they hold, and say how many."""
     if body.strategy != "delete":
         raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
@@ -112,23 +111,21 @@ async def prune(request: Request, caller: KnownCaller, body: Prune) -> Response:
     for thread_id in dict.fromkeys(body.thread_ids):
         # One that is gone, or another's, is not counted; the rest is still deleted.
         with suppress(NotThereError):
-            await request.app.state.engine.delete_thread(caller, thread_id)
+            await engine.delete_thread(caller, thread_id)
             pruned += 1
     return json_response({"pruned_count": pruned})
 
 
 @router.get("/{thread_id}")
-async def get(request: Request, caller: KnownCaller, thread_id: str) -> Response:
+async def get(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Return a thread with its values."""
-    engine = request.app.state.engine
     return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
 
 
 @router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
-async def change(request: Request, caller: KnownCaller, thread_id: str, body: Change) -> Response:
+async def change(request: Request, engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Change) -> Response:
     """Put metadata over a thread's."""
     _check_ttl(body.ttl)
-    engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
     metadata = checked_metadata({**record.metadata, **body.metadata})
     changed = await engine.owned.change(caller, thread_id, metadata=metadata)
@@ -138,16 +135,15 @@ async def change(request: Request, caller: KnownCaller, thread_id: str, body: Ch
 
 
 @router.delete("/{thread_id}", status_code=204)
-async def delete(request: Request, caller: KnownCaller, thread_id: str) -> Response:
+async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Delete a thread with all it holds."""
-    await request.app.state.engine.delete_thread(caller, thread_id)
+    await engine.delete_thread(caller, thread_id)
     return Response(status_code=204)
 
 
 @router.post("/{thread_id}/copy")
-async def copy(request: Request, caller: KnownCaller, thread_id: str) -> Response:
+async def copy(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Copy a thread with its history."""
-    engine: Engine = request.app.state.engine
     record = await engine.owned.thread(caller, thread_id)
     made = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
     await copy_thread(engine.saver, record.thread_id, made.thread_id)

@@ -7,13 +7,13 @@ import dataclasses
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ....graphs.registry import known_options
 from ....state.storage.index import PATH, BadRunError
 from ...views.wording import STOP_WORDS
-from ..api.guards import KnownCaller
+from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import RequestBody, json_response
 from ..engine.call_options import call_options
 from .drawing import drawn
@@ -53,10 +53,9 @@ class Start(RequestBody):
 
 @router.get("/home")
 async def home(
-    request: Request, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
+    engine: KnownEngine, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
 ) -> Response:
     """Draw the form that starts a run, above the caller's threads."""
-    engine: Engine = request.app.state.engine
     settings = engine.settings
     offered = [one for one in engine.assistants().values() if one.served.listed]
     facts = {
@@ -73,17 +72,16 @@ async def home(
 
 @router.get("/threads")
 async def threads(
-    request: Request, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
+    engine: KnownEngine, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
 ) -> Response:
     """Draw a page of the caller's threads, those changed last first."""
-    found = await _threads(request.app.state.engine, caller, offset, q, assistant, stop)
+    found = await _threads(engine, caller, offset, q, assistant, stop)
     return json_response({"html": drawn("threads", found)})
 
 
 @router.post("/start")
-async def start(request: Request, caller: KnownCaller, body: Start) -> Response:
+async def start(engine: KnownEngine, caller: KnownCaller, body: Start) -> Response:
     """Start a run on a new thread of the caller's."""
-    engine: Engine = request.app.state.engine
     run = await engine.submit(
         caller,
         body.assistant,

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from ....state.threads.thread import Thread, UnknownThreadError
 from ...views.drafts import read_values
 from ..api.disconnect import PING, UNBUFFERED, kept_open
-from ..api.guards import KnownCaller
+from ..api.guards import KnownCaller, KnownEngine
 from ..api.runs_api import event_after
 from ..api.wire import dumps, event_bytes, plain
 from ..engine.runs import NotThereError, ServerEvent
@@ -33,9 +33,8 @@ router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the AP
 
 
 @router.get("/runs/{run_id}/live")
-async def live(request: Request, caller: KnownCaller, run_id: str) -> Response:
+async def live(request: Request, engine: KnownEngine, caller: KnownCaller, run_id: str) -> Response:
     """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
-    engine: Engine = request.app.state.engine
     run = await engine.run(caller, run_id)
     events = kept_open(_events(engine, run, event_after(request)), PING)
     return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)

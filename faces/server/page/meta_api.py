@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from ...._version import __version__
 from .. import page
+from ..api.guards import KnownEngine
 from ..api.wire import json_response
 from .assets_api import HEADERS
 
@@ -30,10 +31,10 @@ async def healthz() -> Response:
 
 
 @router.get("/ok")
-async def ok(request: Request, check_db: bool = False) -> Response:
+async def ok(engine: KnownEngine, check_db: bool = False) -> Response:
     """Say that the server lives, and with `check_db=1` that its database answers."""
     if check_db:
-        await request.app.state.engine.check_database()
+        await engine.check_database()
     return json_response({"ok": True})
 
 

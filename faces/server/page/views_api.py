@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ....state.dual import adrive
@@ -17,7 +17,7 @@ from ....state.threads.thread import Thread, UnknownThreadError
 from ...views.documents import macros
 from ...views.drafts import diff_facts
 from ...views.timeline import event_row
-from ..api.guards import KnownCaller
+from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import json_response
 from ..engine.requests import can_be_served
 from ..engine.runs import Caller, NotThereError
@@ -39,19 +39,17 @@ Round = Annotated[int | None, Query(ge=0, le=1_000_000)]
 # Before the route of a thread, whose `:path` takes slashes too and would match this address.
 @router.get("/threads/{thread_id:path}/diff")
 async def diff(
-    request: Request, caller: KnownCaller, thread_id: str, before: Round = None, after: Round = None
+    engine: KnownEngine, caller: KnownCaller, thread_id: str, before: Round = None, after: Round = None
 ) -> Response:
     """Draw what differs between two drafts of a thread, and the critiques that led from one to the other."""
-    engine: Engine = request.app.state.engine
     thread, _ = await _read(engine, caller, thread_id)
     facts = await _read_or_404(partial(diff_facts, thread, before=before, after=after))
     return json_response({"html": str(macros().diff(facts))})
 
 
 @router.get("/threads/{thread_id:path}")
-async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Response:
+async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Draw a thread: its run under way, answer, steps and branches."""
-    engine: Engine = request.app.state.engine
     read, record = await _read(engine, caller, thread_id)
     # Before its state: the page follows a run under way to its end, and of no other will it hear.
     runs = await engine.runs(caller, thread_id)
@@ -100,10 +98,9 @@ async def thread(request: Request, caller: KnownCaller, thread_id: str) -> Respo
 
 @router.get("/compare")
 async def compare(
-    request: Request, caller: KnownCaller, one: str, two: str, before: Round = None, after: Round = None
+    engine: KnownEngine, caller: KnownCaller, one: str, two: str, before: Round = None, after: Round = None
 ) -> Response:
     """Draw two threads side by side, each with a draft, and what differs between those."""
-    engine: Engine = request.app.state.engine
     sides, read = [], []
     for name, thread_id, number in (("before", one, before), ("after", two, after)):
         thread, record = await _read(engine, caller, thread_id)
