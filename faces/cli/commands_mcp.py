@@ -25,7 +25,7 @@ def mcp(settings: Any) -> None:
     import asyncio
 
     try:
-        from ..server.mcp.stdio import serve_stdio
+        from ..server.mcp.server import serve_stdio
     except ImportError as error:
         raise ImportError(f"{INSTALL} ({error})") from None
     asyncio.run(serve_stdio(settings))

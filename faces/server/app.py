@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
-from .api import agent_protocol_api, demo_api, metrics, openai_api, responses_api, runs_api
+from .api import agent_protocol_api, chat_completions_api, demo_api, metrics, responses_api, runs_api
 from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
 from .api.problems import GUARDS, handle_problems
 from .api.webhooks import Webhooks
@@ -63,7 +63,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     mask_logs()
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
-    api = (agent_protocol_api, openai_api, responses_api, demo_api, metrics, meta_api)
+    api = (agent_protocol_api, chat_completions_api, responses_api, demo_api, metrics, meta_api)
     for part in (*api, assets_api, home_api, live_api, views_api):
         app.include_router(part.router)
     app.router.routes.extend(Route(path, door, include_in_schema=False) for door in doors for path in door.paths)

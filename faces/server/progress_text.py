@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..views.console import Screen, one_line, safe
 from ..views.live import LiveRun
 
-__all__ = ["ProgressText", "question_text"]
+if TYPE_CHECKING:
+    from .engine.runs import Run
+
+__all__ = ["ProgressText", "progress", "question_of", "question_text"]
 
 MOST_SHOWN = 20_000
 """Characters of a question; the whole of a longer draft is in the thread."""
@@ -16,9 +19,25 @@ MOST_SHOWN = 20_000
 
 def question_text(question: Mapping[str, Any]) -> str:
     """Return what a person is asked about a draft, in words."""
-    said = [f"{one.get('by')}: {one.get('text')}" for one in question.get("critiques", ()) if one.get("text")]
-    parts = [f"Is this draft right? (round {question.get('round', 0)})", str(question.get("draft", "")), *said]
+    critiques = [f"{said.get('by')}: {said.get('text')}" for said in question.get("critiques", ()) if said.get("text")]
+    parts = [f"Is this draft right? (round {question.get('round', 0)})", str(question.get("draft", "")), *critiques]
     return safe("\n\n".join(parts))[:MOST_SHOWN]
+
+
+def question_of(interrupts: Sequence[Any] | None) -> dict[str, Any] | None:
+    """Return what a person is asked by the last of a run's interrupts, if anybody is."""
+    if not interrupts:
+        return None
+    question = getattr(interrupts[-1], "value", None)
+    return question if isinstance(question, dict) else {"ask": str(question)}
+
+
+async def progress(run: Run) -> AsyncIterator[str]:
+    """Give what there is to read about a run, until it has ended."""
+    words = ProgressText()
+    async for _, event in run.follow():
+        if event.event == "custom" and (text := words.lines(event.data)):
+            yield text
 
 
 class ProgressText:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,8 @@ from a2a.utils.errors import (
 
 from ....state.threads.answers import read_answer
 from ....state.threads.snapshots import astate_of
-from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, TakenError
-from ..progress_text import ProgressText
+from ..engine.runs import LOG, BadRequestError, NotThereError, RefusedError, Submission
+from ..progress_text import progress, question_of
 from .tasks import FINAL, agent_message, asked_for, new_task, task_of
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunHandler"]
 
-LOG = logging.getLogger("redraft.server")
 TASK = "a2a_task"
 """In the metadata of a run that answers a question: the task that it goes on with."""
 
@@ -70,7 +68,7 @@ class RunHandler(RequestHandler):
 
     @validate_request_params
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
-        with _told():
+        with _as_a2a_errors():
             task_id, run = await self._submitted(params.message, context)
             if not params.configuration.return_immediately:
                 await run.wait()
@@ -80,21 +78,21 @@ class RunHandler(RequestHandler):
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        with _told():
+        with _as_a2a_errors():
             task_id, run = await self._submitted(params.message, context)
             async for event in self._events(task_id, run):
                 yield event
 
     @validate_request_params
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
-        with _told():
+        with _as_a2a_errors():
             return await self._task(params.id, await self._last(params.id, context))
 
     @validate_request_params
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        with _told():
+        with _as_a2a_errors():
             run = await self._last(params.id, context)
             if (await self._task(params.id, run)).status.state in FINAL:
                 raise UnsupportedOperationError("the task has ended: get it")
@@ -103,7 +101,7 @@ class RunHandler(RequestHandler):
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
-        with _told():
+        with _as_a2a_errors():
             run = await self._last(params.id, context)
             if run.ended:
                 raise TaskNotCancelableError("the task is not under way; where it asks for input, answer stop")
@@ -113,7 +111,7 @@ class RunHandler(RequestHandler):
 
     @validate_request_params
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        with _told():
+        with _as_a2a_errors():
             if not params.context_id:
                 raise UnsupportedOperationError("tasks are listed by their context_id")
             runs = await self._engine.runs(context.state["caller"], params.context_id)
@@ -143,15 +141,15 @@ class RunHandler(RequestHandler):
         """Begin a task, or go on with one that asks for input, and return its id and the run."""
         caller = context.state["caller"]
         if not message.task_id:
-            run = await self._engine.submit(
-                caller,
-                context.state["assistant"],
+            submission = Submission(
+                assistant=context.state["assistant"],
                 thread_id=message.context_id or None,
                 stream_modes=("custom",),
                 if_not_exists="create",
                 keep=True,
                 **new_task(message),
             )
+            run = await self._engine.submit(caller, submission)
             return run.id, run
         last = await self._last(message.task_id, context)
         if message.context_id not in ("", last.thread_id):
@@ -163,16 +161,15 @@ class RunHandler(RequestHandler):
         reply = data or text
         if "draft" in question:
             read_answer(reply, draft=str(question["draft"]))
-        run = await self._engine.submit(
-            caller,
-            last.assistant,
+        submission = Submission(
+            assistant=last.assistant,
             thread_id=last.thread_id,
             command={"resume": reply},
             stream_modes=("custom",),
             multitask="reject",
             metadata={TASK: message.task_id},
         )
-        return message.task_id, run
+        return message.task_id, await self._engine.submit(caller, submission)
 
     async def _last(self, task_id: str, context: ServerCallContext) -> Run:
         """Return the last run of a task: its first, or that of the newest answer.
@@ -197,23 +194,19 @@ class RunHandler(RequestHandler):
         """Return what a person is asked, where the run ended so."""
         if run.status != "interrupted":
             return None
-        waiting = (run.output or {}).get("__interrupt__")
-        if run.output is None:  # another process ran it
-            graph = await self._engine.graphs.reader(await self._engine.owned.thread(run.caller, run.thread_id))
-            waiting = (await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})).interrupts
-        if not waiting:
-            return None
-        asked = getattr(waiting[-1], "value", None)
-        return asked if isinstance(asked, dict) else {"ask": str(asked)}
+        if run.output is not None:
+            return question_of(run.output.get("__interrupt__"))
+        # Another process ran it.
+        graph = await self._engine.graphs.reader(await self._engine.owned.thread(run.caller, run.thread_id))
+        return question_of((await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})).interrupts)
 
     async def _events(self, task_id: str, run: Run) -> AsyncGenerator[Event]:
         yield await self._task(task_id, run)
-        progress = ProgressText()
         about: dict[str, Any] = {"task_id": task_id, "context_id": run.thread_id}
-        async for event in self._engine.events(run):
-            if event.event == "custom" and (text := progress.lines(event.data).strip()):
-                said = agent_message(task_id, run, new_text_part(text))
-                status = TaskStatus(state=TaskState.TASK_STATE_WORKING, message=said)
+        async for text in progress(run):
+            if text.strip():
+                note = agent_message(task_id, run, new_text_part(text.strip()))
+                status = TaskStatus(state=TaskState.TASK_STATE_WORKING, message=note)
                 yield TaskStatusUpdateEvent(status=status, **about)
         ended = await self._task(task_id, run)
         for artifact in ended.artifacts:
@@ -222,7 +215,7 @@ class RunHandler(RequestHandler):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_a2a_errors() -> Iterator[None]:
     """Turn errors into those of the protocol; what an unexpected one says is for the log alone."""
     try:
         yield
@@ -230,7 +223,7 @@ def _told() -> Iterator[None]:
         raise
     except (BadRequestError, ValueError) as error:
         raise InvalidParamsError(str(error)[:1000]) from error
-    except (NotThereError, TakenError, QueueFullError, QuotaSpentError) as error:
+    except RefusedError as error:
         raise UnsupportedOperationError(str(error)) from error
     except Exception as error:
         LOG.exception("a request of A2A failed")

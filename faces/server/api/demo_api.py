@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..engine.runs import Submission
 from .disconnect import CLIENT_LEFT, ended_before_disconnect
 from .guards import KnownCaller, KnownEngine
 from .problems import answers, problem
@@ -46,7 +47,7 @@ async def self_refine(
     from ....nodes.travel import travel_metadata
 
     name = "travel" if body.enable_refinement else "travel-unrefined"
-    run = await engine.submit(caller, name, input={"task": body.message}, keep=True)
+    run = await engine.submit(caller, Submission(assistant=name, input={"task": body.message}, keep=True))
     if not await ended_before_disconnect(request, engine, run):
         return Response(status_code=CLIENT_LEFT)
     if run.output is None or run.status != "success":

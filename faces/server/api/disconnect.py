@@ -6,15 +6,27 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from starlette.responses import StreamingResponse
+
+from ..engine.background import Background
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.requests import Request
 
     from ..engine.engine import Engine
     from ..engine.runs import Run
 
-__all__ = ["CLIENT_LEFT", "PING", "UNBUFFERED", "ended_before_disconnect", "kept_open"]
+__all__ = [
+    "CANCELLING",
+    "CLIENT_LEFT",
+    "PING",
+    "cancel_unended",
+    "ended_before_disconnect",
+    "event_stream",
+    "kept_open",
+]
 
 CLIENT_LEFT = 499
 """The status that is noted for a client that closed the connection."""
@@ -26,8 +38,8 @@ UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 QUIET_S = 15.0
 """After so long without a byte proxies take a connection for dead."""
 
-# asyncio keeps only a weak reference to a task: one that nobody holds may vanish before it is done.
-_cancelling: set[asyncio.Task[None]] = set()
+CANCELLING = Background()
+"""Ends the runs of clients that have left."""
 
 
 async def kept_open(
@@ -60,7 +72,24 @@ async def kept_open(
         if coming is not None:
             coming.cancel()
         if cancels is not None:
-            _cancel_unended(*cancels)
+            cancel_unended(*cancels)
+
+
+def event_stream(
+    events: AsyncIterator[bytes],
+    *,
+    cancels: tuple[Engine, Run] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> StreamingResponse:
+    """Return a response of server-sent events that is kept open.
+
+    Args:
+        events: As they come.
+        cancels: As `kept_open` takes it.
+        headers: Further ones.
+    """
+    pieces = kept_open(events, PING, cancels=cancels)
+    return StreamingResponse(pieces, media_type="text/event-stream", headers={**UNBUFFERED, **(headers or {})})
 
 
 async def ended_before_disconnect(request: Request, engine: Engine, run: Run) -> bool:
@@ -71,7 +100,7 @@ async def ended_before_disconnect(request: Request, engine: Engine, run: Run) ->
     finally:
         ended.cancel()
         left.cancel()
-        _cancel_unended(engine, run)
+        cancel_unended(engine, run)
     return run.ended
 
 
@@ -80,7 +109,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _cancel_unended(engine: Engine, run: Run) -> None:
+def cancel_unended(engine: Engine, run: Run) -> None:
     """Cancel a run that has not ended, in a task of its own: this one may be cancelled itself."""
 
     async def cancel() -> None:
@@ -88,6 +117,4 @@ def _cancel_unended(engine: Engine, run: Run) -> None:
             await engine.cancel(run.caller, run.id)
 
     if not run.ended:
-        task = asyncio.create_task(cancel())
-        _cancelling.add(task)
-        task.add_done_callback(_cancelling.discard)
+        CANCELLING.do(cancel())

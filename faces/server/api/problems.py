@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
 from ....state.checked_channels import BadCheckpointError
 from ....state.storage.index import BadRunError
-from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, TakenError
-from .wire import dumps
+from ..engine.runs import LOG, BadRequestError, NotThereError, QueueFullError, QuotaSpentError, RefusedError, TakenError
+from .wire import json_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fastapi import FastAPI
     from starlette.requests import Request
+    from starlette.responses import Response
 
 __all__ = ["EVENTS", "GUARDS", "REFUSED", "UNREADABLE", "Answers", "Problem", "answers", "handle_problems", "problem"]
 
-LOG = logging.getLogger("redraft.server")
 NAMES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -39,18 +37,13 @@ def problem(
         headers: Further ones.
         close: Whether the connection ends with it.
     """
-    told = {"error": {"type": kind, "message": message, "code": status}}
     every = {**(headers or {}), **({"Connection": "close"} if close else {})}
-    return Response(dumps(told), status, media_type="application/json", headers=every)
+    return json_response({"error": {"type": kind, "message": message, "code": status}}, every, status=status)
 
 
 def handle_problems(app: FastAPI) -> None:
     """Answer every error of the app in the one shape."""
-    app.add_exception_handler(BadRequestError, _answer(422, "bad_request"))
-    app.add_exception_handler(NotThereError, _answer(404, "not_found"))
-    app.add_exception_handler(TakenError, _answer(409, "conflict"))
-    app.add_exception_handler(QueueFullError, _queue_full)
-    app.add_exception_handler(QuotaSpentError, _quota_spent)
+    app.add_exception_handler(RefusedError, _refused)
     for kind in UNREADABLE:
         app.add_exception_handler(kind, _bad_checkpoint)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -58,21 +51,20 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def _answer(status: int, kind: str) -> Any:
-    async def answer(request: Request, error: Exception) -> Response:
-        return problem(status, kind, str(error))
-
-    return answer
-
-
-async def _queue_full(request: Request, error: Exception) -> Response:
-    seconds = error.retry_after_s if isinstance(error, QueueFullError) else 1
-    return problem(429, "queue_full", str(error), headers={"Retry-After": str(seconds)})
+REFUSALS: dict[type[Exception], tuple[int, str]] = {
+    BadRequestError: (422, "bad_request"),
+    NotThereError: (404, "not_found"),
+    TakenError: (409, "conflict"),
+    QueueFullError: (429, "queue_full"),
+    QuotaSpentError: (429, "quota_spent"),
+}
+"""The status and the word for programs of each refusal of the engine."""
 
 
-async def _quota_spent(request: Request, error: Exception) -> Response:
-    seconds = error.retry_after_s if isinstance(error, QuotaSpentError) else 1
-    return problem(429, "quota_spent", str(error), headers={"Retry-After": str(seconds)})
+async def _refused(request: Request, error: Exception) -> Response:
+    seconds = getattr(error, "retry_after_s", None)
+    headers = None if seconds is None else {"Retry-After": str(seconds)}
+    return problem(*REFUSALS[type(error)], str(error), headers=headers)
 
 
 async def _bad_checkpoint(request: Request, error: Exception) -> Response:

@@ -15,12 +15,12 @@ from starlette.responses import Response, StreamingResponse
 from ....state.threads.answers import pending_interrupts
 from ..engine.requests import can_be_id
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError, tick
-from .disconnect import PING, UNBUFFERED, kept_open
+from .disconnect import event_stream
 from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .protocol_events import CHANNELS, MODES, ProtocolEvents, matches
 from .runs_api import RunRequest, listed, submitted
-from .wire import Metadata, RequestBody, dumps, json_response
+from .wire import Metadata, RequestBody, json_response, sse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,9 +73,9 @@ async def stream_events(engine: KnownEngine, caller: KnownCaller, thread_id: str
         async for run in engine.known.begun_on(caller, thread_id, after=body.since):
             async for one in _protocol_events(run):
                 if one["seq"] > (body.since or 0) and matches(one, body.channels, body.namespaces, body.depth):
-                    yield b"event: %b\ndata: %b\nid: %d\n\n" % (one["method"].encode(), dumps(one), one["seq"])
+                    yield sse(one, one["method"], one["seq"])
 
-    return _stream(events())
+    return event_stream(events())
 
 
 @router.post("/commands")
@@ -109,14 +109,10 @@ async def join_stream(request: Request, engine: KnownEngine, caller: KnownCaller
                 continue
             async for _, event in run.follow():
                 if event.at > (after or 0) and ("run_modes" in modes or event.event == "metadata"):
-                    yield b"event: %b\ndata: %b\nid: %d\n\n" % (event.event.encode(), dumps(event.data), event.at)
-            yield b"event: metadata\ndata: %b\n\n" % dumps({"run_id": run.id, "status": "run_done"})
+                    yield sse(event.data, event.event, event.at)
+            yield sse({"run_id": run.id, "status": "run_done"}, "metadata")
 
-    return _stream(events())
-
-
-def _stream(events: AsyncIterator[bytes]) -> Response:
-    return StreamingResponse(kept_open(events, PING), media_type="text/event-stream", headers=UNBUFFERED)
+    return event_stream(events())
 
 
 async def _protocol_events(run: Run) -> AsyncIterator[dict[str, Any]]:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from ....state.usage import NO_USAGE
-from .chat_completions import RequestRefusedError, run_facts, unix_seconds
+from .openai_options import RequestRefusedError, calls_in
+from .openai_runs import run_facts, unix_seconds
 from .wire import RequestBody
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..engine.runs import Run
-    from .structured_format import StructuredFormat
+    from .openai_options import StructuredFormat
 
 __all__ = ["INSTRUCTIONS", "KEPT", "ResponseReply", "ResponseRequest", "messages_of", "response_id", "run_id_of"]
 
@@ -149,8 +150,6 @@ class ResponseReply:
         self._form = form
         self._kept: Mapping[str, Any] = run.metadata.get(KEPT) or {}
         self._number = -1
-        self.calls: list[dict[str, str]] = []
-        """Of the client's tools, which it is to make."""
         self._bare = run.id.replace("-", "")
 
     def whole(self, output: Mapping[str, Any], reasoning: str = "", problem: tuple[int, str] | None = None) -> Any:
@@ -167,12 +166,12 @@ class ResponseReply:
         cut = {"incomplete_details": {"reason": "max_output_tokens"}} if spent and problem is None else {}
         # A stream has begun with it by then.
         items = [self._thought(reasoning)] if reasoning or self._number >= 0 else []
-        if self.calls:
-            items += [self._call(number, call) for number, call in enumerate(self.calls)]
+        if calls := calls_in(output, self._run.options):
+            items += [self._call(number, call) for number, call in enumerate(calls)]
         elif problem is None:
             items.append(self._message(output, "incomplete" if cut else "completed"))
         found = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage_of(output)}
-        facts = run_facts(self._run.thread_id, output)
+        facts = run_facts(self._run, output)
         error = {"code": ERRORS.get(problem[0], "server_error"), "message": problem[1]} if problem else None
         return {**found, "error": error, "metadata": {**(self._kept.get("metadata") or {}), **facts}}
 
@@ -201,15 +200,15 @@ class ResponseReply:
         if problem is not None:
             yield self._event("response.failed", response=response)
             return
-        for number, call in enumerate(self.calls, start=1):
-            item = response["output"][number]
+        calls = [item for item in response["output"] if item["type"] == "function_call"]
+        for number, item in enumerate(calls, start=1):
             of_call = {"item_id": item["id"], "output_index": number}
             yield self._event("response.output_item.added", output_index=number, item={**item, "arguments": ""})
-            yield self._event("response.function_call_arguments.delta", **of_call, delta=call["arguments"])
-            told = {"arguments": call["arguments"], "name": call["name"]}
-            yield self._event("response.function_call_arguments.done", **of_call, **told)
+            yield self._event("response.function_call_arguments.delta", **of_call, delta=item["arguments"])
+            done = {"arguments": item["arguments"], "name": item["name"]}
+            yield self._event("response.function_call_arguments.done", **of_call, **done)
             yield self._event("response.output_item.done", output_index=number, item=item)
-        if self.calls:
+        if calls:
             yield self._event(f"response.{response['status']}", response=response)
             return
         message = response["output"][-1]

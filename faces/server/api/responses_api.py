@@ -8,20 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
 
 from ....state.threads.snapshots import astate_of
-from ..engine.conversations import conversation_input
-from ..engine.runs import NotThereError
-from .chat_completions import RequestRefusedError, call_item, split_model
-from .client_tools import calls_in, functions_of
-from .disconnect import CLIENT_LEFT, PING, UNBUFFERED, ended_before_disconnect, kept_open
+from ..engine.requests import conversation_input
+from ..engine.runs import NotThereError, Submission
+from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
-from .openai_runs import OpenAIRoute, error_response, presets, problem_of, progress, retry_headers
+from .openai_options import RequestRefusedError, call_item, calls_in, format_of, functions_of
+from .openai_runs import OpenAIRoute, answered, presets, problem_of, reasoning, split_model
 from .problems import Answers, answers
 from .responses import INSTRUCTIONS, KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
-from .structured_format import format_of
-from .wire import dumps
+from .wire import json_response, sse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -35,6 +32,7 @@ ENDS: Answers = {
     200: {"content": {"text/event-stream": {}}, "description": "The response, or with `stream` its events."},
     **answers(409, 429, 502, 504),
 }
+NO_TASK = "input holds no user message, so there is no task in it"
 router = APIRouter(prefix="/v1/responses", route_class=OpenAIRoute, tags=["OpenAI"], responses=answers(404))
 
 
@@ -43,15 +41,13 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
     """Run a workflow on what is given, and return its response, whole or as a stream."""
     body.check_supported()
     preset, upstream = split_model(body.model, presets(engine), engine.settings.models)
-    assistant = engine.assistants()[preset]
+    assistant = engine.assistant(preset)
     form = format_of(body.text.format if body.text else None, param="text.format")
     options = {
         **(form.options(assistant, param="text.format") if form else {}),
         **functions_of(body.tools, body.tool_choice, assistant),
     }
     messages = messages_of(body, form.instruction if form else "")
-    if not any(message["role"] == "user" for message in messages) and body.previous_response_id is None:
-        raise RequestRefusedError("input holds no user message, so there is no task in it", param="input")
     place: dict[str, Any] = {"keep": body.store is not False}
     if body.previous_response_id is not None:
         if assistant.preset.conversation != "messages":
@@ -59,28 +55,28 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
                 f"{body.model} is no chat: send what was said before as input", param="previous_response_id"
             )
         messages, place = await _going_on(engine, caller, body, messages)
-    given = conversation_input(messages, assistant.preset.conversation)
+    elif not any(message["role"] == "user" for message in messages):
+        raise RequestRefusedError(NO_TASK, param="input")
+    values = conversation_input(messages, assistant.preset.conversation)
     if body.limits is not None:
-        given["limits"] = body.limits
-    asked: dict[str, Any] = {"stream_modes": ("custom",), "model": upstream, "options": options, **place}
-    run = await engine.submit(caller, preset, input=given, metadata={KEPT: body.kept()}, **asked)
+        values["limits"] = body.limits
+    rest: dict[str, Any] = {"stream_modes": ("custom",), "model": upstream, "options": options, **place}
+    submission = Submission(assistant=preset, input=values, metadata={KEPT: body.kept()}, **rest)
+    run = await engine.submit(caller, submission)
     reply = ResponseReply(run, form)
-    if body.stream:
-        events = kept_open(_events(engine, run, reply), PING, cancels=(engine, run))
-        return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
-    if not await ended_before_disconnect(request, engine, run):
-        return Response(status_code=CLIENT_LEFT)
-    if problem := problem_of(run):
-        return error_response(*problem, headers=retry_headers(run))
-    output = await _output(engine, run)
-    reply.calls = calls_in(output, run.options)
-    return JSONResponse(reply.whole(output, await _reasoning(run)))
+
+    async def whole() -> Any:
+        return reply.whole(await _output(engine, run), await reasoning(run))
+
+    return await answered(
+        request, engine, run, events=_events(engine, run, reply) if body.stream else None, whole=whole
+    )
 
 
 @router.get("/{name}")
 async def retrieve(name: str, engine: KnownEngine, caller: KnownCaller) -> Response:
     """Return a stored response."""
-    return Response(dumps(await _shown(engine, await _stored(engine, caller, name))), media_type="application/json")
+    return json_response(await _shown(engine, await _stored(engine, caller, name)))
 
 
 @router.get("/{name}/input_items")
@@ -106,7 +102,7 @@ async def cancel(name: str, engine: KnownEngine, caller: KnownCaller) -> Respons
     """End the run of a response where it stands, and return the response."""
     run = await _stored(engine, caller, name)
     await engine.cancel(caller, run.id)
-    return Response(dumps(await _shown(engine, run)), media_type="application/json")
+    return json_response(await _shown(engine, run))
 
 
 @router.delete("/{name}")
@@ -143,13 +139,13 @@ async def _going_on(
     if not any(message["role"] == "user" for message in new):
         asked = next((one for one in reversed(heard) if one.type == "human"), None)
         if not (made := calls_in(output, before.options)) or asked is None:
-            raise RequestRefusedError("input holds no user message, so there is no task in it", param="input")
+            raise RequestRefusedError(NO_TASK, param="input")
         # Results of what it called: the question is still the one before.
         question = {"role": "user", "content": str(asked.text), "id": asked.id}
         called = {"role": "assistant", "content": "", "tool_calls": [call_item(one) for one in made]}
         new, heard = [question, called, *new], heard[: heard.index(asked)]
     if body.store is not False:
-        place = {"thread_id": before.thread_id, "checkpoint": {"checkpoint_id": end["checkpoint_id"]}}
+        place = {"thread_id": before.thread_id, "checkpoint_id": end["checkpoint_id"]}
         return [*(own or [FORGET]), *new], place
     told = [{"role": ROLES[one.type], "content": str(one.text)} for one in heard if one.type in ROLES]
     return [*own, *told, *new], {"keep": False}
@@ -179,30 +175,24 @@ async def _shown(engine: Engine, run: Run) -> Any:
     if not run.ended:
         return reply.waiting()
     output = await _output(engine, run)
-    reply.calls = calls_in(output, run.options)
-    return reply.whole(output, await _reasoning(run), problem_of(run))
+    return reply.whole(output, await reasoning(run), problem_of(run))
 
 
 async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterator[bytes]:
     for event in reply.begun():
         yield _sse(event)
-    told = []
+    texts = []
     async for text in progress(run):
-        told.append(text)
+        texts.append(text)
         yield _sse(reply.thought(text))
     problem = problem_of(run)
     output = {} if problem else await _output(engine, run)
-    reply.calls = calls_in(output, run.options)
-    for event in reply.ended(output, "".join(told), problem):
+    for event in reply.ended(output, "".join(texts), problem):
         yield _sse(event)
 
 
 def _sse(event: Mapping[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dumps(event))
-
-
-async def _reasoning(run: Run) -> str:
-    return "".join([text async for text in progress(run)])
+    return sse(event, event["type"])
 
 
 async def _output(engine: Engine, run: Run) -> Mapping[str, Any]:

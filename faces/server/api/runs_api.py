@@ -12,8 +12,8 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ..engine.requests import checked_modes
-from ..engine.runs import BadRequestError, Caller, NotThereError
-from .disconnect import PING, UNBUFFERED, kept_open
+from ..engine.runs import BadRequestError, Caller, NotThereError, Submission
+from .disconnect import event_stream, kept_open
 from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .webhooks import checked_webhook
@@ -250,18 +250,17 @@ async def submitted(engine: Engine, caller: Caller, thread_id: str | None, body:
         raise BadRequestError("configurable.model is the spec of a model")
     # A run of an assistant of the caller's is its preset's; which one it was stands in its metadata.
     saved = {} if preset == body.assistant_id else {"assistant_id": body.assistant_id}
-    return await engine.submit(
-        caller,
-        preset,
+    submission = Submission(
+        assistant=preset,
         thread_id=thread_id,
         input=body.input,
         command=body.command,
         config=config,
-        checkpoint={"checkpoint_id": body.checkpoint_id, **(body.checkpoint or {})},
-        stream_modes=checked_modes(body.stream_mode),
+        checkpoint_id=(body.checkpoint or {}).get("checkpoint_id", body.checkpoint_id),
+        stream_modes=body.stream_mode,
         subgraphs=body.stream_subgraphs,
         model=upstream or model,
-        options=options or None,
+        options=options,
         metadata={**(body.metadata or {}), **saved},
         interrupt_before=body.interrupt_before,
         interrupt_after=body.interrupt_after,
@@ -271,6 +270,7 @@ async def submitted(engine: Engine, caller: Caller, thread_id: str | None, body:
         after_s=body.after_seconds or 0,
         webhook=None if body.webhook is None else checked_webhook(body.webhook, engine.settings.allow_webhooks),
     )
+    return await engine.submit(caller, submission)
 
 
 async def _run(engine: Engine, caller: Caller, thread_id: str, run_id: str) -> Run:
@@ -314,9 +314,8 @@ def _streamed(
                 yield event_bytes(run, number, event)
         yield b"event: end\ndata: null\n\n"
 
-    headers = {**_where(run), "Location": f"{_path(run)}/stream", **UNBUFFERED}
-    stream = kept_open(events(), PING, cancels=(engine, run) if cancel else None)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+    headers = {**_where(run), "Location": f"{_path(run)}/stream"}
+    return event_stream(events(), cancels=(engine, run) if cancel else None, headers=headers)
 
 
 def _path(run: Run) -> str:

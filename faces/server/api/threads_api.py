@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ....state.threads.snapshots import astate_of
-from ..engine.runs import BadRequestError, Caller, NotThereError
+from ..engine.runs import LOG, BadRequestError, Caller, NotThereError
 from .guards import KnownCaller, KnownEngine
 from .problems import REFUSED, UNREADABLE, answers
 from .wire import Metadata, RequestBody, checked_metadata, json_list, json_response, plain, selected, thread_state
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["copy_thread", "router"]
 
-LOG = logging.getLogger("redraft.server")
 router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
 Status = Literal["idle", "busy", "interrupted", "error"]
 
@@ -162,7 +160,7 @@ async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) ->
             state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
         except UNREADABLE as error:
             # It is shown as what it is: one that can't be read must not hide the others of a list.
-            LOG.error("%s", error)  # noqa: TRY400  (it names its place; a traceback tells no more)
+            LOG.error("%s", error)
             broken = {"status": "error", "error": {"error": "BadCheckpointError", "message": REFUSED}}
     metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
     interrupts = {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
+from ..engine.background import Background
 from ..engine.records import now
-from ..engine.runs import BadRequestError
+from ..engine.runs import LOG, BadRequestError
 from .wire import dumps
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Webhooks", "checked_webhook"]
 
-LOG = logging.getLogger("redraft.server")
 LONGEST = 2000
 AT_ONCE = 16
 TIMEOUT_S = 10.0
@@ -93,18 +92,13 @@ class Webhooks:
         self._shown = shown
         self._allowed = frozenset(allowed)
         self._turns = asyncio.Semaphore(AT_ONCE)
-        # asyncio keeps only a weak reference to a task.
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Call the webhook of a run that ended, where it has one."""
         if url := run.request.get("webhook"):
-            task = asyncio.create_task(self._call(url, run.id, self._body(run, output)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    def _body(self, run: Run, output: Mapping[str, Any] | None) -> bytes:
-        return dumps({**self._shown(run), "values": output, "webhook_sent_at": now()})
+            body = dumps({**self._shown(run), "values": output, "webhook_sent_at": now()})
+            self._background.do(self._call(url, run.id, body))
 
     async def _call(self, url: str, run_id: str, body: bytes) -> None:
         async with self._turns:

@@ -28,6 +28,7 @@ __all__ = [
     "json_response",
     "plain",
     "selected",
+    "sse",
     "thread_state",
 ]
 
@@ -87,9 +88,9 @@ def dumps(value: Any) -> bytes:
         return json.dumps(found).encode()
 
 
-def json_response(value: Any, headers: dict[str, str] | None = None) -> Response:
+def json_response(value: Any, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
     """Return a response that holds a value as JSON."""
-    return Response(dumps(value), media_type="application/json", headers=headers)
+    return Response(dumps(value), status, media_type="application/json", headers=headers)
 
 
 async def json_list(values: AsyncIterable[Any]) -> Response:
@@ -111,10 +112,23 @@ def selected(shown: dict[str, Any], names: Sequence[str] | None) -> dict[str, An
     return shown if names is None else {name: shown[name] for name in names if name in shown}
 
 
+def sse(data: Any, event: str = "", number: str | int = "") -> bytes:
+    """Return an event of a stream.
+
+    Args:
+        data: What it holds.
+        event: Its name; empty where it has none.
+        number: What a client asks to go on after; empty where nobody can.
+    """
+    lines = [b"event: " + event.encode()] if event else []
+    lines.append(b"data: " + dumps(data))
+    lines += [b"id: " + str(number).encode()] if number != "" else []
+    return b"\n".join(lines) + b"\n\n"
+
+
 def event_bytes(run: Run, number: int, event: ServerEvent) -> bytes:
     """Return one event of a run's stream, which a client can ask to go on after."""
-    name, stream = event.event.encode(), run.stream.encode()
-    return b"event: %b\ndata: %b\nid: %b-%d\n\n" % (name, dumps(event.data), stream, number)
+    return sse(event.data, event.event, f"{run.stream}-{number}")
 
 
 def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:

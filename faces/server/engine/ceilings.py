@@ -6,26 +6,22 @@ and are the same for all servers of it.
 
 from __future__ import annotations
 
-import logging
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ....nodes.runtime.call_ceiling import CallCeiling
 from ....state.usage import NO_USAGE, add_usage
-from .runs import QuotaSpentError
+from .runs import LOG, QuotaSpentError
 
 if TYPE_CHECKING:
     from ....nodes.runtime.meter import Prices
     from ....state.usage import Usage
     from ..settings import Settings
-    from .records import DbExecutor
+    from .records import Database
     from .runs import Caller, Run
-    from .usage_records import UsageRecords
 
 __all__ = ["Ceilings"]
-
-LOG = logging.getLogger("redraft.server")
 
 
 class Ceilings:
@@ -33,14 +29,13 @@ class Ceilings:
 
     Args:
         settings: The ceilings.
-        records: What was used.
-        db: Calls them.
+        db: What was used.
         prices: Turns tokens into dollars.
     """
 
-    def __init__(self, settings: Settings, records: UsageRecords, db: DbExecutor, prices: Prices) -> None:
+    def __init__(self, settings: Settings, db: Database, prices: Prices) -> None:
         self._settings = settings
-        self._records = records
+        self._records = db.records.usage
         self._db = db
         self._prices = prices
         self._has_quota = any(value is not None for value in self._of_day())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....state.storage.leases import this_process
+from .background import Background
 from .records import now
 from .runs import TakenError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .following import Follower
     from .known_runs import KnownRuns
     from .queueing import RunQueue
-    from .records import DbExecutor, Records, ThreadRecord
+    from .records import Database, ThreadRecord
     from .runs import Run
 
 __all__ = ["IN_FLIGHT", "Ending"]
@@ -32,9 +32,7 @@ class Ending:
         queue: Those that wait, or run, in this process.
         execution: Ends a run that does not run.
         follower: Wishes the end of one that another process has.
-        records: The tables of runs.
-        db: Calls them.
-        saver: Where the threads are.
+        db: The tables of runs, and their threads.
     """
 
     def __init__(
@@ -43,18 +41,22 @@ class Ending:
         queue: RunQueue,
         execution: Execution,
         follower: Follower,
-        *,
-        records: Records,
-        db: DbExecutor,
-        saver: Any,
+        db: Database,
     ) -> None:
         self._known = known
         self._queue = queue
         self._execution = execution
         self._follower = follower
-        self._records = records
         self._db = db
-        self._saver = saver
+        self._background = Background()
+
+    def begin(self, run: Run) -> None:
+        """End a run in the background."""
+        self._background.do(self.end(run))
+
+    async def close(self) -> None:
+        """Leave what has not ended by now to other servers."""
+        await self._background.close(cancel=True)
 
     async def end(self, run: Run) -> None:
         """End a run; return when it has.
@@ -76,15 +78,15 @@ class Ending:
                         await self._execution.ended(run, "interrupted")
                         self._known.wake([run.thread_id])
                     return
-                claim = partial(self._records.claim_one, run.id, this_process(), now=now())
-                if await self._db.write(claim):  # nobody runs it, and now nobody will
+                # Where nobody runs it, nobody will from now on.
+                if await self._db.write(self._db.records.claim_one, run.id, this_process(), now=now()):
                     self._known.begins_here(run)
                     await self._execution.ended(run, "interrupted")
                     await self._known.tell_moved([run.thread_id])
                     return
                 await self._queue.pump()  # if it was claimed here just now, it has begun after this
                 if run not in self._queue:
-                    if not self._records.relay.has_channel:
+                    if not self._db.records.relay.has_channel:
                         raise TakenError("another server of this database runs it")
                     await self._follower.cancel(run)
         finally:
@@ -130,18 +132,17 @@ class Ending:
 
         What was written stays in the history, beside the branch that the thread then is on.
         """
-        rolled = [one for one in await self._db.read(self._records.runs, thread_id) if one.status in IN_FLIGHT]
+        records = await self._db.read(self._db.records.runs, thread_id)
+        ids, first = {record.run_id for record in records if record.status in IN_FLIGHT}, None
         await self.end_all(thread_id)
-        ids, first = {one.run_id for one in rolled}, None
-        async for stored in self._saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
+        async for stored in self._db.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
             if stored.metadata.get("run_id") not in ids:
                 break
             first = stored
         for run_id in ids:
             await self._known.remove(run_id)
-        if first is None:
-            return {}
-        if first.parent_config is None:
-            await self._saver.adelete_thread(thread_id)
-            return {}
-        return {"checkpoint_id": first.parent_config["configurable"]["checkpoint_id"]}
+        if first is not None and first.parent_config is not None:
+            return {"checkpoint_id": first.parent_config["configurable"]["checkpoint_id"]}
+        if first is not None:
+            await self._db.saver.adelete_thread(thread_id)
+        return {}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
-from contextlib import suppress
-from functools import partial
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from ....state.storage.leases import this_process
@@ -15,6 +13,7 @@ from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key, seal_key
 from .assistants import Assistants
+from .background import Background
 from .call_options import checked_options
 from .ceilings import Ceilings
 from .ending import IN_FLIGHT, Ending
@@ -24,14 +23,14 @@ from .known_runs import KnownRuns
 from .ownership import OwnedThreads
 from .publishing import Publisher
 from .queueing import RunQueue
-from .records import DbExecutor, now, open_records
+from .records import Database, now
 from .requests import can_be_id, checked_id, checked_request
-from .runs import BadRequestError, Caller, NotThereError, QueueFullError, Run
+from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
 from .saved_assistants import SavedAssistants
 from .store import Store
 from .sweeping import Sweeper
 from .takeover import Takeover
-from .tending import Background, Tending
+from .tending import Channel, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
@@ -43,12 +42,9 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .assistants import Assistant
     from .execution import Finished
-    from .records import Records
     from .runs import ServerEvent
 
-__all__ = ["Caller", "Engine", "QueueFullError", "Run"]
-
-LOG = logging.getLogger("redraft.server")
+__all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
 
 
 class Engine:
@@ -70,11 +66,9 @@ class Engine:
         """True once it ends; the next server of its database goes on with what is under way."""
         self._given_saver = saver
         self._build_model = build_model
-        at_once = settings.max_concurrent_runs if settings.work else 0
-        self._queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
-        self._db = DbExecutor()
         self._background = Background()
-        self._tending: Tending | None = None
+        self._closing = AsyncExitStack()
+        """What `stop` closes: the last that was opened first."""
 
     # life
 
@@ -86,84 +80,73 @@ class Engine:
             OSError: The database can't be opened.
             ImportError: An extra is missing.
         """
-        self.saver = self._given_saver if self._given_saver is not None else await self._db.write(self._opened)
-        self.records: Records = await self._db.write(open_records, self.saver)
-        self.store = Store(self.records.items, self._db)
-        self.owned = OwnedThreads(self.saver, self.records, self._db)
-        index = getattr(self.saver, "runs", None)
-        self._takeover = Takeover(self.records, index, self._db, most_attempts=self.settings.max_attempts)
-        self._leases = LeaseHolder(self.saver)
-        self._assistants = Assistants(self.settings, self.saver, self._build_model)
-        self.saved = SavedAssistants(self.records.saved, self._db, self._assistants, self.settings)
+        settings, closing = self.settings, self._closing
+        self.saver = self._given_saver
+        if self.saver is None:
+            self.saver = await asyncio.to_thread(_opened, settings.db)
+            closing.push_async_callback(asyncio.to_thread, self.saver.close)
+        self._db = db = await asyncio.to_thread(Database, self.saver)
+        closing.callback(db.close)
+        self.records = db.records
+        self.store = Store(db)
+        self.owned = OwnedThreads(db)
+        self._assistants = Assistants(settings, self.saver, self._build_model)
         self.graphs = ThreadGraphs(self._assistants, self.saver)
-        prices = await asyncio.to_thread(_prices, self.settings)
-        self._ceilings = Ceilings(self.settings, self.records.usage, self._db, prices)
-        serde, relay = getattr(self.saver, "serde", None), self.records.relay
-        self._follower = Follower(self.records, self._db, serde, can_hear=self._can_hear)
-        self.known = KnownRuns(self.records, self._db, self._follower)
-        self._publisher = Publisher(relay, self._db, serde, find=self.known.here.get, cancel=self._cancel)
+        self.saved = SavedAssistants(db, self._assistants, settings)
+        self._ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings))
+        # A wrong spec or a missing key ends the server now, and not its first run.
+        await asyncio.to_thread(self._assistants.model, settings.model)
+        await db.write(self.records.usage.forget_past)
+        channel = Channel(self.saver.pool.conninfo if self.records.relay.has_channel else None)
+        follower = Follower(db, channel)
+        self.known = KnownRuns(db, follower)
+        self._publisher = Publisher(db, self.known)
+        closing.push_async_callback(self._give_back)
+        closing.push_async_callback(self._background.close)
+        closing.push_async_callback(self._publisher.close)
+        closing.push_async_callback(follower.close)
         self._execution = Execution(
             self.graphs,
             self.owned,
-            self.records,
-            self._db,
-            self._leases,
+            db,
+            LeaseHolder(self.saver),
             publisher=self._publisher,
             ceilings=self._ceilings,
-            max_seconds=self.settings.max_seconds_a_run,
+            max_seconds=settings.max_seconds_a_run,
             on_finished=self.on_finished,
         )
-        self._ending = Ending(
-            self.known,
-            self._queue,
-            self._execution,
-            self._follower,
-            records=self.records,
-            db=self._db,
-            saver=self.saver,
-        )
-        self._sweeper = Sweeper(self.saver, self.owned, self.records, self._db, self.settings)
-        # A wrong spec or a missing key ends the server now, and not its first run.
-        await asyncio.to_thread(self._assistants.model, self.settings.model)
-        await self._db.write(self.records.usage.forget_past)
-        self._tending = Tending(
-            self.settings,
-            self.records,
-            self._db,
+        at_once = settings.max_concurrent_runs if settings.work else 0
+        self._queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
+        closing.push_async_callback(self._queue.close)
+        self._ending = Ending(self.known, self._queue, self._execution, follower, db)
+        closing.push_async_callback(self._ending.close)
+        self._takeover = Takeover(db, most_attempts=settings.max_attempts)
+        self._sweeper = Sweeper(self.owned, db, settings)
+        tending = Tending(
+            settings,
+            db,
+            channel,
             known=self.known,
             queue=self._queue,
+            ending=self._ending,
             takeover=self._takeover,
-            follower=self._follower,
+            follower=follower,
             publisher=self._publisher,
             sweeper=self._sweeper,
             background=self._background,
-            conninfo=self.saver.pool.conninfo if relay.has_channel else None,
         )
-        await self._tending.start()
+        closing.push_async_callback(tending.stop)
+        await tending.start()
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
         self.stopped = True
-        if self._tending is not None:
-            await self._tending.stop()
-        await self._queue.close()
-        # `start` may have failed before there were any.
-        if hasattr(self, "_follower"):
-            await self._follower.close()
-            await self._publisher.close()
-            await self._background.close()
-            with suppress(Exception):
-                await self._publisher.tell("queued")
-        self._db.close()
-        # `start` may have failed before there was one.
-        if self._given_saver is None and hasattr(self, "saver"):
-            await asyncio.to_thread(self.saver.close)
+        await self._closing.aclose()
 
-    def _opened(self) -> Any:
-        from ....state import open_checkpointer
-
-        db = self.settings.db
-        return open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()).open()
+    async def _give_back(self) -> None:
+        """Tell other servers that runs of this one wait again."""
+        with suppress(Exception):
+            await self._publisher.tell("queued")
 
     # what there is
 
@@ -178,10 +161,6 @@ class Engine:
             NotThereError: There is none of this id.
         """
         return self._assistants.get(name)
-
-    def add(self, assistant: Assistant) -> None:
-        """Offer one more assistant, in place of one of the same id."""
-        self._assistants.known[assistant.id] = assistant
 
     async def graph(self, assistant: str, model: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
         """Return the graph of an assistant, with these checked options in place of its own.
@@ -225,52 +204,12 @@ class Engine:
 
     # runs
 
-    async def submit(
-        self,
-        caller: Caller,
-        assistant: str,
-        *,
-        thread_id: str | None = None,
-        input: Any = None,  # noqa: A002  (as LangGraph's clients name it)
-        command: Any = None,
-        config: Mapping[str, Any] | None = None,
-        checkpoint: Mapping[str, Any] | None = None,
-        stream_modes: Sequence[str] = ("values",),
-        subgraphs: bool = False,
-        model: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        interrupt_before: Any = None,
-        interrupt_after: Any = None,
-        if_not_exists: str = "reject",
-        multitask: str = "enqueue",
-        keep: bool = False,
-        after_s: float = 0,
-        webhook: str | None = None,
-    ) -> Run:
+    async def submit(self, caller: Caller, submission: Submission) -> Run:
         """Queue a run, and return it: it is kept by now, and goes on after a restart.
 
         Args:
             caller: Whose it is.
-            assistant: Id of the assistant.
-            thread_id: Without it the run gets a thread of its own, which is deleted when it has ended.
-            input: Of the graph; `None` goes on where the thread stands.
-            command: `resume` answers an interrupt; `update` and `goto` as LangGraph's `Command`.
-            config: Only `recursion_limit` and `tags` are taken from it.
-            checkpoint: Where to start, when not at the thread's end: `checkpoint_id`.
-            stream_modes: What is sent: names of `MODES`.
-            subgraphs: Whether subgraphs send too.
-            model: Spec of another model than the server's, where that is allowed.
-            options: Of the preset, those that callers may set: see `call_options`.
-            metadata: Kept with the run.
-            interrupt_before: Nodes to stop before, or `"*"`.
-            interrupt_after: Nodes to stop after, or `"*"`.
-            if_not_exists: `"create"` makes the thread.
-            multitask: What to do with a thread that is busy: `"enqueue"`, `"reject"`, `"interrupt"`, or `"rollback"`,
-                which goes on from where the thread stood before.
-            keep: Whether a thread of the run's own is kept.
-            after_s: Seconds before which it does not begin.
-            webhook: Kept with its request, for who is told of its end.
+            submission: What it is to do.
 
         Raises:
             BadRequestError: Something makes no sense or is not allowed.
@@ -281,45 +220,14 @@ class Engine:
         """
         await self._ceilings.check(caller)
         # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
-        if thread_id is None or input is not None:
-            own = checked_options(self.assistant(assistant), self.settings, options) if options else {}
-            graph = await self.graph(assistant, model, own)
-        else:
-            try:
-                known = await self.owned.thread(caller, thread_id)
-            except NotThereError:
-                if if_not_exists == "create":
-                    raise BadRequestError('a new thread needs an input with a "task"') from None
-                raise
-            if options:
-                raise offering_fork("options are for a new task; the thread goes on as it was begun")
-            own, place = {}, (checkpoint or {}).get("checkpoint_id")
-            graph, _ = await self.graphs.going_on(known, assistant, model, None if place is None else checked_id(place))
-        request = checked_request(
-            self.settings,
-            graph,
-            conversation=self.assistant(assistant).preset.conversation,
-            input=input,
-            command=command,
-            config=config,
-            checkpoint=checkpoint,
-            stream_modes=stream_modes,
-            subgraphs=subgraphs,
-            interrupt_before=interrupt_before,
-            interrupt_after=interrupt_after,
-        )
-        if own:
-            request["options"] = own
-        if webhook is not None:
-            request["webhook"] = webhook
-        if input is None and command is None and thread_id is None:
-            raise BadRequestError('a new thread needs an input with a "task"')
+        request = await self._checked(caller, submission)
         # Kept over the awaits below, or two requests could both get the last place.
         async with self._queue.place(caller):
-            record = await self.owned.thread_for(caller, thread_id, assistant, if_not_exists)
+            thread_id, assistant = submission.thread_id, submission.assistant
+            record = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
             if thread_id is not None:
-                request |= await self._ending.make_way(record, multitask)
-            at = now(after_s)
+                request |= await self._ending.make_way(record, submission.multitask)
+            at = now(submission.after_s)
             run = Run(
                 id=str(uuid.uuid4()),
                 thread_id=record.thread_id,
@@ -328,18 +236,44 @@ class Engine:
                 created_at=at,
                 updated_at=at,
                 request=request,
-                model=model,
-                metadata=dict(metadata or {}),
-                stateless=thread_id is None and not keep,
+                model=submission.model,
+                metadata=dict(submission.metadata or {}),
+                stateless=thread_id is None and not submission.keep,
             )
             self.known.add(run)
             # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self._takeover.note(run, after_s=after_s)
-        if after_s:
-            asyncio.get_running_loop().call_later(after_s, lambda: self._background.do(self._begin_waiting(run)))
+            await self._takeover.note(run, after_s=submission.after_s)
+        if submission.after_s:
+            loop = asyncio.get_running_loop()
+            loop.call_later(submission.after_s, lambda: self._background.do(self._begin_waiting(run)))
         else:
             await self._begin_waiting(run)
         return run
+
+    async def _checked(self, caller: Caller, submission: Submission) -> dict[str, Any]:
+        """Return the request of a run as it is kept, checked against the graph that it will run on."""
+        assistant, options = self.assistant(submission.assistant), submission.options
+        if submission.thread_id is None or submission.input is not None:
+            if options:
+                options = checked_options(assistant, self.settings, options)
+            graph = await self.graph(assistant.id, submission.model, options)
+        else:
+            try:
+                thread = await self.owned.thread(caller, submission.thread_id)
+            except NotThereError:
+                if submission.if_not_exists == "create":
+                    raise BadRequestError('a new thread needs an input with a "task"') from None
+                raise
+            if options:
+                raise offering_fork("options are for a new task; the thread goes on as it was begun")
+            place = None if submission.checkpoint_id is None else checked_id(submission.checkpoint_id)
+            graph, _ = await self.graphs.going_on(thread, assistant.id, submission.model, place)
+        request = checked_request(self.settings, graph, assistant.preset.conversation, submission)
+        if options:
+            request["options"] = options
+        if submission.input is None and submission.command is None and submission.thread_id is None:
+            raise BadRequestError('a new thread needs an input with a "task"')
+        return request
 
     async def run(self, caller: Caller, run_id: str) -> Run:
         """Return a run of the caller's.
@@ -347,14 +281,14 @@ class Engine:
         Raises:
             NotThereError: There is none of this id, or it is another's.
         """
-        found = self.known.here.get(run_id)
-        if (found is None or not found.here) and can_be_id(run_id):
+        run = self.known.here.get(run_id)
+        if (run is None or not run.here) and can_be_id(run_id):
             record = await self._db.read(self.records.run, run_id)
-            found = None if record is None else self.known.of(record)
+            run = None if record is None else self.known.of(record)
         # The same answer for both: nobody learns which ids another caller has.
-        if found is None or found.caller != caller:
+        if run is None or run.caller != caller:
             raise NotThereError("there is no such run")
-        return found
+        return run
 
     async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
         """Return every run of a thread of the caller's, the last created first."""
@@ -409,8 +343,8 @@ class Engine:
         if thread_id is not None:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
-            going = await self._db.read(self.records.in_flight)
-            every = [self.known.of(one) for one in going if one.owner == caller.id]
+            in_flight = await self._db.read(self.records.in_flight)
+            every = [self.known.of(record) for record in in_flight if record.owner == caller.id]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
             runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
@@ -441,34 +375,32 @@ class Engine:
         self.known.wake([run.thread_id])
         await self._execution.work(run)
 
-    async def _cancel(self, run: Run) -> None:
-        await self._ending.end(run)
-
-    def _can_hear(self) -> bool:
-        return self._tending is not None and self._tending.can_hear()
-
     async def _claim(self, most: int) -> list[Run]:
         """Return runs that wait, made this process's."""
-        records = await self._db.write(partial(self.records.claim, this_process(), most, now=now()))
+        records = await self._db.write(self.records.claim, this_process(), most, now=now())
         if owners := {record.owner for record in records}:
             # Not waited for, and in order all the same: before the next claim of this process.
             self._background.do(self._db.write(self.records.note_turns, owners))
-        runs = []
-        for record in records:
-            run = self.known.of(record)
-            run.begun, run.attempts, run.status = record.begun, record.attempts, record.status
-            self.known.begins_here(run)
-            runs.append(run)
+        runs = [self.known.claimed(record) for record in records]
         try:
-            await self._publisher.claimed(runs)
+            cancelled = await self._publisher.claimed(runs)
         except Exception:
             LOG.exception("what is wished of runs can't be read")
+        else:
+            for run in cancelled:
+                self._ending.begin(run)
         self._background.do(self.known.tell_moved([run.thread_id for run in runs]))
         return runs
 
     async def _count(self) -> tuple[Mapping[str, int], int]:
         # Where things are written, so that it is in order with the runs that are about to be added.
         return await self._db.write(self.records.waiting, this_process())
+
+
+def _opened(db: str) -> Any:
+    from ....state import open_checkpointer
+
+    return open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()).open()
 
 
 def _prices(settings: Settings) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ....nodes.runtime.call_ceiling import under_ceiling
@@ -16,7 +14,7 @@ from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
 from ....state.threads.record_checks import EditedRecordError, compared
 from .records import now
-from .runs import BadRequestError, NotThereError
+from .runs import LOG, BadRequestError, NotThereError
 from .streaming import stream_graph
 from .thread_graphs import offering_fork
 from .upstream import upstream_error
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from .ceilings import Ceilings
     from .ownership import OwnedThreads
     from .publishing import Publisher
-    from .records import DbExecutor, Records
+    from .records import Database
     from .runs import Run, RunStatus
     from .thread_graphs import ThreadGraphs
 
@@ -40,7 +38,6 @@ __all__ = ["Execution", "Finished"]
 
 Finished: TypeAlias = "Callable[[Run, Mapping[str, Any] | None], None]"
 
-LOG = logging.getLogger("redraft.server")
 INTERRUPT_ID = re.compile("[0-9a-f]{32}")
 TOKENS_KEPT_S = 60.0
 """How long after its end the tokens of a run are kept for who reads slowly; the rest of what it sent is kept longer."""
@@ -52,8 +49,7 @@ class Execution:
     Args:
         graphs: Those that threads are run on.
         owned: The threads they run on.
-        records: Where it is noted how they stand.
-        db: Calls the records.
+        db: Where it is noted how they stand.
         leases: Keeps each thread to one run at a time.
         publisher: Tells who follows them on other replicas.
         ceilings: What each run may use.
@@ -65,8 +61,7 @@ class Execution:
         self,
         graphs: ThreadGraphs,
         owned: OwnedThreads,
-        records: Records,
-        db: DbExecutor,
+        db: Database,
         leases: LeaseHolder,
         *,
         publisher: Publisher,
@@ -78,7 +73,6 @@ class Execution:
         """Ids of the runs that somebody cancels right now."""
         self._graphs = graphs
         self._owned = owned
-        self._records = records
         self._db = db
         self._leases = leases
         self._publisher = publisher
@@ -106,14 +100,14 @@ class Execution:
                     with under_ceiling(ceiling):
                         if begun:
                             await self._mark_begun(run)
-                        given, config = await _start(run, graph, config, begun=begun, new=stored is None)
-                        status = await _drive(run, graph, given, config, control)
+                        entry, config = await _start(run, graph, config, begun=begun, new=stored is None)
+                        status = await _drive(run, graph, entry, config, control)
         except asyncio.CancelledError:
             # Not raised again: how it ended is still to be written down, and the queue's tasks raise nothing.
             status = "interrupted" if run.id in self.cancelled else None
         except (BadRequestError, ChangedGraphError, EditedRecordError, NotThereError) as error:
-            told = offering_fork(error.difference) if isinstance(error, ChangedGraphError) else error
-            run.error = {"error": "BadRequestError", "message": str(told)[:1000]}
+            refusal = offering_fork(error.difference) if isinstance(error, ChangedGraphError) else error
+            run.error = {"error": "BadRequestError", "message": str(refusal)[:1000]}
         except LostLeaseError:
             # Another server went on with it, or the shell, while this one stood still: the thread is theirs.
             status, lost = "interrupted", True
@@ -158,9 +152,9 @@ class Execution:
             else:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
                 if await self._change(run, at, status=status, error=run.error, process=""):
-                    await self._db.write(partial(self._records.change_thread, run.thread_id, now=at, status=standing))
+                    await self._db.write(self._db.records.change_thread, run.thread_id, now=at, status=standing)
             if not lost:
-                await self._db.write(self._records.usage.forget, run.id)
+                await self._db.write(self._db.records.usage.forget, run.id)
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database.
@@ -195,8 +189,8 @@ class Execution:
         await self._change(run, begun=1)
 
     async def _change(self, run: Run, at: str | None = None, **changes: Any) -> bool:
-        change = partial(self._records.change_run, run.id, now=at or now(), held_by=this_process(), **changes)
-        return await self._db.write(change)
+        at = at or now()
+        return await self._db.write(self._db.records.change_run, run.id, now=at, held_by=this_process(), **changes)
 
 
 def _config(run: Run, recipe: RunConfig | None) -> RunnableConfig:
@@ -235,13 +229,13 @@ async def _start(run: Run, graph: Any, config: RunnableConfig, *, begun: bool, n
     return (None, config) if request.get("checkpoint_id") else (await thread.aready(), compared(config))
 
 
-async def _drive(run: Run, graph: Any, given: Any, config: RunnableConfig, control: RunControl) -> RunStatus:
+async def _drive(run: Run, graph: Any, entry: Any, config: RunnableConfig, control: RunControl) -> RunStatus:
     """Run the graph, send what it streams, put its last values into `run.output`, and return how it ended.
 
     Args:
         run: What to run.
         graph: With the saver that holds the thread.
-        given: What it is streamed with.
+        entry: What it is streamed with.
         config: Where, and what is kept in each checkpoint.
         control: Asks it to stop between two steps.
 
@@ -251,41 +245,41 @@ async def _drive(run: Run, graph: Any, given: Any, config: RunnableConfig, contr
     from langgraph.errors import GraphDrained
 
     try:
-        await stream_graph(run, graph, given, config, control)
-    # Somebody asked it to stop between two steps; the thread can go on.
+        await stream_graph(run, graph, entry, config, control)
     except GraphDrained as drained:
+        # Somebody asked it to stop between two steps; the thread can go on.
         if drained.reason == TAKEN_OVER:
             raise LostLeaseError(run.thread_id) from None
         return "interrupted"
     if (run.output or {}).get("__interrupt__"):
         return "interrupted"
     # Where no node is named to stop at, what streams to its end has ended, and needn't be read again.
-    named = run.request.get("interrupt_before") or run.request.get("interrupt_after")
-    may_stop = named or graph.interrupt_before_nodes or graph.interrupt_after_nodes
+    breakpoints = run.request.get("interrupt_before") or run.request.get("interrupt_after")
+    may_stop = breakpoints or graph.interrupt_before_nodes or graph.interrupt_after_nodes
     if may_stop and (await graph.aget_state({"configurable": {"thread_id": run.thread_id}})).next:
         return "interrupted"
     return "success"
 
 
-async def _command(thread: Thread, given: Mapping[str, Any]) -> Any:
+async def _command(thread: Thread, command: Mapping[str, Any]) -> Any:
     from langgraph.types import Command
 
     from ....state.threads.answers import pending_interrupts
 
-    reply = given.get("resume")
+    reply = command.get("resume")
     by_id = isinstance(reply, dict) and bool(reply) and all(INTERRUPT_ID.fullmatch(name) for name in reply)
     if reply is not None:
         stored = await thread.saver.aget_tuple(thread.config)
-        open_ids = {one.id for one in pending_interrupts(stored)}
+        open_ids = {question.id for question in pending_interrupts(stored)}
         if by_id and not reply.keys() <= open_ids:
             raise BadRequestError("no question of this id waits for an answer")
         # A reply is checked where a person is asked in a way that we know, or nobody is asked at all.
         if not open_ids or await thread.aquestion() is not None:
             try:
-                for one in reply.values() if by_id else [reply]:
-                    await thread.aready_answer(one)
+                for answer in reply.values() if by_id else [reply]:
+                    await thread.aready_answer(answer)
             except ChangedGraphError:
                 raise
             except (ValueError, LookupError) as error:
                 raise BadRequestError(str(error)[:500]) from None
-    return Command(resume=reply, update=given.get("update"), goto=given.get("goto") or ())
+    return Command(resume=reply, update=command.get("update"), goto=command.get("goto") or ())

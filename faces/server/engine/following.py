@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .relay_records import END
-from .runs import ENDED, ServerEvent
+from .runs import ENDED, LOG, ServerEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from .records import DbExecutor, Records, RunRecord
+    from .records import Database, RunRecord
     from .relay_records import SentEvent
     from .runs import Run
+    from .tending import Channel
 
 __all__ = ["Follower", "is_recent"]
 
-LOG = logging.getLogger("redraft.server")
 RENEW_S = 20.0
 """How often a wish is renewed."""
 LOOK_S = 1.0
@@ -58,25 +56,15 @@ class Follower:
     """Keeps the runs current that somebody waits for here and that are under way elsewhere.
 
     Args:
-        records: The tables of runs.
-        db: Calls them.
-        serde: Reads what runs sent.
-        can_hear: Whether the channel is open.
+        db: The tables of runs.
+        channel: Where other processes are heard.
     """
 
-    def __init__(
-        self,
-        records: Records,
-        db: DbExecutor,
-        serde: Any,
-        *,
-        can_hear: Callable[[], bool],
-    ) -> None:
-        self._records = records
-        self._relay = records.relay
+    def __init__(self, db: Database, channel: Channel) -> None:
+        self._relay = db.records.relay
         self._db = db
-        self._serde = serde
-        self._can_hear = can_hear
+        self._serde: Any = getattr(db.saver, "serde", None)
+        self._channel = channel
         self._followed: dict[str, _Followed] = {}
 
     @contextmanager
@@ -86,20 +74,20 @@ class Follower:
         if run.here or (run.ended and not (is_late and events and not run.log)):
             yield
             return
-        one = self._followed.setdefault(run.id, _Followed(run))
-        one.readers += 1
-        if events and not one.events:
-            one.events = True
-            one.hint.set()
+        followed = self._followed.setdefault(run.id, _Followed(run))
+        followed.readers += 1
+        if events and not followed.events:
+            followed.events = True
+            followed.hint.set()
         run.is_behind = is_late
-        if one.task is None:
-            one.task = asyncio.create_task(self._follow(one))
+        if followed.task is None:
+            followed.task = asyncio.create_task(self._follow(followed))
         try:
             yield
         finally:
-            one.readers -= 1
-            if not one.readers:
-                self._drop(one)
+            followed.readers -= 1
+            if not followed.readers:
+                self._drop(followed)
 
     def follows(self, run: Run) -> bool:
         """Return whether somebody waits for a run here that is under way elsewhere."""
@@ -107,9 +95,9 @@ class Follower:
 
     def heard(self, run_id: str, *, ended: bool) -> None:
         """Look at a run of which another process told something."""
-        if (one := self._followed.get(run_id)) is not None:
-            one.look = one.look or ended
-            one.hint.set()
+        if (followed := self._followed.get(run_id)) is not None:
+            followed.look = followed.look or ended
+            followed.hint.set()
 
     def heard_all(self) -> None:
         """Look at every run: something may have been missed."""
@@ -119,70 +107,70 @@ class Follower:
     def claimed(self, run: Run) -> None:
         """Follow a run no longer that begins here."""
         run.here = True
-        if (one := self._followed.get(run.id)) is not None and one.task is not None:
-            one.task.cancel()
+        if (followed := self._followed.get(run.id)) is not None and followed.task is not None:
+            followed.task.cancel()
 
     async def cancel(self, run: Run) -> None:
         """Have whoever has a run cancel it, and return when it has ended."""
-        await self._db.write(partial(self._relay.wish, run.id, cancel=True))
+        await self._db.write(self._relay.wish, run.id, cancel=True)
         await self._db.write(self._relay.tell, f"wish:{run.id}")
         await run.wait()
 
     async def close(self) -> None:
         """Follow nothing more."""
-        tasks = [one.task for one in self._followed.values() if one.task is not None]
+        tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _drop(self, one: _Followed) -> None:
-        if one.task is not None:
-            one.task.cancel()
-        if self._followed.get(one.run.id) is one:
-            del self._followed[one.run.id]
+    def _drop(self, followed: _Followed) -> None:
+        if followed.task is not None:
+            followed.task.cancel()
+        if self._followed.get(followed.run.id) is followed:
+            del self._followed[followed.run.id]
 
-    async def _follow(self, one: _Followed) -> None:
+    async def _follow(self, followed: _Followed) -> None:
         renewed, wished_events = 0.0, False
         while True:
-            one.hint.clear()
+            followed.hint.clear()
             try:
                 if self._relay.has_channel and (
-                    time.monotonic() - renewed > RENEW_S or (one.events and not wished_events)
+                    time.monotonic() - renewed > RENEW_S or (followed.events and not wished_events)
                 ):
-                    renewed, wished_events = time.monotonic(), one.events
-                    await self._db.write(partial(self._relay.wish, one.run.id, events=one.events))
-                    await self._db.write(self._relay.tell, f"wish:{one.run.id}")
-                if await self._read(one):
+                    renewed, wished_events = time.monotonic(), followed.events
+                    await self._db.write(self._relay.wish, followed.run.id, events=followed.events)
+                    await self._db.write(self._relay.tell, f"wish:{followed.run.id}")
+                if await self._read(followed):
                     return
             except Exception:
-                LOG.exception("run %s can't be followed", one.run.id)
-            wait_s = HEARD_LOOK_S if self._can_hear() else LOOK_S
-            if one.ended_since is not None:
+                LOG.exception("run %s can't be followed", followed.run.id)
+            wait_s = HEARD_LOOK_S if self._channel.is_open else LOOK_S
+            if followed.ended_since is not None:
                 wait_s = PATIENCE_S / 4
             try:
                 async with asyncio.timeout(wait_s):
-                    await one.hint.wait()
+                    await followed.hint.wait()
             except TimeoutError:
-                one.look = True
+                followed.look = True
 
-    async def _read(self, one: _Followed) -> bool:
+    async def _read(self, followed: _Followed) -> bool:
         """Take over what is new of a run; return whether it has ended, with all of that."""
-        run = one.run
-        end = await self._read_events(one) if self._relay.has_channel else None
+        run = followed.run
+        end = await self._read_events(followed) if self._relay.has_channel else None
         whole = False
         if end is not None:
             last: dict[str, Any] = self._serde.loads_typed((end.tag, end.data))
-            whole = not one.events or (last["count"] is not None and len(run.log) >= last["count"])
-        if not whole and not one.look:
+            whole = not followed.events or (last["count"] is not None and len(run.log) >= last["count"])
+        if not whole and not followed.look:
             return False
-        one.look = False
-        record: RunRecord | None = await self._db.read(self._records.run, run.id)
+        followed.look = False
+        record: RunRecord | None = await self._db.read(self._db.records.run, run.id)
         if record is not None and record.status not in ENDED:
             if not run.ended:
                 run.status = record.status
             return False
-        one.ended_since = one.ended_since or time.monotonic()
-        has_time = self._relay.has_channel and time.monotonic() - one.ended_since < PATIENCE_S
+        followed.ended_since = followed.ended_since or time.monotonic()
+        has_time = self._relay.has_channel and time.monotonic() - followed.ended_since < PATIENCE_S
         if not whole and has_time:
             return False
         if end is not None:
@@ -198,11 +186,11 @@ class Follower:
         run.wake()
         return True
 
-    async def _read_events(self, one: _Followed) -> SentEvent | None:
+    async def _read_events(self, followed: _Followed) -> SentEvent | None:
         """Take over the events that are new, and return what it ended with."""
-        run, end = one.run, None
+        run, end = followed.run, None
         while True:
-            start = len(run.log) if one.events else NO_EVENTS
+            start = len(run.log) if followed.events else NO_EVENTS
             rows = await self._db.read(self._relay.sent, run.id, start, PAGE)
             end = next((row for row in rows if row.number == END), None)
             fresh = [row for row in rows if row.number != END]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from .following import Follower
-    from .records import DbExecutor, Records, RunRecord
+    from .records import Database, RunRecord
     from .runs import Caller, Run
 
 __all__ = ["KnownRuns"]
@@ -26,17 +26,15 @@ class KnownRuns:
     """Holds one object a run for all who look at it, and wakes those who wait for the runs of a thread.
 
     Args:
-        records: The tables of runs.
-        db: Calls them.
+        db: The tables of runs.
         follower: Keeps those current that are under way elsewhere.
     """
 
-    def __init__(self, records: Records, db: DbExecutor, follower: Follower) -> None:
+    def __init__(self, db: Database, follower: Follower) -> None:
         self.here: dict[str, Run] = {}
         """Those that are, or were, under way in this process."""
         self._elsewhere: WeakValueDictionary[str, Run] = WeakValueDictionary()
         """Those that somebody here looks at, while another process has them, or none yet."""
-        self._records = records
         self._db = db
         self._follower = follower
         # Each is there as long as somebody waits for it.
@@ -49,19 +47,26 @@ class KnownRuns:
 
     def of(self, record: RunRecord) -> Run:
         """Return the one object that this process has for a run, brought up to date where another process has it."""
-        found = self.here.get(record.run_id) or self._elsewhere.get(record.run_id)
-        if found is None:
-            found = run_of(record)
-            self.add(found)
-        elif not found.here and not self._follower.follows(found):
-            read = run_of(record)
-            found.status, found.error, found.ended_at = read.status, read.error, read.ended_at
-            found.begun, found.attempts, found.updated_at = read.begun, read.attempts, read.updated_at
-        return found
+        run = self.here.get(record.run_id) or self._elsewhere.get(record.run_id)
+        if run is None:
+            run = run_of(record)
+            self.add(run)
+        elif not run.here and not self._follower.follows(run):
+            stored = run_of(record)
+            run.status, run.error, run.ended_at = stored.status, stored.error, stored.ended_at
+            run.begun, run.attempts, run.updated_at = stored.begun, stored.attempts, stored.updated_at
+        return run
+
+    def claimed(self, record: RunRecord) -> Run:
+        """Return a run that this process has just claimed."""
+        run = self.of(record)
+        run.begun, run.attempts, run.status = record.begun, record.attempts, record.status
+        self.begins_here(run)
+        return run
 
     async def on_thread(self, thread_id: str) -> list[Run]:
         """Return every run of a thread, the last created first."""
-        return [self.of(record) for record in await self._db.read(self._records.runs, thread_id)]
+        return [self.of(record) for record in await self._db.read(self._db.records.runs, thread_id)]
 
     def begins_here(self, run: Run) -> None:
         """Have a run, and forget the events of those that ended long ago."""
@@ -76,25 +81,25 @@ class KnownRuns:
     async def remove(self, run_id: str) -> None:
         """Forget a run, here and in the database."""
         self.here.pop(run_id, None)
-        await self._db.write(self._records.remove_run, run_id)
+        await self._db.write(self._db.records.remove_run, run_id)
 
     async def begun_on(self, caller: Caller, thread_id: str, *, after: int | None = None) -> AsyncIterator[Run]:
         """Give each run of the caller's on a thread when it begins, without end; of those before, where `after` names
         no event, what is under way and the last that ended."""
-        given: set[str] = set()
+        seen: set[str] = set()
         while True:
             moved = self._moved.setdefault(thread_id, asyncio.Event())
-            known = [run for run in reversed(await self.on_thread(thread_id)) if run.caller.id == caller.id]
+            own = [run for run in reversed(await self.on_thread(thread_id)) if run.caller.id == caller.id]
             # What one sent that ended a while ago in another process is kept nowhere.
-            begun = [run for run in known if run.status != "pending" and (run.here or is_recent(run))]
+            begun = [run for run in own if run.status != "pending" and (run.here or is_recent(run))]
             ended = [run for run in begun if run.ended]
-            if not given and after is None:
-                given |= {run.id for run in ended[:-1]}
+            if not seen and after is None:
+                seen |= {run.id for run in ended[:-1]}
             for run in begun:
-                if run.id not in given:
-                    given.add(run.id)
+                if run.id not in seen:
+                    seen.add(run.id)
                     yield run
-            given.add("")  # from now on every run is new
+            seen.add("")  # from now on every run is new
             await moved.wait()
 
     def wake(self, thread_ids: Iterable[str] | None = None) -> None:
@@ -106,5 +111,5 @@ class KnownRuns:
     async def tell_moved(self, thread_ids: list[str]) -> None:
         """Wake who waits for the runs of these threads, in every process."""
         self.wake(thread_ids)
-        if self._records.relay.has_channel and thread_ids:
-            await self._db.write(self._records.relay.tell, *(f"moved:{thread_id}" for thread_id in thread_ids))
+        if self._db.records.relay.has_channel and thread_ids:
+            await self._db.write(self._db.records.relay.tell, *(f"moved:{thread_id}" for thread_id in thread_ids))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....state.checked_channels import BadCheckpointError
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ....state.storage.index import RunRow
-    from .records import DbExecutor, Records
+    from .records import Database
 
 __all__ = ["LOCAL", "OwnedThreads"]
 
@@ -27,9 +26,8 @@ LOCAL = Caller("local")
 class OwnedThreads:
     """The threads of a database by their owners. Who needs no token also has those that the shell and Python made."""
 
-    def __init__(self, saver: Any, records: Records, db: DbExecutor) -> None:
-        self._saver = saver
-        self._records = records
+    def __init__(self, db: Database) -> None:
+        self._saver = db.saver
         self._db = db
 
     async def create(
@@ -56,7 +54,7 @@ class OwnedThreads:
                 raise TakenError("this thread id is in use")
             record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
             # The insert decides: another request may have been quicker since the look before it.
-            if await self._db.write(self._records.add_thread, record):
+            if await self._db.write(self._db.records.add_thread, record):
                 return record
             raise TakenError("this thread id is in use")
         if if_exists != "do_nothing":
@@ -77,7 +75,7 @@ class OwnedThreads:
         """Return every thread of the caller's, the last created first."""
         if caller == LOCAL:
             await self._adopt_all()
-        return await self._db.read(self._records.threads, caller.id)
+        return await self._db.read(self._db.records.threads, caller.id)
 
     async def standings(self, records: Sequence[ThreadRecord]) -> dict[str, str]:
         """Return the status of each thread as it stands, also where the shell or Python ran it on since: of that the
@@ -109,39 +107,39 @@ class OwnedThreads:
     async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
         """Write metadata, status or assistant of a thread of the caller's, and return it."""
         await self.thread(caller, thread_id)
-        await self._db.write(partial(self._records.change_thread, thread_id, now=now(), **changes))
+        await self._db.write(self._db.records.change_thread, thread_id, now=now(), **changes)
         return await self.thread(caller, thread_id)
 
     async def own(self, caller: Caller, thread_id: str, *, assistant: str | None = None) -> None:
         """Note a thread that was just forked from one of the caller's as theirs too."""
         at = now()
         record = ThreadRecord(thread_id, caller.id, assistant, {}, "idle", at, at)
-        await self._db.write(self._records.add_thread, record)
+        await self._db.write(self._db.records.add_thread, record)
 
     async def erase(self, thread_id: str) -> None:
         """Delete a thread that nothing runs on, whoever owns it."""
         # The record goes last: without it nobody could ask for the rest to be deleted.
         await self._saver.adelete_thread(thread_id)
-        await self._db.write(self._records.remove_thread, thread_id)
+        await self._db.write(self._db.records.remove_thread, thread_id)
 
     async def _known(self, caller: Caller, thread_id: str) -> ThreadRecord | None:
         """Return a thread of the caller's. Who needs no token also has those that the shell and Python made."""
         if not can_be_id(thread_id):
             return None
-        found = await self._db.read(self._records.thread, thread_id)
+        found = await self._db.read(self._db.records.thread, thread_id)
         if found is None and caller == LOCAL and (row := await self._saver.runs.aget(thread_id)):
-            await self._db.write(self._records.add_thread, _record_of(row))
-            found = await self._db.read(self._records.thread, thread_id)
+            await self._db.write(self._db.records.add_thread, _record_of(row))
+            found = await self._db.read(self._db.records.thread, thread_id)
         return found if found is not None and found.owner == caller.id else None
 
     async def _adopt_all(self) -> None:
         """Note the threads that the shell and Python made; where there are none, nothing is written."""
         before = None
         while rows := await self._saver.runs.alist(limit=500, before=before):
-            known = await self._db.read(self._records.known, [row.thread_id for row in rows])
+            known = await self._db.read(self._db.records.known, [row.thread_id for row in rows])
             for row in rows:
                 if row.thread_id not in known:
-                    await self._db.write(self._records.add_thread, _record_of(row))
+                    await self._db.write(self._db.records.add_thread, _record_of(row))
             before = rows[-1].position
 
     async def thread_for(
@@ -162,7 +160,7 @@ class OwnedThreads:
         if found is None:
             raise NotThereError("there is no such thread")
         if found.assistant != assistant:
-            await self._db.write(partial(self._records.change_thread, thread_id, now=now(), assistant=assistant))
+            await self._db.write(self._db.records.change_thread, thread_id, now=now(), assistant=assistant)
         return found
 
 

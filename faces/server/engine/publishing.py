@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from .background import Background
 from .relay_records import END, SentEvent
+from .runs import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
-    from .records import DbExecutor
-    from .relay_records import RelayRecords, Wish
+    from .known_runs import KnownRuns
+    from .records import Database
+    from .relay_records import Wish
     from .runs import Run, RunStatus
 
 __all__ = ["Publisher"]
 
-LOG = logging.getLogger("redraft.server")
 GATHER_S = 0.05
-"""How long tokens are gathered, so that a stream is some rows a second and not one for each token."""
+"""How long tokens are gathered, so that a stream is some rows a second and not publication for each token."""
 PAGE = 100
 
 
@@ -36,39 +36,32 @@ class _Publication:
 
 
 class Publisher:
-    """Fulfils what other processes wish of the runs of this one. What nobody follows elsewhere is not written.
+    """Fulfils what other processes wish of the runs of this publication. What nobody follows elsewhere is not written.
 
     Args:
-        records: The tables of wishes and events; without a channel nothing is published.
-        db: Calls them.
-        serde: Serialises what runs send, and encrypts it where the database is.
-        find: Returns a run that is, or was, under way here.
-        cancel: Cancels one.
+        db: The tables of wishes and events; without a channel nothing is published.
+        known: The runs that are, or were, under way here.
     """
 
-    def __init__(
-        self,
-        records: RelayRecords,
-        db: DbExecutor,
-        serde: Any,
-        *,
-        find: Callable[[str], Run | None],
-        cancel: Callable[[Run], Awaitable[None]],
-    ) -> None:
-        self._records = records
+    def __init__(self, db: Database, known: KnownRuns) -> None:
+        self._records = db.records.relay
         self._db = db
-        self._serde = serde
-        self._find = find
-        self._cancel = cancel
+        # Serialises what runs send, and encrypts it where the database is.
+        self._serde: Any = getattr(db.saver, "serde", None)
+        self._known = known
         self._open: dict[str, _Publication] = {}
         self._ended: WeakKeyDictionary[Run, bool] = WeakKeyDictionary()
         """Whose end is published, and whether with all events."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
-    async def claimed(self, runs: Sequence[Run]) -> None:
-        """Let the numbers of events go on where the process before stopped, for runs that are about to begin."""
+    async def claimed(self, runs: Sequence[Run]) -> list[Run]:
+        """Let the numbers of events go on where the process before stopped, for runs that are about to begin.
+
+        Returns:
+            Those that somebody wishes to cancel.
+        """
         if not self._records.has_channel or not runs:
-            return
+            return []
         by_id = {run.id: run for run in runs}
         wishes = await self._db.read(self._records.wishes, list(by_id))
         for wish in wishes:
@@ -76,18 +69,19 @@ class Publisher:
                 run = by_id[wish.run_id]
                 sent = await self._db.read(self._records.next_number, run.id)
                 run.stream, run.log = wish.stream, [*run.log, *[None] * (sent - len(run.log))]
-        self._fulfil(wishes)
+        return self._fulfil(wishes)
 
-    async def look(self, run_ids: Collection[str]) -> None:
-        """Look what is wished of these runs."""
-        if self._records.has_channel and run_ids:
-            self._fulfil(await self._db.read(self._records.wishes, list(run_ids)))
+    async def look(self, run_ids: Collection[str]) -> list[Run]:
+        """Look what is wished of these runs, and return those that somebody wishes to cancel."""
+        if not self._records.has_channel or not run_ids:
+            return []
+        return self._fulfil(await self._db.read(self._records.wishes, list(run_ids)))
 
     async def finish(self, run: Run, status: RunStatus) -> None:
         """Publish how a run ends, before that is written down: whoever reads it there has all that the run sent."""
-        if (one := self._open.get(run.id)) is not None:
+        if (publication := self._open.get(run.id)) is not None:
             try:
-                await self._flush(one, status)
+                await self._flush(publication, status)
             except Exception:
                 # It has ended all the same, and how is in its thread.
                 LOG.exception("what run %s sent can't be published", run.id)
@@ -104,42 +98,37 @@ class Publisher:
 
     async def close(self) -> None:
         """Publish nothing more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close(cancel=True)
 
-    def _fulfil(self, wishes: Sequence[Wish]) -> None:
+    def _fulfil(self, wishes: Sequence[Wish]) -> list[Run]:
+        cancelled = []
         for wish in wishes:
-            run = self._find(wish.run_id)
+            run = self._known.here.get(wish.run_id)
             if run is None:
                 continue
             if wish.cancel and not run.ended:
-                self._do(self._cancel(run))
-            one = self._open.get(run.id)
-            if one is not None:
-                if wish.events and not one.events:
-                    one.events = True
+                cancelled.append(run)
+            publication = self._open.get(run.id)
+            if publication is not None:
+                if wish.events and not publication.events:
+                    publication.events = True
                     run.wake()
             elif not (run.ended and wish.stream == run.stream and self._ended.get(run, False) >= wish.events
                       and run in self._ended):  # fmt: skip
-                self._open[run.id] = one = _Publication(run, wish.events, 0)
-                self._do(self._publish(one, wish))
+                self._open[run.id] = publication = _Publication(run, wish.events, 0)
+                self._background.do(self._publish(publication, wish))
+        return cancelled
 
-    def _do(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _publish(self, one: _Publication, wish: Wish) -> None:
-        run = one.run
+    async def _publish(self, publication: _Publication, wish: Wish) -> None:
+        run = publication.run
         try:
-            async with one.lock:
+            async with publication.lock:
                 await self._db.write(self._records.name_stream, run.id, run.stream)
                 if wish.stream == run.stream:
-                    one.position = await self._db.read(self._records.next_number, run.id)
+                    publication.position = await self._db.read(self._records.next_number, run.id)
             while True:
                 changed = run.change()
-                await self._flush(one, run.status if run.ended else None)
+                await self._flush(publication, run.status if run.ended else None)
                 # One that waits again goes on elsewhere.
                 if run.ended or run.status == "pending":
                     return
@@ -150,27 +139,27 @@ class Publisher:
         finally:
             self._open.pop(run.id, None)
 
-    async def _flush(self, one: _Publication, status: RunStatus | None) -> None:
+    async def _flush(self, publication: _Publication, status: RunStatus | None) -> None:
         """Write what was sent since, and how the run ended."""
-        run = one.run
-        async with one.lock:
-            told = False
-            while one.events and (batch := run.log[one.position : one.position + PAGE]):
+        run = publication.run
+        async with publication.lock:
+            is_new = False
+            while publication.events and (batch := run.log[publication.position : publication.position + PAGE]):
                 rows = []
-                for number, event in enumerate(batch, one.position):
+                for number, event in enumerate(batch, publication.position):
                     name, data, at = event or ("", None, 0)
                     rows.append(SentEvent(number, name, at, *self._dumped(data)))
                 await self._db.write(self._records.send, run.id, rows)
-                one.position += len(batch)
-                told = True
-            if status is not None and self._ended.get(run) is not one.events:
+                publication.position += len(batch)
+                is_new = True
+            if status is not None and self._ended.get(run) is not publication.events:
                 end = {"status": status, "error": run.error, "output": run.output, "used": run.used,
-                       "count": one.position if one.events else None}  # fmt: skip
+                       "count": publication.position if publication.events else None}  # fmt: skip
                 await self._db.write(self._records.send, run.id, [SentEvent(END, "end", 0, *self._dumped(end))])
-                self._ended[run] = one.events
-                told = True
-            if told:
-                await self._db.write(partial(self._records.tell, f"sent:{run.id}"))
+                self._ended[run] = publication.events
+                is_new = True
+            if is_new:
+                await self._db.write(self._records.tell, f"sent:{run.id}")
 
     def _dumped(self, data: Any) -> tuple[str, bytes]:
         try:

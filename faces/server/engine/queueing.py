@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .runs import QueueFullError
+from .runs import LOG, QueueFullError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunQueue"]
 
-LOG = logging.getLogger("redraft.server")
 RETRY_AFTER_S = 5
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....state.storage.encryption import Vault
     from .runs import RunStatus
 
-__all__ = ["DbExecutor", "Records", "RunRecord", "ThreadRecord", "now", "open_records"]
+__all__ = ["Database", "Records", "RunRecord", "ThreadRecord", "now", "open_records"]
 
 T = TypeVar("T")
 READERS = 4
@@ -344,24 +344,29 @@ class Records:
         return RunRecord(**{**values, "stateless": bool(values["stateless"]), "begun": bool(values["begun"])})
 
 
-class DbExecutor:
-    """Calls a database beside the event loop.
+class Database:
+    """The tables of a server beside its checkpoints, called beside the event loop.
 
     Writes come one after the other, in the order in which they were asked for. Reads wait for none of them: where
     another process holds the file, what only reads is answered meanwhile.
+
+    Args:
+        saver: Where the threads are; its database gets the tables, where they are not there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, saver: Any) -> None:
+        self.saver = saver
+        self.records = open_records(saver)
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="redraft-server-write")
         self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-server-read")
 
-    async def write(self, call: Callable[..., T], *args: Any) -> T:
+    async def write(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
         """Make a call that may write, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._writing, partial(call, *args))
+        return await asyncio.get_running_loop().run_in_executor(self._writing, partial(call, *args, **named))
 
-    async def read(self, call: Callable[..., T], *args: Any) -> T:
+    async def read(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
         """Make a call that only reads, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._reading, partial(call, *args))
+        return await asyncio.get_running_loop().run_in_executor(self._reading, partial(call, *args, **named))
 
     def close(self) -> None:
         """Finish what was begun."""

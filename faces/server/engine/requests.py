@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ....nodes.retrieval.planning import checked_threshold, checked_top_k
 from ....state.checked_channels import DATA_ERRORS, check_update
 from ....state.conversation import given_messages
 from ....state.limits import MOST_TOKENS, merged_limits
 from ....state.stopping import check_record
 from ....state.threads.kind import kind_of
 from ....state.threads.snapshots import schemas_of
-from .conversations import task_of
 from .runs import BadRequestError
 
 if TYPE_CHECKING:
@@ -21,16 +19,21 @@ if TYPE_CHECKING:
     from ....graphs.preset import Conversation
     from ....state.events import Event
     from ..settings import Settings
+    from .runs import Submission
 
-__all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request", "checked_update"]
+__all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request",
+           "checked_update", "conversation_input", "task_of"]  # fmt: skip
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
          "messages-tuple": "messages", "tasks": "tasks", "checkpoints": "checkpoints", "debug": "debug",
          "tools": "tools", "events": "events"}  # fmt: skip
 """The stream modes that are served, and what LangGraph calls each; it has `events` by another way in."""
-NUMBERS = {"top_k": checked_top_k, "confidence_threshold": checked_threshold}
-"""What a search may be given for a single call."""
+BOUNDS: dict[str, tuple[Any, float, float]] = {
+    "top_k": (int, 1, MOST_TOKENS),
+    "confidence_threshold": (int | float, 0, 1),
+}
+"""The numbers that a search may be given for a single call: their type, the least and the most."""
 
 
 def can_be_id(given: str) -> bool:
@@ -55,44 +58,39 @@ def can_be_served(thread_id: str) -> bool:
 
 
 def checked_request(
-    settings: Settings,
-    graph: Any,
-    *,
-    conversation: Conversation,
-    input: Any,  # noqa: A002  (as LangGraph's clients name it)
-    command: Any,
-    config: Any,
-    checkpoint: Mapping[str, Any] | None,
-    stream_modes: str | Sequence[str] | None,
-    subgraphs: bool,
-    interrupt_before: Any,
-    interrupt_after: Any,
+    settings: Settings, graph: Any, conversation: Conversation, submission: Submission
 ) -> dict[str, Any]:
     """Return what a run is asked for as it is kept: plain data.
 
     Args:
+        settings: Whose limits hold.
+        graph: What it runs on.
         conversation: What of `messages` the graph is told, where it takes none: as in `task_of`.
+        submission: What is asked for.
 
     Raises:
         BadRequestError: Something makes no sense or is not allowed.
     """
-    takes = graph.builder.schemas[graph.builder.input_schema]
-    if isinstance(input, dict) and input.get("messages") and "messages" not in takes:
-        _check_messages(input["messages"], settings.max_task_characters)
-        told = {"task": task_of(input["messages"], conversation)} if input.get("task") is None else {}
-        input = {**{name: value for name, value in input.items() if name != "messages"}, **told}  # noqa: A001
-    given = checked_input(input, settings) if input is not None else {}
-    if unknown := [name for name in given if name not in takes]:
-        raise BadRequestError(f"input takes no {unknown[0]!r:.80}; it takes {', '.join(sorted(takes))}")
+    taken = graph.builder.schemas[graph.builder.input_schema]
+    values, place = submission.input, submission.checkpoint_id
+    if isinstance(values, dict) and values.get("messages") and "messages" not in taken:
+        _check_messages(values["messages"], settings.max_task_characters)
+        task = {"task": task_of(values["messages"], conversation)} if values.get("task") is None else {}
+        values = {**{name: value for name, value in values.items() if name != "messages"}, **task}
+    values = checked_input(values, settings) if values is not None else {}
+    if unknown := [name for name in values if name not in taken]:
+        raise BadRequestError(f"input takes no {unknown[0]!r:.80}; it takes {', '.join(sorted(taken))}")
+    command = submission.command
     return {
-        "input": given or None,
+        "input": values or None,
         "command": checked_command(command, settings, graph) if command is not None else None,
-        "config": _config(config),
-        "checkpoint_id": _checkpoint_id(checkpoint),
-        "stream_modes": checked_modes(stream_modes),
-        "subgraphs": bool(subgraphs),
-        "interrupt_before": _nodes(interrupt_before, graph.nodes),
-        "interrupt_after": _nodes(interrupt_after, graph.nodes),
+        "config": _config(submission.config),
+        "checkpoint_id": None if place is None else checked_id(place),
+        "stream_modes": checked_modes(submission.stream_modes),
+        "subgraphs": bool(submission.subgraphs),
+        "interrupt_before": _nodes(submission.interrupt_before, graph.nodes),
+        "interrupt_after": _nodes(submission.interrupt_after, graph.nodes),
+        **({} if submission.webhook is None else {"webhook": submission.webhook}),
     }
 
 
@@ -127,21 +125,19 @@ def checked_values(given: object, settings: Settings) -> dict[str, Any]:
     """
     if not isinstance(given, dict):
         raise BadRequestError("values must be an object")
-    most = settings.max_task_characters
+    longest = settings.max_task_characters
     for name in ("task", "draft", "feedback"):
         text = given.get(name, "")
         if not isinstance(text, str):
             raise BadRequestError(f"{name} must be a text")
-        if len(text) > most:
-            raise BadRequestError(f"{name} is too long: at most {most} characters")
-    for name, check in NUMBERS.items():
-        if name in given:
-            try:
-                check(given[name])
-            except ValueError as error:
-                raise BadRequestError(str(error)[:500]) from None
+        if len(text) > longest:
+            raise BadRequestError(f"{name} is too long: at most {longest} characters")
+    for name, (kind, least, most) in BOUNDS.items():
+        value = given.get(name, least)
+        if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+            raise BadRequestError(f"{name} must be a number between {least} and {most:g}")
     if (messages := given.get("messages")) is not None:
-        _check_messages(messages, most)
+        _check_messages(messages, longest)
     if (limits := given.get("limits")) is not None:
         _check_limits(limits, settings)
     _check_numbers(given)
@@ -267,14 +263,61 @@ def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
-def _checkpoint_id(checkpoint: Mapping[str, Any] | None) -> str | None:
-    given = (checkpoint or {}).get("checkpoint_id")
-    return None if given is None else checked_id(given)
-
-
 def _nodes(given: Any, nodes: Mapping[str, Any]) -> Any:
     if not given or given == "*":
         return given or None
     if not isinstance(given, list) or not all(isinstance(name, str) and name in nodes for name in given):
         raise BadRequestError("interrupt_before and interrupt_after name nodes of the graph, or are *")
     return given
+
+
+def task_of(messages: Any, conversation: Conversation) -> str:
+    """Return the task that a conversation is to a graph that takes no messages.
+
+    The last user message is the task, and what comes after it is left out. What was said before, system messages first
+    of all, is put before it; where programs read the task that is the system messages only, and a search gets its
+    query and nothing else.
+
+    Args:
+        messages: In any of the forms that LangChain takes.
+        conversation: What of it the graph is told, as its preset says.
+
+    Raises:
+        BadRequestError: They are none, or there is no user message.
+    """
+    try:
+        read = given_messages(messages)
+    except ValueError as error:
+        raise BadRequestError(str(error)[:500]) from None
+    said = [{"role": ROLES[one.type], "content": str(one.text)} for one in read if one.type in ROLES]
+    last = max(index for index, one in enumerate(said) if one["role"] == "user")
+    before, task = [one for one in said[:last] if one["content"].strip()], said[last]["content"]
+    if conversation == "none":
+        before = []
+    elif conversation == "system":
+        before = [one for one in before if one["role"] == "system"]
+    return _after(before, task)
+
+
+def conversation_input(messages: Any, conversation: Conversation) -> dict[str, Any]:
+    """Return what a graph is given for a conversation: the messages where it takes them, else a task.
+
+    Raises:
+        BadRequestError: They are none, or there is no user message.
+    """
+    return {"messages": messages} if conversation == "messages" else {"task": task_of(messages, conversation)}
+
+
+def _after(before: Sequence[dict[str, str]], task: str) -> str:
+    if not before:
+        return task
+    from ....nodes.writing.conversation import in_context
+    from ....state.events import record, task_event
+
+    said = [*before, {"role": "user", "content": task}]
+    events: Any = record({}, task_event(task, {}, {}, conversation=said))["events"]
+    return in_context(task, events)
+
+
+ROLES = {"system": "system", "human": "user", "ai": "assistant"}
+"""Types of messages as graphs know them; what tools said elsewhere is left out."""

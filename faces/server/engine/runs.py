@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from contextlib import nullcontext
@@ -12,26 +13,30 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from ....state.usage import NO_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from ....state.usage import Usage
 
 __all__ = [
     "ENDED",
+    "LOG",
     "TICK",
     "BadRequestError",
     "Caller",
     "NotThereError",
     "QueueFullError",
     "QuotaSpentError",
+    "RefusedError",
     "Run",
     "RunStatus",
     "ServerEvent",
+    "Submission",
     "TakenError",
     "tick",
 ]  # fmt: skip
 
+LOG = logging.getLogger("redraft.server")
 RunStatus: TypeAlias = Literal["pending", "running", "success", "error", "interrupted", "timeout"]
 ENDED = ("success", "error", "interrupted", "timeout")
 TOKENS = ("messages", "events")
@@ -40,19 +45,26 @@ BOOT = secrets.token_hex(4)
 """Tells the events of this process from those of one before it."""
 
 
-class BadRequestError(ValueError):
-    """A request that makes no sense or is not allowed; the message may be shown to the caller."""
+class RefusedError(Exception):
+    """A request that is not fulfilled; the message may be shown to the caller."""
+
+    retry_after_s: int | None = None
+    """When it makes sense to ask again, where that is known."""
 
 
-class NotThereError(LookupError):
+class BadRequestError(RefusedError, ValueError):
+    """A request that makes no sense or is not allowed."""
+
+
+class NotThereError(RefusedError, LookupError):
     """There is no such thing, or it is another caller's."""
 
 
-class TakenError(RuntimeError):
+class TakenError(RefusedError, RuntimeError):
     """The id is in use, or the thread is busy."""
 
 
-class QueueFullError(Exception):
+class QueueFullError(RefusedError):
     """The queue of runs is full."""
 
     def __init__(self, retry_after_s: int) -> None:
@@ -60,7 +72,7 @@ class QueueFullError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class QuotaSpentError(Exception):
+class QuotaSpentError(RefusedError):
     """A caller has used up what they may use a day."""
 
     def __init__(self, what: str, renews_at: str, retry_after_s: int) -> None:
@@ -96,6 +108,52 @@ def tick() -> int:
     """
     _ticks[0] = max(_ticks[0] + TICK, time.time_ns() // 1000)
     return _ticks[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A run as it is asked for.
+
+    Args:
+        assistant: Id of the assistant.
+        thread_id: Without it the run gets a thread of its own, which is deleted when it has ended.
+        input: Of the graph; `None` goes on where the thread stands.
+        command: `resume` answers an interrupt; `update` and `goto` as LangGraph's `Command`.
+        config: Only `recursion_limit` is taken from it.
+        checkpoint_id: Where to start, when not at the thread's end.
+        stream_modes: What is sent: names of `MODES`.
+        subgraphs: Whether subgraphs send too.
+        model: Spec of another model than the server's, where that is allowed.
+        options: Of the preset, those that callers may set: see `call_options`.
+        metadata: Kept with the run.
+        interrupt_before: Nodes to stop before, or `"*"`.
+        interrupt_after: Nodes to stop after, or `"*"`.
+        if_not_exists: `"create"` makes the thread.
+        multitask: What to do with a thread that is busy: `"enqueue"`, `"reject"`, `"interrupt"`, or `"rollback"`,
+            which goes on from where the thread stood before.
+        keep: Whether a thread of the run's own is kept.
+        after_s: Seconds before which it does not begin.
+        webhook: Kept with its request, for who is told of its end.
+    """
+
+    assistant: str
+    thread_id: str | None = None
+    input: Any = None
+    command: Any = None
+    config: Any = None
+    checkpoint_id: Any = None
+    stream_modes: str | Sequence[str] | None = ("values",)
+    subgraphs: bool = False
+    model: str | None = None
+    options: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    interrupt_before: Any = None
+    interrupt_after: Any = None
+    if_not_exists: str = "reject"
+    multitask: str = "enqueue"
+    keep: bool = False
+    after_s: float = 0
+    webhook: str | None = None
 
 
 # Compared by identity: the queue has runs as keys, and `Engine.knows` asks for this very one.

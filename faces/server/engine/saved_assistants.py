@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .call_options import checked_options
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
     from ..settings import Settings
     from .assistants import Assistants
-    from .item_records import Item, ItemRecords
-    from .records import DbExecutor
+    from .item_records import Item
+    from .records import Database
 
 __all__ = ["SavedAssistants"]
 
@@ -35,14 +34,13 @@ class SavedAssistants:
     options of the preset that callers may set.
 
     Args:
-        records: Where they are.
-        db: Calls them.
+        db: Where they are.
         presets: What they are made of.
         settings: The limits.
     """
 
-    def __init__(self, records: ItemRecords, db: DbExecutor, presets: Assistants, settings: Settings) -> None:
-        self._records = records
+    def __init__(self, db: Database, presets: Assistants, settings: Settings) -> None:
+        self._items = db.records.saved
         self._db = db
         self._presets = presets
         self._settings = settings
@@ -61,10 +59,10 @@ class SavedAssistants:
         if name in self._presets.known:
             raise TakenError("a preset of the server has this id")
         version = self._version(given, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
-        if await self._db.read(self._records.count, caller.id) >= MOST_ASSISTANTS:
+        if await self._db.read(self._items.count, caller.id) >= MOST_ASSISTANTS:
             raise BadRequestError(f"a caller has {MOST_ASSISTANTS} assistants at most")
         value = {"latest": 1, "versions": [version]}
-        added = await self._db.write(partial(self._records.add, caller.id, (), name, value, now=now()))
+        added = await self._db.write(self._items.add, caller.id, (), name, value, now=now())
         if not added and if_exists != "do_nothing":
             raise TakenError("this assistant id is in use")
         return await self.get(caller, name)
@@ -79,7 +77,7 @@ class SavedAssistants:
 
     async def every(self, caller: Caller) -> list[dict[str, Any]]:
         """Return all of a caller's, the last changed first."""
-        return [_shown(item) for item in await self._db.read(self._records.under, caller.id, ())]
+        return [_shown(item) for item in await self._db.read(self._items.under, caller.id, ())]
 
     async def versions(self, caller: Caller, assistant_id: str) -> list[dict[str, Any]]:
         """Return the versions of an assistant, the newest first."""
@@ -108,7 +106,7 @@ class SavedAssistants:
     async def delete(self, caller: Caller, assistant_id: str) -> None:
         """Forget an assistant; its threads stay."""
         await self._item(caller, assistant_id)
-        await self._db.write(self._records.remove, caller.id, (), assistant_id)
+        await self._db.write(self._items.remove, caller.id, (), assistant_id)
 
     async def resolved(
         self, caller: Caller, assistant_id: str, context: Mapping[str, Any] | None = None
@@ -139,14 +137,13 @@ class SavedAssistants:
     async def _item(self, caller: Caller, assistant_id: str) -> Item:
         found = None
         if can_be_id(assistant_id):
-            found = await self._db.read(self._records.get, caller.id, (), assistant_id)
+            found = await self._db.read(self._items.get, caller.id, (), assistant_id)
         if found is None:
             raise NotThereError("there is no such assistant")
         return found
 
     async def _change(self, caller: Caller, item: Item, value: Mapping[str, Any]) -> dict[str, Any]:
-        put = partial(self._records.put, caller.id, (), item.key, value, now=now(), instead=item)
-        if not await self._db.write(put):
+        if not await self._db.write(self._items.put, caller.id, (), item.key, value, now=now(), instead=item):
             raise TakenError("somebody else has just changed this assistant: read it again")
         return await self.get(caller, item.key)
 

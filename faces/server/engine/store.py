@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .records import now
@@ -11,8 +10,8 @@ from .runs import BadRequestError, Caller
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .item_records import Item, ItemRecords
-    from .records import DbExecutor
+    from .item_records import Item
+    from .records import Database
 
 __all__ = ["MOST_ITEMS", "Store"]
 
@@ -33,8 +32,8 @@ COMPARED = {
 class Store:
     """The items of all callers, each to be reached by its owner alone."""
 
-    def __init__(self, records: ItemRecords, db: DbExecutor) -> None:
-        self._records = records
+    def __init__(self, db: Database) -> None:
+        self._items = db.records.items
         self._db = db
 
     async def put(self, caller: Caller, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
@@ -46,30 +45,30 @@ class Store:
         _check_names(namespace, key)
         if not namespace:
             raise BadRequestError("a namespace has one name at least")
-        known = await self._db.read(self._records.get, caller.id, namespace, key)
-        if known is None and await self._db.read(self._records.count, caller.id) >= MOST_ITEMS:
+        known = await self._db.read(self._items.get, caller.id, namespace, key)
+        if known is None and await self._db.read(self._items.count, caller.id) >= MOST_ITEMS:
             raise BadRequestError(f"the store holds {MOST_ITEMS} items of a caller at most")
-        await self._db.write(partial(self._records.put, caller.id, namespace, key, value, now=now()))
+        await self._db.write(self._items.put, caller.id, namespace, key, value, now=now())
 
     async def get(self, caller: Caller, namespace: Sequence[str], key: str) -> Item | None:
         _check_names(namespace, key)
-        return await self._db.read(self._records.get, caller.id, namespace, key)
+        return await self._db.read(self._items.get, caller.id, namespace, key)
 
     async def remove(self, caller: Caller, namespace: Sequence[str], key: str) -> None:
         _check_names(namespace, key)
-        await self._db.write(self._records.remove, caller.id, namespace, key)
+        await self._db.write(self._items.remove, caller.id, namespace, key)
 
     async def search(self, caller: Caller, prefix: Sequence[str], wanted: Mapping[str, Any]) -> list[Item]:
         """Return the items within a namespace whose values are as wanted, the last changed first."""
         _check_names(prefix)
-        found = await self._db.read(self._records.under, caller.id, prefix)
+        found = await self._db.read(self._items.under, caller.id, prefix)
         return [item for item in found if all(_fits(item.value.get(name), told) for name, told in wanted.items())]
 
     async def namespaces(
         self, caller: Caller, *, prefix: Sequence[str], suffix: Sequence[str], depth: int | None
     ) -> list[tuple[str, ...]]:
         """Return the namespaces that hold items, in their order; `*` stands for any name."""
-        found = {item.namespace for item in await self._db.read(self._records.under, caller.id, ())}
+        found = {item.namespace for item in await self._db.read(self._items.under, caller.id, ())}
         return sorted({
             one[:depth]
             for one in found

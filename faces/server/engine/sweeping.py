@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....state.threads.lease import BusyThreadError, LeaseHolder
 from .ownership import LOCAL
@@ -12,7 +11,7 @@ from .ownership import LOCAL
 if TYPE_CHECKING:
     from ..settings import Settings
     from .ownership import OwnedThreads
-    from .records import DbExecutor, Records, ThreadRecord
+    from .records import Database, ThreadRecord
 
 __all__ = ["Sweeper"]
 
@@ -24,26 +23,21 @@ class Sweeper:
     token, the shell and Python made there. Neither touches a thread that somebody runs.
 
     Args:
-        saver: Where the threads are.
-        owned: Whose they are.
-        records: The tables of threads and runs.
-        db: Calls the database.
+        owned: The threads.
+        db: Their tables.
         settings: `default_ttl`, `sweep_limit` and `ttl_includes_interrupted`.
     """
 
     def __init__(
         self,
-        saver: Any,
         owned: OwnedThreads,
-        records: Records,
-        db: DbExecutor,
+        db: Database,
         settings: Settings,
     ) -> None:
-        self._saver = saver
+        self._saver = db.saver
         self._owned = owned
-        self._records = records
         self._db = db
-        self._leases = LeaseHolder(saver)
+        self._leases = LeaseHolder(db.saver)
         self._settings = settings
 
     async def sweep(self, at: datetime | None = None) -> list[str]:
@@ -61,7 +55,7 @@ class Sweeper:
         deleted: list[str] = []
         last = ("", "")
         while len(deleted) < self._settings.sweep_limit:
-            page = await self._db.read(partial(self._records.untouched, limit, after=last, local=everybodys))
+            page = await self._db.read(self._db.records.untouched, limit, after=last, local=everybodys)
             if not page:
                 break
             deleted += [
@@ -88,7 +82,7 @@ class Sweeper:
         try:
             async with self._leases.leased(record.thread_id):
                 # Somebody may have come since; from here on nobody runs it.
-                again = await self._db.read(self._records.thread, record.thread_id)
+                again = await self._db.read(self._db.records.thread, record.thread_id)
                 if again is None or not await self._over(again, limit):
                     return False
                 await self._owned.erase(record.thread_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....state.storage.leases import alive, this_process
@@ -15,12 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ....state.storage.index import RunIndex
-    from .records import DbExecutor, Records
+    from .records import Database
 
 __all__ = ["Takeover", "run_of"]
 
 STOOD = "stood_at"
 """Beside what a caller sent: where the thread stood when the run began to wait."""
+LOST = {"error": "LostRunError", "message": "every server that ran it has died"}
 DEAD_AFTER_S = 45.0
 """Silence after which a process on another machine counts as dead."""
 
@@ -29,16 +29,13 @@ class Takeover:
     """Notes new runs, and lets those of dead processes wait again.
 
     Args:
-        records: The tables of runs.
-        index: Says where a thread stands.
-        db: Calls the database.
+        db: The tables of runs.
         most_attempts: A run of which so many processes died, one after another and without a step further, is given up:
             it may be what kills them.
     """
 
-    def __init__(self, records: Records, index: RunIndex | None, db: DbExecutor, *, most_attempts: int) -> None:
-        self._records = records
-        self._index = index
+    def __init__(self, db: Database, *, most_attempts: int) -> None:
+        self._index: RunIndex | None = getattr(db.saver, "runs", None)
         self._db = db
         self._most_attempts = most_attempts
         self._process = this_process()
@@ -47,7 +44,7 @@ class Takeover:
 
     async def note(self, run: Run, *, after_s: float = 0) -> None:
         """Keep a new run, which waits for whoever claims it, or first until so many seconds are over."""
-        at = await self._db.read(self._records.clock) if after_s else 0.0
+        at = await self._db.read(self._db.records.clock) if after_s else 0.0
         record = RunRecord(
             run_id=run.id,
             thread_id=run.thread_id,
@@ -66,7 +63,7 @@ class Takeover:
             process="",
             beat=at + after_s,
         )
-        await self._db.write(self._records.add_run, record)
+        await self._db.write(self._db.records.add_run, record)
 
     async def release(self, here: Collection[str]) -> list[str]:
         """Let the runs wait again that nobody goes on with; return the ids of those that were given up instead.
@@ -75,8 +72,8 @@ class Takeover:
             here: Ids of the runs that are under way in this process.
         """
         given_up = []
-        at = await self._db.read(self._records.clock)
-        records = [record for record in await self._db.read(self._records.in_flight) if record.process]
+        at = await self._db.read(self._db.records.clock)
+        records = [record for record in await self._db.read(self._db.records.in_flight) if record.process]
         not_here = {one.run_id for one in records if one.process == self._process and one.run_id not in here}
         # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
         lost, self._not_here = not_here & self._not_here, not_here
@@ -89,14 +86,13 @@ class Takeover:
             moved = stands is not None and stands != record.request.get(STOOD)
             attempts = record.attempts if is_lost or self._index is None else 1 if moved else record.attempts + 1
             if attempts > self._most_attempts:
-                told = {"error": "LostRunError", "message": "every server that ran it has died"}
-                ended: dict[str, Any] = {"status": "error", "error": told, "process": ""}
-                change = partial(self._records.change_run, record.run_id, now=now(), held_by=record.process, **ended)
-                if await self._db.write(change):
+                ended: dict[str, Any] = {"status": "error", "error": LOST, "process": ""}
+                change = self._db.records.change_run
+                if await self._db.write(change, record.run_id, now=now(), held_by=record.process, **ended):
                     given_up.append(record.run_id)
                 continue
             request = {**record.request, STOOD: stands}
-            await self._db.write(partial(self._records.release, record, request=request, attempts=attempts))
+            await self._db.write(self._db.records.release, record, request=request, attempts=attempts)
         return given_up
 
     async def _stands(self, thread_id: str) -> str | None:
@@ -106,8 +102,8 @@ class Takeover:
 
     async def beat(self) -> None:
         """Say that this process lives."""
-        at = await self._db.read(self._records.clock)
-        await self._db.write(partial(self._records.beat, self._process, beat=at))
+        at = await self._db.read(self._db.records.clock)
+        await self._db.write(self._db.records.beat, self._process, beat=at)
 
 
 def run_of(record: RunRecord) -> Run:

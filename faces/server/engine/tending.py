@@ -3,54 +3,69 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .channel import Channel
+from .relay_records import CHANNEL
+from .runs import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable
 
     from ..settings import Settings
+    from .background import Background
+    from .ending import Ending
     from .following import Follower
     from .known_runs import KnownRuns
     from .publishing import Publisher
     from .queueing import RunQueue
-    from .records import DbExecutor, Records
+    from .records import Database
     from .runs import Run
     from .sweeping import Sweeper
     from .takeover import Takeover
 
-__all__ = ["Background", "Tending"]
+__all__ = ["Channel", "Tending"]
 
-LOG = logging.getLogger("redraft.server")
 BEAT_S = 10.0
+RECONNECT_S = 2.0
 LOOK_S = 2.0
 """How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
 
 
-class Background:
-    """Work on the database that nobody waits for; what goes wrong in it is logged."""
+class Channel:
+    """Hears what other processes tell. What was missed is looked up, so that a hint that is lost costs only time.
 
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+    Args:
+        conninfo: Of the database; `None` where processes can't be heard.
+    """
 
-    def do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin it."""
+    def __init__(self, conninfo: str | None) -> None:
+        self.conninfo = conninfo
+        self.is_open = False
 
-        async def done() -> None:
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Listen until cancelled; a connection that broke is made anew.
+
+        Args:
+            heard: Called with each hint, and with an empty one whenever some may have been missed.
+        """
+        import psycopg
+
+        assert self.conninfo is not None  # noqa: S101  # nobody listens else
+
+        while True:
             try:
-                await work
-            except Exception:
-                LOG.exception("the database can't be reached")
-
-        task = asyncio.create_task(done())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """Return when all is done."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+                async with await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True) as conn:
+                    await conn.execute(f"LISTEN {CHANNEL}")
+                    self.is_open = True
+                    heard("")
+                    async for notice in conn.notifies():
+                        heard(notice.payload)
+            except psycopg.Error as error:
+                # Also a kind of event loop that psycopg can't use: then all is looked up now and then.
+                LOG.debug("what other processes tell can't be heard: %s", type(error).__name__)
+            finally:
+                self.is_open = False
+            await asyncio.sleep(RECONNECT_S)
 
 
 class Tending:
@@ -58,52 +73,52 @@ class Tending:
 
     Args:
         settings: Whether it works, and how long threads live.
-        records: The tables of runs.
-        db: Calls them.
+        db: The tables of runs.
+        channel: Where other processes are heard.
         known: The runs.
         queue: Those of this process.
+        ending: Cancels what other processes wish to be cancelled.
         takeover: Finds what dead processes left.
         follower: Hears of runs of other processes.
         publisher: Hears what other processes wish.
         sweeper: Deletes threads.
         background: Does what another process asks for.
-        conninfo: Where other processes are heard; `None` where they can't be.
     """
 
     def __init__(
         self,
         settings: Settings,
-        records: Records,
-        db: DbExecutor,
+        db: Database,
+        channel: Channel,
         *,
         known: KnownRuns,
         queue: RunQueue,
+        ending: Ending,
         takeover: Takeover,
         follower: Follower,
         publisher: Publisher,
         sweeper: Sweeper,
         background: Background,
-        conninfo: str | None,
     ) -> None:
         self._settings = settings
-        self._relay = records.relay
         self._db = db
         self._known = known
         self._queue = queue
+        self._ending = ending
         self._takeover = takeover
         self._follower = follower
         self._publisher = publisher
         self._sweeper = sweeper
         self._do = background.do
-        self._channel = None if conninfo is None else Channel(conninfo, self._heard)
+        self._channel = channel
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
         await self._take_over()
         work = [self._beat()]
-        if self._channel is not None:
-            work += [self._channel.listen(), self._look()]
+        if self._channel.conninfo is not None:
+            work += [self._channel.listen(self._heard), self._look()]
         if self._settings.default_ttl is not None:
             work.append(self._sweep())
         self._tasks = [asyncio.create_task(one) for one in work]
@@ -113,10 +128,6 @@ class Tending:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def can_hear(self) -> bool:
-        """Return whether other processes are heard."""
-        return self._channel is not None and self._channel.is_open
 
     async def _take_over(self) -> None:
         """Let the runs that a dead process left wait again, and begin what may begin."""
@@ -137,16 +148,21 @@ class Tending:
         if what == "moved":
             self._known.wake([name])
         if what == "wish" and name in self._known.here:
-            self._do(self._publisher.look([name]))
+            self._do(self._fulfil([name]))
         if not what:
             self._follower.heard_all()
             self._known.wake()
-            self._do(self._publisher.look([run.id for run in self._under_way()]))
+            self._do(self._fulfil([run.id for run in self._under_way()]))
+
+    async def _fulfil(self, run_ids: list[str]) -> None:
+        """Do what other processes wish of these runs."""
+        for run in await self._publisher.look(run_ids):
+            self._ending.begin(run)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            if not self.can_hear():
+            if not self._channel.is_open:
                 self._heard("")
 
     async def _sweep(self) -> None:
@@ -164,9 +180,9 @@ class Tending:
             try:
                 await self._takeover.beat()
                 await self._take_over()
-                if self._channel is not None:
+                if self._channel.conninfo is not None:
                     self._heard("")
-                    await self._db.write(self._relay.forget)
+                    await self._db.write(self._db.records.relay.forget)
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")

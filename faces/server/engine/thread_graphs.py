@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +15,7 @@ from ...problems import BadInputError
 from ...run_config import RunConfig
 from ...sessions import any_reader
 from .ownership import LOCAL
-from .runs import BadRequestError, NotThereError
+from .runs import LOG, BadRequestError, NotThereError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +27,6 @@ __all__ = ["Recorded", "ThreadGraphs", "offering_fork"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-LOG = logging.getLogger("redraft.server")
 READ = 64
 """Recipes whose reading, and graphs for reading, are kept."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ....state.threads.answers import read_answer
 from ....state.usage import NO_USAGE
-from ..engine.runs import BadRequestError, NotThereError, TakenError
-from ..progress_text import ProgressText
+from ..api.disconnect import cancel_unended
+from ..engine.runs import BadRequestError, Submission
+from ..progress_text import progress, question_of
 from .tools import ToolResult
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.runs import Caller, Run
 
-__all__ = ["Client", "call", "settled"]
+__all__ = ["Client", "call"]
 
 LONGEST_NOTE = 1000
 MOST_QUESTIONS = 5
@@ -61,69 +60,38 @@ async def call(engine: Engine, caller: Caller, client: Client, **request: Any) -
         QuotaSpentError: The caller has used up what they may use today.
     """
     new = request.get("thread_id") is None
-    submitted = {"stream_modes": ("custom",), "multitask": "reject", "keep": new, **request}
-    run = await engine.submit(caller, submitted.pop("assistant"), **submitted)
+    submission = Submission(**{"stream_modes": ("custom",), "multitask": "reject", "keep": new, **request})
+    run = await engine.submit(caller, submission)
     while True:
-        await _followed(engine, run, client)
-        question = _question(run)
+        await _follow(engine, run, client)
+        question = question_of((run.output or {}).get("__interrupt__"))
         reply = await _replied(client, question) if question is not None and client.can_ask else None
         if reply is None:
             return _result(run, question)
-        run = await engine.submit(
-            caller,
-            run.assistant,
-            thread_id=run.thread_id,
-            command={"resume": reply},
-            stream_modes=("custom",),
-        )
+        answer: dict[str, Any] = {"command": {"resume": reply}, "stream_modes": ("custom",)}
+        run = await engine.submit(caller, Submission(assistant=run.assistant, thread_id=run.thread_id, **answer))
 
 
-async def _followed(engine: Engine, run: Run, client: Client) -> None:
+async def _follow(engine: Engine, run: Run, client: Client) -> None:
     """Send a run's progress until it has ended; where the client gives up, it is cancelled.
 
     Raises:
         BadRequestError: It failed or was cancelled.
     """
-    progress = ProgressText()
     try:
-        async for event in engine.events(run):
-            if event.event == "custom" and (text := progress.lines(event.data).strip()):
-                await client.tell(text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…")
+        async for text in progress(run):
+            note = text.strip()
+            if note:
+                await client.tell(note if len(note) <= LONGEST_NOTE else f"{note[: LONGEST_NOTE - 1]}…")
     except BaseException:
-        # In a task of its own, since this one may be cancelled by now.
         if not engine.stopped:
-            ending = asyncio.create_task(_end(engine, run))
-            ENDING.add(ending)
-            ending.add_done_callback(ENDING.discard)
+            cancel_unended(engine, run)
         raise
     if run.status in ("error", "timeout"):
-        told = (run.error or {}).get("message") or "the run failed"
-        raise BadRequestError(f"{told} (thread {run.thread_id})")
+        message = (run.error or {}).get("message") or "the run failed"
+        raise BadRequestError(f"{message} (thread {run.thread_id})")
     if run.status == "interrupted" and not (run.output or {}).get("__interrupt__"):
         raise BadRequestError(f"the run was cancelled; resume goes on with thread {run.thread_id}")
-
-
-ENDING: set[asyncio.Task[None]] = set()
-"""Held until they are done, since the loop holds tasks weakly."""
-
-
-async def _end(engine: Engine, run: Run) -> None:
-    with suppress(NotThereError, TakenError):
-        await engine.cancel(run.caller, run.id)
-
-
-async def settled() -> None:
-    """Return when the runs of clients that have gone are ended."""
-    await asyncio.gather(*ENDING, return_exceptions=True)
-
-
-def _question(run: Run) -> dict[str, Any] | None:
-    """Return what a person is asked, if anybody is."""
-    waiting = (run.output or {}).get("__interrupt__")
-    if not waiting:
-        return None
-    asked = getattr(waiting[-1], "value", None)
-    return asked if isinstance(asked, dict) else {"ask": str(asked)}
 
 
 async def _replied(client: Client, question: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ..api.problems import problem
+from ..engine.runs import LOG
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_SESSIONS", "McpDoor"]
 
-LOG = logging.getLogger("redraft.server")
 MOST_SESSIONS = 64
 """Sessions of a caller; one that nothing is asked of for half an hour is closed."""
 

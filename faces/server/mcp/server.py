@@ -1,36 +1,41 @@
-"""MCP server of one caller: lists the tools, and calls them. Internal."""
+"""MCP server of one caller: lists the tools, and calls them; on any transport, also stdin and stdout. Internal."""
 
 from __future__ import annotations
 
 import json
-import logging
+import sys
+from contextlib import contextmanager, redirect_stdout
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from mcp import types
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from pydantic import ValidationError
 
 from ....state.threads.answers import REPLIES
 from ...views.console import safe
-from ..engine.runs import BadRequestError, NotThereError, QueueFullError, QuotaSpentError, TakenError
+from ..api.disconnect import CANCELLING
+from ..engine.engine import Engine
+from ..engine.ownership import LOCAL
+from ..engine.runs import LOG, NotThereError, RefusedError
 from ..progress_text import question_text
 from .calls import call
 from .tools import ANSWER, OTHERS, PresetTool, listed, preset_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from anyio import AsyncFile
     from mcp.server.session import ServerSession
     from mcp.shared.context import RequestContext
 
-    from ..engine.engine import Engine
     from ..engine.runs import Caller
+    from ..settings import Settings
     from .tools import ToolResult
 
-__all__ = ["mcp_server"]
-
-LOG = logging.getLogger("redraft.server")
+__all__ = ["mcp_server", "serve_stdio"]
 
 
 def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
@@ -51,7 +56,7 @@ def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
         try:
             request = await _request(engine, caller, tools, name, given)
             result = await call(engine, caller, SessionClient(server.request_context), **request)
-        except (BadRequestError, NotThereError, TakenError, QueueFullError, QuotaSpentError) as error:
+        except RefusedError as error:
             return _refused(str(error))
         except ValidationError as error:
             return _refused(_reasons(error))
@@ -168,3 +173,35 @@ INSTRUCTIONS = (
     "check the draft: give some where the task says what can be checked. Where the result is waiting, a person "
     "decides: show them the question, and call answer with what they say."
 )
+
+
+async def serve_stdio(settings: Settings) -> None:
+    """Serve until the client closes stdin.
+
+    Raises:
+        ValueError: The database or the model can't be used.
+        OSError: The database can't be opened.
+        ImportError: An extra is missing.
+    """
+    engine = Engine(settings)
+    try:
+        await engine.start()
+        server = mcp_server(engine, LOCAL)
+        with _files() as files:
+            async with stdio_server(*files) as (reading, writing):
+                await server.run(reading, writing, server.create_initialization_options())
+        await CANCELLING.close()  # the runs of a client that has gone are ended
+    finally:
+        await engine.stop()
+
+
+@contextmanager
+def _files() -> Iterator[tuple[AsyncFile[str], AsyncFile[str]]]:
+    """Give stdin and stdout; whatever else prints meanwhile would be taken for a message, and goes to stderr."""
+    # Not the process's own, which the SDK would close.
+    with (
+        open(0, encoding="utf-8", errors="replace", closefd=False) as stdin,
+        open(1, "w", encoding="utf-8", closefd=False) as stdout,
+        redirect_stdout(sys.stderr),
+    ):
+        yield anyio.wrap_file(stdin), anyio.wrap_file(stdout)

@@ -16,6 +16,7 @@ from ...views.wording import STOP_WORDS
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import RequestBody, json_response
 from ..engine.call_options import call_options
+from ..engine.runs import Submission
 from .drawing import drawn
 
 if TYPE_CHECKING:
@@ -82,9 +83,8 @@ async def threads(
 @router.post("/start")
 async def start(engine: KnownEngine, caller: KnownCaller, body: Start) -> Response:
     """Start a run on a new thread of the caller's."""
-    run = await engine.submit(
-        caller,
-        body.assistant,
+    submission = Submission(
+        assistant=body.assistant,
         thread_id=str(uuid.uuid4()),
         input={"task": body.task, **({"limits": body.limits} if body.limits else {})},
         stream_modes=MODES,
@@ -92,6 +92,7 @@ async def start(engine: KnownEngine, caller: KnownCaller, body: Start) -> Respon
         options=body.options,
         if_not_exists="create",
     )
+    run = await engine.submit(caller, submission)
     return json_response({"thread_id": run.thread_id})
 
 

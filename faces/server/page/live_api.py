@@ -9,14 +9,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from ....state.threads.thread import Thread, UnknownThreadError
 from ...views.drafts import read_values
-from ..api.disconnect import PING, UNBUFFERED, kept_open
+from ..api.disconnect import event_stream
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.runs_api import event_after
-from ..api.wire import dumps, event_bytes, plain
+from ..api.wire import event_bytes, plain, sse
 from ..engine.runs import NotThereError, ServerEvent
 from .drawing import WRITERS, doing_now
 from .live_rounds import LiveRounds, is_event
@@ -36,13 +36,12 @@ router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the AP
 async def live(request: Request, engine: KnownEngine, caller: KnownCaller, run_id: str) -> Response:
     """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
     run = await engine.run(caller, run_id)
-    events = kept_open(_events(engine, run, event_after(request)), PING)
-    return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)
+    return event_stream(_events(engine, run, event_after(request)))
 
 
 async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> AsyncIterator[bytes]:
     if "custom" not in run.request.get("stream_modes", ()):
-        yield _sent("silent", {})
+        yield sse({}, "silent")
     number, rounds = 0, None
     with run.watched():
         while True:
@@ -70,7 +69,7 @@ async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> As
             if run.is_whole:
                 break
             await changed.wait()
-    yield _sent("end", {"status": run.status})
+    yield sse({"status": run.status}, "end")
 
 
 def _token(event: ServerEvent | None) -> str:
@@ -102,8 +101,3 @@ def _shown(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str
     if event.event == "error" and isinstance(event.data, dict):
         return "problem", {"message": str(plain(event.data).get("message", ""))}
     return None
-
-
-def _sent(name: str, data: dict[str, Any]) -> bytes:
-    """Return an event after which nobody can ask to go on."""
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), dumps(data))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redraft.faces.server.engine.assistants import assistants_of
 from redraft.faces.server.engine.call_options import call_options, checked_options
-from redraft.faces.server.engine.runs import BadRequestError, Caller
+from redraft.faces.server.engine.runs import BadRequestError, Caller, Submission
 from redraft.faces.server.settings import Settings
 
 SETTINGS = Settings(db="memory", model="openai:writer", models=("openai:other",), documents="/srv/documents")
@@ -60,7 +60,7 @@ async def test_a_run_is_judged_by_its_callers_verifier(talking: Any) -> None:
         ends = {}
         for word in ("draft", "zebra"):
             options = {"verifiers": [f"uses_words:{word}"]}
-            run = await engine.submit(caller, "refine", input=given, options=options, keep=True)
+            run = await engine.submit(caller, Submission(assistant="refine", input=given, options=options, keep=True))
             ends[word] = (await engine.join(run))["accepted_by"]
             # Another process that goes on with it reads the options off its record.
             assert (await engine.runs(caller, run.thread_id))[0].options == options

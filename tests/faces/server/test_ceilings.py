@@ -10,7 +10,7 @@ from langgraph_sdk import get_sync_client
 from redraft.faces.server import Settings
 from redraft.faces.server.engine.assistants import assistants_of
 from redraft.faces.server.engine.ceilings import Ceilings
-from redraft.faces.server.engine.records import DbExecutor, open_records
+from redraft.faces.server.engine.records import Database
 from redraft.faces.server.engine.runs import Caller, Run
 from redraft.models import PriceTable, ScriptedModel
 from redraft.nodes.runtime.call_ceiling import under_ceiling
@@ -104,11 +104,12 @@ def test_tokens_that_are_none_buy_no_calls(start_server: Callable[..., Any], tal
 
 async def test_what_a_run_used_outlives_its_server() -> None:
     """A run that another server goes on with may make the calls that are left, in whatever code makes them."""
-    model, database = ScriptedModel(["a reply"] * 3), DbExecutor()
+    model = ScriptedModel(["a reply"] * 3)
     run = Run("r", "t", "refine", Caller("local"), "")
     with open_checkpointer("memory") as saver:
         settings = Settings(db="memory", max_calls_a_run=2)
-        ceilings = Ceilings(settings, open_records(saver).usage, database, PriceTable())
+        database = Database(saver)
+        ceilings = Ceilings(settings, database, PriceTable())
         with under_ceiling(await ceilings.of_run(run)):
             await model.ainvoke("x")
         run.attempts = 2
@@ -116,7 +117,7 @@ async def test_what_a_run_used_outlives_its_server() -> None:
             model.invoke("x")
             with pytest.raises(BudgetSpentError, match="the call budget is spent"):
                 await model.ainvoke("x")
-    database.close()
+        database.close()
     assert len(model.calls) == 2
 
 

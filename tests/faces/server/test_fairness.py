@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from redraft.faces.server import Engine, Settings
-from redraft.faces.server.engine.runs import Caller, QueueFullError
+from redraft.faces.server.engine.runs import Caller, QueueFullError, Submission
 from redraft.models import ScriptedModel
 
 ANN, BOB, CY = Caller("ann"), Caller("bob"), Caller("cy")
@@ -32,8 +32,14 @@ class House:
         self.engine.on_finished.append(lambda run, output: self.ended.append(run.metadata["name"]))
 
     async def ask(self, caller: Caller, name: str, thread_id: str | None = None) -> Any:
-        return await self.engine.submit(caller, "zero-shot", thread_id=thread_id, input={"task": name},
-                                        metadata={"name": name}, if_not_exists="create")  # fmt: skip
+        submission = Submission(
+            assistant="zero-shot",
+            thread_id=thread_id,
+            input={"task": name},
+            metadata={"name": name},
+            if_not_exists="create",
+        )
+        return await self.engine.submit(caller, submission)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.faces.server import Engine, Settings
-from redraft.faces.server.engine.runs import Caller
+from redraft.faces.server.engine.runs import Caller, Submission
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -46,8 +46,10 @@ async def test_a_run_is_streamed_and_joined_on_every_replica(replicas: Any, talk
     back on another after a break; and who waits gets the output, of runs without a thread too."""
     talking.gate.clear()
     here, there = [await replicas(work=False) for _ in range(2)]
-    run = await here.submit(ANN, "refine", input=TASK, stream_modes=("values", "messages-tuple", "custom"), keep=True)
-    waited = await here.submit(ANN, "refine", input=TASK)
+    run = await here.submit(
+        ANN, Submission(assistant="refine", input=TASK, stream_modes=("values", "messages-tuple", "custom"), keep=True)
+    )
+    waited = await here.submit(ANN, Submission(assistant="refine", input=TASK))
     assert (run.status, await there.queued()) == ("pending", 2)
     first = asyncio.create_task(anext(run.follow()))
     begun = asyncio.create_task(anext(there.known.begun_on(ANN, run.thread_id)))
@@ -78,7 +80,7 @@ async def test_a_run_is_cancelled_on_any_replica(replicas: Any, talking: Any) ->
     talking.gate.clear()
     here, there = [await replicas(work=False) for _ in range(2)]
     await replicas(max_concurrent_runs=2)
-    runs = [await here.submit(ANN, "refine", input=TASK, keep=True) for _ in range(3)]
+    runs = [await here.submit(ANN, Submission(assistant="refine", input=TASK, keep=True)) for _ in range(3)]
     await waiting(there, 1)
     with pytest.raises(LookupError):
         await there.cancel(BOB, runs[0].id)
@@ -95,8 +97,8 @@ async def test_workers_take_turns_between_callers(replicas: Any, talking: Any) -
     """Who has asked for many runs on one server keeps nobody waiting who asks for one on another."""
     talking.gate.clear()
     here, there = [await replicas(work=False) for _ in range(2)]
-    many = [await here.submit(ANN, "zero-shot", input=TASK, keep=True) for _ in range(4)]
-    one = await there.submit(BOB, "zero-shot", input=TASK, keep=True)
+    many = [await here.submit(ANN, Submission(assistant="zero-shot", input=TASK, keep=True)) for _ in range(4)]
+    one = await there.submit(BOB, Submission(assistant="zero-shot", input=TASK, keep=True))
     ended: list[str] = []
     for left in (4, 3):  # two that claim at the same moment don't see each other's
         worker = await replicas(max_concurrent_runs=1)

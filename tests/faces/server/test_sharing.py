@@ -11,7 +11,7 @@ import httpx
 import pytest
 from redraft.faces.server import Engine, Settings
 from redraft.faces.server.engine.records import RunRecord, ThreadRecord, open_records
-from redraft.faces.server.engine.runs import Caller, QueueFullError
+from redraft.faces.server.engine.runs import Caller, QueueFullError, Submission
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import open_checkpointer
@@ -84,7 +84,7 @@ async def test_two_servers_share_a_database(tmp_path: Any) -> None:
     two = Engine(settings, build_model=lambda spec: ScriptedModel(["another"]))
     await one.start()
     await two.start()
-    run = await one.submit(LOCAL, "refine", input=REFINE["input"], keep=True)
+    run = await one.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"], keep=True))
     await two._tending._take_over()
     assert (two.running, await two.queued()) == (0, 0)
     seen = await two.run(LOCAL, run.id)
@@ -104,14 +104,16 @@ async def test_a_run_that_is_cancelled_at_once_ends(talking: Any) -> None:
     await engine.start()
     counted: list[str] = []
     engine.on_finished.append(lambda run, output: counted.append(run.id))
-    runs = [await engine.submit(LOCAL, "refine", input=REFINE["input"]) for _ in range(2)]
+    runs = [await engine.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"])) for _ in range(2)]
     with pytest.raises(QueueFullError):
-        await engine.submit(LOCAL, "refine", input=REFINE["input"])
+        await engine.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"]))
     await asyncio.gather(*(engine.cancel(LOCAL, run.id) for run in [*runs, *runs]))
     assert [run.status for run in runs] == ["interrupted", "interrupted"]
     assert sorted(counted) == sorted(run.id for run in runs)
     assert [event async for event in engine.events(runs[1])] == []
-    assert (await engine.join(await engine.submit(LOCAL, "refine", input=REFINE["input"])))["answer"] == "second draft"
+    assert (await engine.join(await engine.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"]))))[
+        "answer"
+    ] == "second draft"
     await engine.stop()
 
 
@@ -157,7 +159,9 @@ async def test_tokens_are_not_kept_for_ever(talking: Any) -> None:
     """Of a run that ended a while ago what was sent is there to be read, but its tokens."""
     engine = Engine(Settings(db="memory"), build_model=lambda spec: talking.model)
     await engine.start()
-    run = await engine.submit(LOCAL, "zero-shot", input=REFINE["input"], stream_modes=("updates", "messages-tuple"))
+    run = await engine.submit(
+        LOCAL, Submission(assistant="zero-shot", input=REFINE["input"], stream_modes=("updates", "messages-tuple"))
+    )
     before = [event.event async for event in engine.events(run)]
     run.forget_tokens()
     after = [event.event async for event in engine.events(run)]

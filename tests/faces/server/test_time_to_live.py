@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redraft.faces.server import Engine, Settings
 from redraft.faces.server.engine.ownership import LOCAL
-from redraft.faces.server.engine.runs import Caller, NotThereError
+from redraft.faces.server.engine.runs import Caller, NotThereError, Submission
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Thread, open_checkpointer
@@ -34,11 +34,19 @@ async def test_threads_that_nobody_touched_for_a_month_are_deleted(tmp_path: Pat
         engine = Engine(kept, build_model=lambda spec: talking.model)
         await engine.start()
         for name, preset in (("done", "refine"), ("moved", "refine"), ("held", "refine"), ("asks", ASKS)):
-            await engine.join(await engine.submit(LOCAL, preset, thread_id=name, input=TASK, if_not_exists="create"))
-        other = await engine.submit(theirs, "refine", thread_id="theirs", input=TASK, if_not_exists="create")
+            await engine.join(
+                await engine.submit(
+                    LOCAL, Submission(assistant=preset, thread_id=name, input=TASK, if_not_exists="create")
+                )
+            )
+        other = await engine.submit(
+            theirs, Submission(assistant="refine", thread_id="theirs", input=TASK, if_not_exists="create")
+        )
         await engine.join(other)
         talking.gate.clear()
-        running = await engine.submit(LOCAL, "refine", thread_id="runs", input=TASK, if_not_exists="create")
+        running = await engine.submit(
+            LOCAL, Submission(assistant="refine", thread_id="runs", input=TASK, if_not_exists="create")
+        )
         later = datetime.now(UTC)
         await thread("moved").graph.aupdate_state(
             thread("moved").config, {"limits": {"max_rounds": 1}}, as_node="check"

@@ -1,0 +1,41 @@
+"""Background work: tasks that nobody waits for, held until they are done. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from .runs import LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["Background"]
+
+
+class Background:
+    """Tasks of one owner; what goes wrong in one is logged."""
+
+    def __init__(self) -> None:
+        # asyncio keeps only a weak reference to a task: one that nobody holds may vanish before it is done.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin it."""
+
+        async def done() -> None:
+            try:
+                await work
+            except Exception:
+                LOG.exception("work in the background failed")
+
+        task = asyncio.create_task(done())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Wait until all is done, or cancel it first."""
+        tasks = list(self._tasks)
+        for task in tasks if cancel else ():
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
