@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ...state.limits import MOST, MOST_TOKENS
 from ..pipeline_text import read_pipeline
@@ -23,15 +24,26 @@ ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 
 
 def check_shared(db: str) -> None:
-    """Return if workers can share a database.
-
-    Raises:
-        ValueError: They can't: with SQLite one process serves and works.
-    """
+    """Raise ValueError unless workers can share a database: with SQLite one process serves and works."""
     from ...state.storage.checkpointers import kind_and_place
 
     if kind_and_place(db)[0] != "postgres":
         raise ValueError("workers apart from the server need PostgreSQL; with SQLite one process does both")
+
+
+def _webhook_host(host: str) -> str:
+    if not HOST.fullmatch(host):
+        raise ValueError(f"a webhook is allowed by the name or number of its host, not {host!r}")
+    return host
+
+
+def _origin(origin: str) -> str:
+    if origin != "*" and not ORIGIN.fullmatch(origin):
+        raise ValueError(f"an origin is as a browser sends it, https://app.example:8443, not {origin!r}")
+    return origin
+
+
+Spec = Annotated[str, AfterValidator(kept_spec)]
 
 
 class Settings(BaseModel):
@@ -48,9 +60,9 @@ class Settings(BaseModel):
     """0 takes a free one."""
     db: str = DEFAULT_DB
     """As `open_checkpointer` takes it."""
-    model: str = "local"
+    model: Spec = "local"
     """Spec of the model that writes, as `chat_model` takes it."""
-    models: tuple[str, ...] = ()
+    models: tuple[Spec, ...] = ()
     """Specs of further models that a caller may name instead."""
     documents: str | None = None
     """Folder whose files the preset `retrieval` searches; without it, or an `index`, that preset is not served."""
@@ -70,9 +82,9 @@ class Settings(BaseModel):
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
     metrics_tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Whoever has one of these reads the numbers of all callers, and nothing else."""
-    allow_origins: tuple[str, ...] = ()
+    allow_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
     """Sites whose pages may use the server from a browser, as `https://app.example`; `*`, with tokens only: all."""
-    allow_webhooks: tuple[str, ...] = ()
+    allow_webhooks: tuple[Annotated[str, AfterValidator(_webhook_host)], ...] = ()
     """Hosts that a webhook may lead to although they are on this machine or in its network."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
@@ -111,36 +123,10 @@ class Settings(BaseModel):
     sweep_limit: int = Field(default=1000, ge=1)
     """Threads that are deleted each time, at most."""
 
-    @field_validator("model")
-    @classmethod
-    def _kept(cls, spec: str) -> str:
-        return kept_spec(spec)
-
-    @field_validator("models")
-    @classmethod
-    def _all_kept(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(kept_spec(spec) for spec in specs)
-
-    @field_validator("allow_webhooks")
-    @classmethod
-    def _webhook_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for one in hosts:
-            if not HOST.fullmatch(one):
-                raise ValueError(f"a webhook is allowed by the name or number of its host, not {one!r}")
-        return hosts
-
-    @field_validator("allow_origins")
-    @classmethod
-    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for one in origins:
-            if one != "*" and not ORIGIN.fullmatch(one):
-                raise ValueError(f"an origin is as a browser sends it, https://app.example:8443, not {one!r}")
-        return origins
-
     @field_validator("pipelines")
     @classmethod
     def _readable(cls, pipelines: dict[str, str]) -> dict[str, str]:
-        found = {}
+        read = {}
         for name, steps in pipelines.items():
             if not NAME.fullmatch(name):
                 raise ValueError(f"a pipeline is served under a name of small letters, digits and -, not {name!r}")
@@ -150,8 +136,8 @@ class Settings(BaseModel):
                 raise ValueError(f"the pipeline {name}: {error}") from None
             if any(step.name == "SetTopic" for step in pipeline.steps):
                 raise ValueError(f"the pipeline {name} sets its topic, which is the caller's task: leave SetTopic out")
-            found[name] = str(pipeline)
-        return found
+            read[name] = str(pipeline)
+        return read
 
     @model_validator(mode="after")
     def _worked(self) -> Settings:

@@ -61,7 +61,7 @@ class A2ADoor:
         elif is_card:
             from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
-            from .card import agent_card
+            from .handler import agent_card
 
             url = str(request.base_url.replace(path=f"/a2a/{name}"))
             card = agent_card(assistant, url=url, guarded=bool(self._engine.settings.tokens))

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from a2a.helpers import new_text_part
 from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
 from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
     ListTasksResponse,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
     from a2a.server.events import Event
     from a2a.types import (
-        AgentCard,
         CancelTaskRequest,
         GetTaskRequest,
         ListTasksRequest,
@@ -47,10 +55,11 @@ if TYPE_CHECKING:
         Task,
     )
 
+    from ..engine.assistants import Assistant
     from ..engine.engine import Engine
     from ..engine.runs import Run
 
-__all__ = ["RunHandler"]
+__all__ = ["RunHandler", "agent_card"]
 
 TASK = "a2a_task"
 """In the metadata of a run that answers a question: the task that it goes on with."""
@@ -125,14 +134,9 @@ class RunHandler(RequestHandler):
     async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
         raise PushNotificationNotSupportedError
 
-    async def on_get_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
-        raise PushNotificationNotSupportedError
-
-    async def on_list_task_push_notification_configs(self, params: Any, context: ServerCallContext) -> Any:
-        raise PushNotificationNotSupportedError
-
-    async def on_delete_task_push_notification_config(self, params: Any, context: ServerCallContext) -> None:
-        raise PushNotificationNotSupportedError
+    on_get_task_push_notification_config = on_create_task_push_notification_config
+    on_list_task_push_notification_configs = on_create_task_push_notification_config
+    on_delete_task_push_notification_config = on_create_task_push_notification_config
 
     async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> AgentCard:
         raise ExtendedAgentCardNotConfiguredError
@@ -228,3 +232,37 @@ def _as_a2a_errors() -> Iterator[None]:
     except Exception as error:
         LOG.exception("a request of A2A failed")
         raise InternalError("something went wrong; the server's log says what") from error
+
+
+def agent_card(assistant: Assistant, *, url: str, guarded: bool) -> AgentCard:
+    """Return the card of an assistant.
+
+    Args:
+        assistant: The agent.
+        url: Where it is reached.
+        guarded: Whether a token is needed.
+    """
+    skill = AgentSkill(
+        id=assistant.id,
+        name=assistant.id,
+        description=assistant.served.line,
+        tags=["draft", "critique", "refine"],
+    )
+    card = AgentCard(
+        name=f"redraft {assistant.id}",
+        description=f"{assistant.served.line} The artifact's metadata say who accepted the answer, if anybody did.",
+        version=version("redraft"),
+        # Older clients speak 0.3 at the same address.
+        supported_interfaces=[
+            AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=spoken) for spoken in ("1.0", "0.3")
+        ],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=False),
+        default_input_modes=["text/plain", "application/json"],
+        default_output_modes=["text/plain"],
+        skills=[skill],
+    )
+    if guarded:
+        bearer = HTTPAuthSecurityScheme(scheme="bearer")
+        card.security_schemes["token"].CopyFrom(SecurityScheme(http_auth_security_scheme=bearer))
+        card.security_requirements.append(SecurityRequirement(schemes={"token": StringList()}))
+    return card

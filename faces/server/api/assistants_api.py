@@ -220,7 +220,7 @@ def _check_changes(engine: Engine, assistant_id: str) -> None:
 async def _graph(engine: Engine, caller: Caller, assistant_id: str) -> tuple[str, Any]:
     """Return the preset of an assistant, and its graph."""
     preset, model, options = await engine.saved.resolved(caller, assistant_id)
-    return preset, await engine.graph(preset, model, options)
+    return preset, (await engine.graphs.assistant(preset, model, options))[0]
 
 
 async def _subgraphs(engine: Engine, caller: Caller, assistant_id: str, *, recurse: bool) -> dict[str, Any]:

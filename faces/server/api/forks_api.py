@@ -1,18 +1,27 @@
-"""Forks of threads over HTTP. Internal."""
+"""Forks of threads over HTTP: a new thread of the caller's that begins in the middle of one of theirs. Internal."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import secrets
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field, model_validator
 from starlette.responses import Response
 
-from ..engine.forking import fork_thread
+from ....state.threads.thread import Thread, UnknownThreadError
+from ..engine.call_options import checked_options
+from ..engine.requests import can_be_served, checked_id, checked_values
+from ..engine.runs import BadRequestError, NotThereError
 from .guards import KnownCaller, KnownEngine
-from .problems import answers
+from .problems import UNREADABLE, answers
 from .threads_api import shown
 from .wire import Metadata, RequestBody, json_response
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..engine.records import ThreadRecord
 
 __all__ = ["router"]
 
@@ -55,18 +64,43 @@ class Fork(RequestBody):
 @router.post("/{thread_id:path}/fork")
 async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Fork) -> Response:
     """Make a thread that begins in the middle of this one, which stays as it is; a run without input runs it."""
-    made = await fork_thread(
-        engine,
-        caller,
-        thread_id,
-        at=body.at,
-        feedback=body.feedback,
-        draft=body.draft,
-        limits=body.limits,
-        assistant=body.assistant_id,
-        model=body.model,
-        options=body.options,
-        new_id=body.thread_id,
-        metadata=body.metadata,
-    )
-    return json_response(await shown(engine, await engine.owned.thread(caller, made.thread_id)))
+    parent = await engine.owned.thread(caller, thread_id)
+    values = {"feedback": body.feedback or "", "draft": body.draft or "", "limits": body.limits}
+    checked_values(values, engine.settings)
+    place = checked_id(body.at) if isinstance(body.at, str) else body.at
+    graph, metadata = await _graph(engine, parent, body)
+    name = body.thread_id if body.thread_id is not None else _new_id(thread_id)
+    assistant = body.assistant_id or parent.assistant
+    # The insert decides whose the id is, before anything is written under it.
+    record = await engine.owned.create(caller, name, metadata=body.metadata, assistant=assistant)
+    changes = body.model_dump(include={"feedback", "draft", "limits"})
+    try:
+        await Thread(graph, thread_id).afork(at=place, thread_id=record.thread_id, metadata=metadata, **changes)
+    except BaseException as error:
+        await engine.owned.erase(record.thread_id)
+        if isinstance(error, UnknownThreadError):
+            raise NotThereError("there is no such checkpoint, or nothing was run on the thread yet") from error
+        # What is stored may be refused too, which is none of the caller's fault.
+        if isinstance(error, ValueError) and not isinstance(error, UNREADABLE):
+            raise BadRequestError(str(error)[:500]) from error
+        raise
+    return json_response(await shown(engine, await engine.owned.thread(caller, record.thread_id)))
+
+
+async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any, dict[str, Any]]:
+    """Return the graph that forks a thread, and the metadata that say with which recipe the fork goes on."""
+    if body.assistant_id is not None:
+        options = body.options or {}
+        if options:
+            options = checked_options(engine.assistant(body.assistant_id), engine.settings, options)
+        graph, recipe = await engine.graphs.assistant(body.assistant_id, body.model, options)
+        own = {} if recipe is None else recipe.metadata()
+        return graph, {"redraft_recipe": None, "redraft_preset": None, **own}
+    if body.model is not None or body.options:
+        raise BadRequestError("a model and options are those of an assistant: name it as assistant_id")
+    graph, recipe = await engine.graphs.of_fork(parent)
+    return graph, {} if recipe is None else dict(recipe.metadata())
+
+
+def _new_id(parent: str) -> str:
+    return f"{parent}-{secrets.token_hex(3)}" if len(parent) <= 100 and can_be_served(parent) else str(uuid.uuid4())

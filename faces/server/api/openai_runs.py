@@ -11,8 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
+from ..engine.execution import PASSED_ON
 from ..engine.runs import NotThereError, QueueFullError, QuotaSpentError, RefusedError
-from ..engine.upstream import PASSED_ON
 from ..progress_text import progress
 from .disconnect import CLIENT_LEFT, ended_before_disconnect, event_stream
 from .openai_options import RequestRefusedError

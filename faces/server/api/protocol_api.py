@@ -13,6 +13,7 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ....state.threads.answers import pending_interrupts
+from ..engine.call_options import first_problem
 from ..engine.requests import can_be_id
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError, tick
 from .disconnect import event_stream
@@ -239,9 +240,7 @@ def _read(kind: Any, params: dict[str, Any]) -> Any:
     try:
         return kind(**params)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise _RefusedError("invalid_argument", f"{where}: {first['msg']}"[:500]) from None
+        raise _RefusedError("invalid_argument", first_problem(error)) from None
 
 
 def _check_id(thread_id: str) -> None:

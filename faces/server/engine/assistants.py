@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....graphs.preset import Served
 from ....graphs.registry import find_preset, served_presets
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Assistant", "Assistants", "assistants_of"]
 
+Graph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
+Source: TypeAlias = "RunConfig | tuple[Assistant, str]"
+"""Of a graph: a recipe, or an assistant without one and the spec of its model."""
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -98,7 +101,7 @@ PRESET_OF = {"numeric": "math", "code": "code", "words": "writing", "exact": "re
 
 
 class Assistants:
-    """Graphs of the assistants. Models are built once for each spec, graphs once for each assistant and model.
+    """Graphs of the assistants. Models are built once for each spec, graphs once for each recipe.
 
     Args:
         settings: Name the models that are allowed.
@@ -112,8 +115,7 @@ class Assistants:
         self._saver = saver
         self._build_model = build_model
         self._models: dict[str, BaseChatModel] = {}
-        self._graphs: dict[tuple[str, str], CompiledStateGraph[Any, Any, Any, Any]] = {}
-        self._by_recipe: OrderedDict[str, CompiledStateGraph[Any, Any, Any, Any]] = OrderedDict()
+        self._graphs: OrderedDict[str, Graph] = OrderedDict()
         # Graphs are built in worker threads; two requests at once must not load a model twice.
         self._lock = threading.Lock()
 
@@ -145,27 +147,16 @@ class Assistants:
     def reached(self) -> set[str]:
         """Return what the assistants' recipes reach, on each of the server's models, as `RunConfig.reaches` says it."""
         specs = (self._settings.model, *self._settings.models)
-        recipes = [one.recipe(spec) for one in self.known.values() for spec in specs]
-        return {told for recipe in recipes if recipe is not None for told in recipe.reaches()}
+        recipes = [assistant.recipe(spec) for assistant in self.known.values() for spec in specs]
+        return {place for recipe in recipes if recipe is not None for place in recipe.reaches()}
 
     def model(self, spec: str) -> BaseChatModel:
         """Return the model, which is built once. Blocks while it is."""
         with self._lock:
             return self._model(spec)
 
-    def built(
-        self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS
-    ) -> CompiledStateGraph[Any, Any, Any, Any] | None:
-        """Return the graph where it is built already."""
-        if not options:
-            return self._graphs.get((name, model or self._settings.model))
-        recipe = self.get(name).recipe(self.spec(model), options)
-        return None if recipe is None else self.built_of(recipe)
-
-    def graph(
-        self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS
-    ) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return the graph, which is built once. Blocks while it is.
+    def graph(self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS) -> Graph:
+        """Return the graph of an assistant. Blocks while it is built.
 
         Args:
             name: Of the assistant.
@@ -178,40 +169,35 @@ class Assistants:
             ImportError: An extra that the preset needs is not installed.
         """
         assistant, spec = self.get(name), self.spec(model)
-        recipe = assistant.recipe(spec, options)
-        with self._lock:
-            if (name, spec) in self._graphs and not options:
-                return self._graphs[name, spec]
-            if recipe is not None:
-                found = self._of_recipe(recipe)
-            else:
-                assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
-                found = assistant.served.build(self._model(spec), self._saver)
-            if not options:
-                self._graphs[name, spec] = found
-            return found
+        return self.graph_of(assistant.recipe(spec, options) or (assistant, spec))
 
-    def built_of(self, recipe: RunConfig) -> CompiledStateGraph[Any, Any, Any, Any] | None:
-        """Return the graph of a recipe where it is built already."""
-        return self._by_recipe.get(_key(recipe))
+    def built(self, source: Source) -> Graph | None:
+        """Return the graph where it is built already."""
+        return self._graphs.get(_key(source))
 
-    def graph_of(self, recipe: RunConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return the graph of a recipe, an assistant's or not. Blocks while it is built.
+    def graph_of(self, source: Source) -> Graph:
+        """Return the graph of a recipe, or of an assistant without one. Blocks while it is built.
 
         Raises:
             ImportError: An extra that the preset needs is not installed.
             ValueError: It can't be built here.
         """
+        key = _key(source)
         with self._lock:
-            return self._of_recipe(recipe)
+            if key not in self._graphs:
+                self._graphs[key] = self._build(source)
+                if len(self._graphs) > MOST_GRAPHS:
+                    self._graphs.popitem(last=False)
+            self._graphs.move_to_end(key)
+            return self._graphs[key]
 
-    def _of_recipe(self, recipe: RunConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
-        key = _key(recipe)
-        if key not in self._by_recipe:
-            self._by_recipe[key] = recipe.build(self._saver, build_model=self._model)
-            if len(self._by_recipe) > MOST_RECIPES:
-                self._by_recipe.popitem(last=False)
-        return self._by_recipe[key]
+    def _build(self, source: Source) -> Graph:
+        if isinstance(source, RunConfig):
+            return source.build(self._saver, build_model=self._model)
+        assistant, spec = source
+        assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
+        graph: Graph = assistant.served.build(self._model(spec), self._saver)
+        return graph
 
     def _model(self, spec: str, **tuning: Any) -> BaseChatModel:
         from ....models import chat_model
@@ -223,9 +209,12 @@ class Assistants:
         return self._models[spec]
 
 
-MOST_RECIPES = 64
-"""Graphs of recipes that are kept, besides those of the assistants: whoever runs an older one keeps it."""
+MOST_GRAPHS = 128
+"""Graphs that are kept; whoever runs an older one keeps it."""
 
 
-def _key(recipe: RunConfig) -> str:
-    return json.dumps(recipe.flat(), sort_keys=True)
+def _key(source: Source) -> str:
+    if isinstance(source, RunConfig):
+        return json.dumps([source.preset, source.flat()], sort_keys=True)
+    assistant, spec = source
+    return f"{assistant.id} {spec}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .assistants import Assistant
 
-__all__ = ["MOST", "call_options", "checked_options"]
+__all__ = ["MOST", "call_options", "checked_options", "first_problem"]
 
 MOST = 100
 """Of a number that its preset bounds by nothing."""
@@ -74,13 +74,17 @@ def checked_options(assistant: Assistant, settings: Settings, given: Mapping[str
     try:
         options = call_options(assistant, settings)(**given).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BadRequestError(f"{where}: {first['msg']}"[:500]) from None
+        raise BadRequestError(first_problem(error)) from None
     for spec in options.get("verifiers", ()):
         _check_verifier(spec)
     _check_functions(options.get(FUNCTIONS, ()))
     return options
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first place that is wrong, and why, without what was sent."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:500]
 
 
 class _Function(BaseModel):
@@ -104,9 +108,7 @@ def _check_functions(specs: Sequence[str]) -> None:
     try:
         names = [_Tool.model_validate_json(spec).function.name for spec in specs]
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BadRequestError(f"functions: {where}: {first['msg']}"[:500]) from None
+        raise BadRequestError(f"functions: {first_problem(error)}") from None
     if len(set(names)) < len(names):
         raise BadRequestError("functions: two have one name")
 

@@ -41,11 +41,7 @@ class Ceilings:
         self._has_quota = any(value is not None for value in self._of_day())
 
     async def check(self, caller: Caller) -> None:
-        """Return if a caller may ask for a run.
-
-        Raises:
-            QuotaSpentError: What they may use today is used up.
-        """
+        """Raise QuotaSpentError where a caller has used up what they may use today."""
         if self._has_quota:
             used, left_s = await self._db.read(self._records.today, caller.id)
             if spent := _spent(used, *self._of_day()):

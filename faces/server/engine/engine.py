@@ -122,7 +122,7 @@ class Engine:
         closing.push_async_callback(self._ending.close)
         self._takeover = Takeover(db, most_attempts=settings.max_attempts)
         self._sweeper = Sweeper(self.owned, db, settings)
-        tending = Tending(
+        self._tending = Tending(
             settings,
             db,
             channel,
@@ -135,8 +135,8 @@ class Engine:
             sweeper=self._sweeper,
             background=self._background,
         )
-        closing.push_async_callback(tending.stop)
-        await tending.start()
+        closing.push_async_callback(self._tending.stop)
+        await self._tending.start()
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
@@ -161,15 +161,6 @@ class Engine:
             NotThereError: There is none of this id.
         """
         return self._assistants.get(name)
-
-    async def graph(self, assistant: str, model: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
-        """Return the graph of an assistant, with these checked options in place of its own.
-
-        Raises:
-            NotThereError: There is no such assistant.
-            BadRequestError: This model is not allowed, or the preset can't be run on this server.
-        """
-        return (await self.graphs.assistant(assistant, model, options))[0]
 
     async def check_database(self) -> None:
         """Ask the database for the time; raises its own error where it does not answer."""
@@ -256,7 +247,7 @@ class Engine:
         if submission.thread_id is None or submission.input is not None:
             if options:
                 options = checked_options(assistant, self.settings, options)
-            graph = await self.graph(assistant.id, submission.model, options)
+            graph, _ = await self.graphs.assistant(assistant.id, submission.model, options)
         else:
             try:
                 thread = await self.owned.thread(caller, submission.thread_id)

@@ -174,17 +174,11 @@ class Records:
         return bool(self._query(statement, values))
 
     def thread(self, thread_id: str) -> ThreadRecord | None:
-        statement = f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE thread_id = %(thread_id)s"  # noqa: S608
-        rows = self._query(statement, {"thread_id": thread_id})
-        return self._thread(rows[0]) if rows else None
+        return next(iter(self._threads("thread_id = %(thread_id)s", thread_id=thread_id)), None)
 
     def threads(self, owner: str) -> list[ThreadRecord]:
         """Return every thread of an owner, the last created first."""
-        statement = (
-            f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE owner = %(owner)s "  # noqa: S608
-            "ORDER BY created_at DESC, thread_id DESC"
-        )
-        return [self._thread(row) for row in self._query(statement, {"owner": owner})]
+        return self._threads("owner = %(owner)s ORDER BY created_at DESC, thread_id DESC", owner=owner)
 
     def untouched(self, before: str, *, after: tuple[str, str], local: bool) -> list[ThreadRecord]:
         """Return a page of the threads that nobody changed since a time, the longest untouched first.
@@ -194,13 +188,11 @@ class Records:
             after: Time and id of the last thread on the page before.
             local: Those of callers without a token, else all others.
         """
-        statement = (
-            f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE updated_at < %(before)s "  # noqa: S608
-            f"AND (updated_at, thread_id) > (%(at)s, %(name)s) AND owner {'=' if local else '<>'} 'local' "
-            "ORDER BY updated_at, thread_id LIMIT 500"
+        condition = (
+            "updated_at < %(before)s AND (updated_at, thread_id) > (%(at)s, %(name)s) "
+            f"AND owner {'=' if local else '<>'} 'local' ORDER BY updated_at, thread_id LIMIT 500"
         )
-        rows = self._query(statement, {"before": before, "at": after[0], "name": after[1]})
-        return [self._thread(row) for row in rows]
+        return self._threads(condition, before=before, at=after[0], name=after[1])
 
     def known(self, thread_ids: Collection[str]) -> set[str]:
         """Return those of these ids that are somebody's threads."""
@@ -229,7 +221,7 @@ class Records:
     # runs
 
     def add_run(self, record: RunRecord) -> None:
-        places = ", ".join(f"%({name.strip()})s" for name in RUN_COLUMNS.split(","))
+        places = ", ".join(f"%({name})s" for name in RUN_COLUMNS.split(", "))
         statement = f"INSERT INTO served_runs ({RUN_COLUMNS}) VALUES ({places}) RETURNING run_id"  # noqa: S608
         values = {
             **record.__dict__,
@@ -242,22 +234,15 @@ class Records:
         self._query(statement, values)
 
     def run(self, run_id: str) -> RunRecord | None:
-        statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE run_id = %(run_id)s"  # noqa: S608
-        rows = self._query(statement, {"run_id": run_id})
-        return self._run(rows[0]) if rows else None
+        return next(iter(self._runs("run_id = %(run_id)s", run_id=run_id)), None)
 
     def runs(self, thread_id: str) -> list[RunRecord]:
         """Return every run of a thread, the last created first."""
-        statement = (
-            f"SELECT {RUN_COLUMNS} FROM served_runs WHERE thread_id = %(thread_id)s "  # noqa: S608
-            "ORDER BY created_at DESC, run_id DESC"
-        )
-        return [self._run(row) for row in self._query(statement, {"thread_id": thread_id})]
+        return self._runs("thread_id = %(thread_id)s ORDER BY created_at DESC, run_id DESC", thread_id=thread_id)
 
     def in_flight(self) -> list[RunRecord]:
         """Return every run that has not ended, the first created first."""
-        statement = f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {IN_FLIGHT} ORDER BY created_at, run_id"  # noqa: S608
-        return [self._run(row) for row in self._query(statement, {})]
+        return self._runs(f"{IN_FLIGHT} ORDER BY created_at, run_id")
 
     def waiting(self, process: str) -> tuple[dict[str, int], int]:
         """Return how many runs of each owner wait, and how many a process has under way."""
@@ -332,16 +317,22 @@ class Records:
     def _shown(self, text: str) -> Any:
         return json.loads(text if self._vault is None else self._vault.reveal(text))
 
-    def _thread(self, row: Sequence[Any]) -> ThreadRecord:
-        thread_id, owner, assistant, metadata, status, created_at, updated_at = row
-        return ThreadRecord(thread_id, owner, assistant, self._shown(metadata), status, created_at, updated_at)
+    def _threads(self, condition: str, **values: Any) -> list[ThreadRecord]:
+        rows = self._query(f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE {condition}", values)  # noqa: S608
+        return [self._thread(*row) for row in rows]
+
+    def _thread(self, thread_id: str, owner: str, assistant: str | None, metadata: str, *rest: str) -> ThreadRecord:
+        return ThreadRecord(thread_id, owner, assistant, self._shown(metadata), *rest)
+
+    def _runs(self, condition: str, **values: Any) -> list[RunRecord]:
+        rows = self._query(f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {condition}", values)  # noqa: S608
+        return [self._run(row) for row in rows]
 
     def _run(self, row: Sequence[Any]) -> RunRecord:
-        names = [name.strip() for name in RUN_COLUMNS.split(",")]
-        values = dict(zip(names, row, strict=True))
-        values |= {"request": self._shown(values["request"]), "metadata": self._shown(values["metadata"])}
-        values |= {"error": self._shown(values["error"]) if values["error"] else None}
-        return RunRecord(**{**values, "stateless": bool(values["stateless"]), "begun": bool(values["begun"])})
+        columns = dict(zip(RUN_COLUMNS.split(", "), row, strict=True))
+        for name in ("request", "metadata", "error"):
+            columns[name] = self._shown(columns[name]) if columns[name] else None
+        return RunRecord(**{**columns, "stateless": bool(columns["stateless"]), "begun": bool(columns["begun"])})
 
 
 class Database:

@@ -20,7 +20,7 @@ from .runs import LOG, BadRequestError, NotThereError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .assistants import Assistants
+    from .assistants import Assistants, Source
     from .records import ThreadRecord
 
 __all__ = ["Recorded", "ThreadGraphs", "offering_fork"]
@@ -79,11 +79,9 @@ class ThreadGraphs:
             NotThereError: There is no such assistant.
             BadRequestError: This model is not allowed, or the preset can't be run on this server.
         """
-        options = options or {}
-        recipe = self._assistants.get(name).recipe(self._assistants.spec(model), options)
-        if found := self._assistants.built(name, model, options):
-            return found, recipe
-        return await _built(self._assistants.graph, name, model, options, what=name), recipe
+        assistant, spec = self._assistants.get(name), self._assistants.spec(model)
+        recipe = assistant.recipe(spec, options or {})
+        return await self._graph(recipe or (assistant, spec), what=name), recipe
 
     async def recorded(self, record: ThreadRecord, checkpoint_id: str | None = None) -> Recorded:
         """Return the recipe that a thread goes on with: that of a checkpoint, where one is named and holds one, or that
@@ -188,10 +186,16 @@ class ThreadGraphs:
         made, mine = {"preset": recipe.preset, **recipe.flat()}, {"preset": own.preset, **own.flat()}
         return ", ".join(key for key in ("preset", *assistant.served.recipe) if made.get(key) != mine.get(key))
 
-    async def _graph(self, recipe: RunConfig) -> Any:
-        return self._assistants.built_of(recipe) or await _built(
-            self._assistants.graph_of, recipe, what="the thread's recipe"
-        )
+    async def _graph(self, source: Source, what: str = "the thread's recipe") -> Any:
+        """Return a graph, built in a worker thread where it is not built yet."""
+        try:
+            return self._assistants.built(source) or await asyncio.to_thread(self._assistants.graph_of, source)
+        except (NotThereError, BadRequestError):
+            raise
+        except Exception as error:
+            # The reason may name files and models of the server, so it is for the log alone.
+            LOG.exception("the graph of %s can't be built", what)
+            raise BadRequestError("this assistant can't be run on this server; its log says why") from error
 
     def _silent(self, recipe: RunConfig) -> Any:
         def build() -> Any:
@@ -201,17 +205,6 @@ class ThreadGraphs:
             return graph
 
         return _kept(self._readers, str(recipe.flat()), build)
-
-
-async def _built(build: Callable[..., Any], *asked: Any, what: str) -> Any:
-    try:
-        return await asyncio.to_thread(build, *asked)
-    except (NotThereError, BadRequestError):
-        raise
-    except Exception as error:
-        # The reason may name files and models of the server, so it is for the log alone.
-        LOG.exception("the graph of %s can't be built", what)
-        raise BadRequestError("this assistant can't be run on this server; its log says why") from error
 
 
 def _kept(kept: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:

@@ -14,15 +14,15 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from pydantic import ValidationError
 
-from ....state.threads.answers import REPLIES
+from ....state.threads.answers import REPLIES, read_answer
+from ....state.usage import NO_USAGE
 from ...views.console import safe
-from ..api.disconnect import CANCELLING
+from ..api.disconnect import CANCELLING, cancel_unended
 from ..engine.engine import Engine
 from ..engine.ownership import LOCAL
-from ..engine.runs import LOG, NotThereError, RefusedError
-from ..progress_text import question_text
-from .calls import call
-from .tools import ANSWER, OTHERS, PresetTool, listed, preset_tools
+from ..engine.runs import LOG, BadRequestError, NotThereError, RefusedError, Submission
+from ..progress_text import progress, question_of, question_text
+from .tools import ANSWER, OTHERS, PresetTool, ToolResult, listed, preset_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
     from mcp.shared.context import RequestContext
 
-    from ..engine.runs import Caller
+    from ..engine.runs import Caller, Run
     from ..settings import Settings
-    from .tools import ToolResult
 
 __all__ = ["mcp_server", "serve_stdio"]
 
@@ -72,6 +71,11 @@ def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
     return server
 
 
+LONGEST_NOTE = 1000
+MOST_QUESTIONS = 5
+"""How often a client is asked again that sends a form which says nothing."""
+
+
 class SessionClient:
     """The client of one request.
 
@@ -83,38 +87,129 @@ class SessionClient:
         self._session = context.session
         self._request = context.request_id
         self._token = context.meta.progressToken if context.meta else None
-        self._told = 0
+        self._notes = 0
 
     @property
     def can_ask(self) -> bool:
+        """True where it can put a question to a person."""
         params = self._session.client_params
         forms = params.capabilities.elicitation if params else None
         return forms is not None and (forms.form is not None or forms.url is None)
 
     async def tell(self, text: str) -> None:
+        """Send progress."""
         if self._token is None:  # the client wants to hear of none
             return
-        self._told += 1
+        self._notes += 1
         await self._session.send_progress_notification(
-            self._token, self._told, message=text, related_request_id=str(self._request)
+            self._token, self._notes, message=text, related_request_id=str(self._request)
         )
 
     async def ask(self, question: Mapping[str, Any], problem: str) -> dict[str, Any] | None:
+        """Ask the person, and return the reply; `None` where they refuse.
+
+        Args:
+            question: As `Thread.question` gives it.
+            problem: Why the reply before was none; empty the first time.
+        """
         shown = question_text(question)
         message = f"{safe(problem)}\n\n{shown}" if problem else shown
         result = await self._session.elicit_form(message, FORM, self._request)
         if result.action != "accept" or not result.content:
             return None
-        said = {name: value for name, value in result.content.items() if value not in (None, "")}
-        return reply_of(said)
+        return reply_of({name: value for name, value in result.content.items() if value != ""})
 
 
-def reply_of(said: Mapping[str, Any]) -> dict[str, Any]:
+def reply_of(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reply to a question as it is resumed with: the text of an edit is the draft."""
-    reply = {name: said[name] for name in ("action", "score") if said.get(name) is not None}
-    if said.get("text") is None:
+    reply = {name: form[name] for name in ("action", "score") if form.get(name) is not None}
+    if form.get("text") is None:
         return reply
-    return {**reply, "draft" if said.get("action") == "edit" else "text": said["text"]}
+    return {**reply, "draft" if form.get("action") == "edit" else "text": form["text"]}
+
+
+async def call(engine: Engine, caller: Caller, client: SessionClient, **request: Any) -> ToolResult:
+    """Run, and return how it ended: finished, or waiting for a person who could not be asked here or refused.
+
+    Args:
+        engine: Runs it.
+        caller: Whose run it is.
+        client: Hears of progress and is asked.
+        request: As `Engine.submit` takes it.
+
+    Raises:
+        BadRequestError: It makes no sense or is not allowed, or the run failed.
+        NotThereError: There is no such thread.
+        TakenError: The thread is busy.
+        QueueFullError: As many runs wait as may.
+        QuotaSpentError: The caller has used up what they may use today.
+    """
+    new = request.get("thread_id") is None
+    submission = Submission(**{"stream_modes": ("custom",), "multitask": "reject", "keep": new, **request})
+    run = await engine.submit(caller, submission)
+    while True:
+        await _follow(engine, run, client)
+        question = question_of((run.output or {}).get("__interrupt__"))
+        reply = await _replied(client, question) if question is not None and client.can_ask else None
+        if reply is None:
+            return _result(run, question)
+        answer: dict[str, Any] = {"command": {"resume": reply}, "stream_modes": ("custom",)}
+        run = await engine.submit(caller, Submission(assistant=run.assistant, thread_id=run.thread_id, **answer))
+
+
+async def _follow(engine: Engine, run: Run, client: SessionClient) -> None:
+    """Send a run's progress until it has ended; where the client gives up, it is cancelled.
+
+    Raises:
+        BadRequestError: It failed or was cancelled.
+    """
+    try:
+        async for text in progress(run):
+            note = text.strip()
+            if note:
+                await client.tell(note if len(note) <= LONGEST_NOTE else f"{note[: LONGEST_NOTE - 1]}…")
+    except BaseException:
+        if not engine.stopped:
+            cancel_unended(engine, run)
+        raise
+    if run.status in ("error", "timeout"):
+        message = (run.error or {}).get("message") or "the run failed"
+        raise BadRequestError(f"{message} (thread {run.thread_id})")
+    if run.status == "interrupted" and not (run.output or {}).get("__interrupt__"):
+        raise BadRequestError(f"the run was cancelled; resume goes on with thread {run.thread_id}")
+
+
+async def _replied(client: SessionClient, question: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a reply that says something; `None` where the person refuses, or the question is none of ours."""
+    problem = str(question.get("error", ""))
+    for _ in range(MOST_QUESTIONS if "draft" in question else 0):
+        reply = await client.ask(question, problem)
+        if reply is None:
+            return None
+        try:
+            read_answer(reply, draft=str(question["draft"]))
+        except ValueError as error:
+            problem = str(error)
+        else:
+            return reply
+    return None
+
+
+def _result(run: Run, question: dict[str, Any] | None) -> ToolResult:
+    output = run.output or {}
+    used = {**NO_USAGE, **(output.get("usage") or {})}
+    return ToolResult(
+        thread_id=run.thread_id,
+        run_id=run.id,
+        status="finished" if question is None else "waiting",
+        answer=output.get("answer") or "",
+        stop_reason=output.get("stop_reason") if question is None else None,
+        accepted_by=output.get("accepted_by"),
+        score=output.get("score"),
+        rounds=output.get("rounds") or 0,
+        usage={name: value for name, value in used.items() if isinstance(value, int | float) or value is None},
+        question=question,
+    )
 
 
 async def _request(
