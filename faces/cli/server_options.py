@@ -268,7 +268,7 @@ def _checked(**given: Any) -> Any:
 
 
 def _told(detail: Any) -> str:
-    """Return what is wrong with a setting, by its name where it is not told otherwise."""
+    """Describe the error in a setting, with its name where the message has none."""
     said = detail["msg"].removeprefix("Value error, ")
     return said if said != detail["msg"] else f"{'.'.join(map(str, detail['loc']))}: {said[0].lower()}{said[1:]}"
 

@@ -27,7 +27,7 @@ MOST_HALF_OPEN = 256
 
 
 def server_options(settings: Settings) -> dict[str, Any]:
-    """Return what uvicorn is configured with."""
+    """Return uvicorn's configuration."""
     return {
         "http": _bounded(Connections(header_s=settings.max_header_seconds, most=settings.max_connections_a_peer)),
         "log_level": "warning",
@@ -108,7 +108,7 @@ class Connections:
 
 
 def _peer(connection: Any) -> str:
-    """Return who a connection is of: its address, or of IPv6 the network that one customer has."""
+    """Return the peer of a connection: its IPv4 address, or the IPv6 network (/64) of one customer."""
     host = connection.client[0] if connection.client else ""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

@@ -18,14 +18,14 @@ MOST_SHOWN = 20_000
 
 
 def question_text(question: Mapping[str, Any]) -> str:
-    """Return what a person is asked about a draft, in words."""
+    """Return a question about a draft as text."""
     critiques = [f"{said.get('by')}: {said.get('text')}" for said in question.get("critiques", ()) if said.get("text")]
     parts = [f"Is this draft right? (round {question.get('round', 0)})", str(question.get("draft", "")), *critiques]
     return safe("\n\n".join(parts))[:MOST_SHOWN]
 
 
 def question_of(interrupts: Sequence[Any] | None) -> dict[str, Any] | None:
-    """Return what a person is asked by the last of a run's interrupts, if anybody is."""
+    """Return the question to a person in the last of a run's interrupts; `None` without one."""
     if not interrupts:
         return None
     question = getattr(interrupts[-1], "value", None)

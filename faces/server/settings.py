@@ -75,13 +75,13 @@ class Settings(BaseModel):
     pipelines: dict[str, str] = {}
     """Pipelines by the names under which they are served; each begins with the task of its caller."""
     work: bool = True
-    """Whether runs are executed here; else by workers, for which the database must be PostgreSQL."""
+    """Execute runs here; else workers do, for which the database must be PostgreSQL."""
     prices: str | None = None
     """A file of prices, as `PriceTable.from_file` takes it, beside those that are known."""
     tokens: tuple[str, ...] = Field(default=(), repr=False)
     """Each stands for a caller of its own; without any, everybody who reaches the server is one caller."""
     metrics_tokens: tuple[str, ...] = Field(default=(), repr=False)
-    """Whoever has one of these reads the numbers of all callers, and nothing else."""
+    """Each reads the numbers of all callers, and nothing else."""
     allow_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
     """Sites whose pages may use the server from a browser, as `https://app.example`; `*`, with tokens only: all."""
     allow_webhooks: tuple[Annotated[str, AfterValidator(_webhook_host)], ...] = ()
@@ -117,7 +117,7 @@ class Settings(BaseModel):
     default_ttl: float | None = Field(default=None, gt=0, le=52_560_000)
     """Minutes without a change after which a thread is deleted, as LangGraph's `checkpointer.ttl`; `None`: never."""
     ttl_includes_interrupted: bool = False
-    """Whether that holds for threads too that wait for a person, or whose run was cancelled."""
+    """Delete also threads that wait for a person, or whose run was cancelled."""
     sweep_interval_minutes: float = Field(default=5.0, gt=0)
     """How often threads are looked through for that."""
     sweep_limit: int = Field(default=1000, ge=1)

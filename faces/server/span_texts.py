@@ -21,7 +21,7 @@ KEPT_COUNTS = ("llm.token_count.", "llm.cost.")
 METADATA = "metadata"
 NUMBERS = ("round", "rounds", "score")
 NAMES = ("critic", "verdict", "stop_reason", "rejected", "thread_id")
-"""What redraft itself writes into a run's metadata; a caller's own may hold anything."""
+"""Metadata of a run that redraft itself writes; a caller's own may hold anything."""
 
 
 class WithoutTexts(SpanExporter):
@@ -37,7 +37,7 @@ class WithoutTexts(SpanExporter):
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Return what the exporter says about the spans without their texts."""
+        """Export the spans without their texts."""
         return self._exporter.export([_bare(span) for span in spans])
 
     def shutdown(self) -> None:
@@ -45,7 +45,7 @@ class WithoutTexts(SpanExporter):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Return whether the exporter sent everything in time."""
+        """Flush the exporter; False where that took too long."""
         return self._exporter.force_flush(timeout_millis)
 
 

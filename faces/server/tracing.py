@@ -12,15 +12,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from ...nodes.runtime.traces import SHARED, wait_for_scores
+from ...nodes.runtime.traces import SHARED, PhoenixClient, wait_for_scores
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
-
-    from ...nodes.runtime.traces import PhoenixClient
 
 __all__ = ["Tracing", "instrument", "phoenix_client"]
 
@@ -36,7 +34,7 @@ class Tracing:
         self._scores = scores
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Return whether all spans so far could be sent within this many seconds."""
+        """Send all spans so far; False where that took longer than this many seconds."""
         return self._provider.force_flush(int(timeout_s * 1000))
 
     def close(self) -> None:

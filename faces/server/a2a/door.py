@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,6 @@ from starlette.responses import JSONResponse
 from ..api.problems import problem
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from starlette.types import Receive, Scope, Send
 
     from ..engine.engine import Engine

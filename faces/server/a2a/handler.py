@@ -13,11 +13,18 @@ from a2a.types import (
     AgentCard,
     AgentInterface,
     AgentSkill,
+    CancelTaskRequest,
+    GetTaskRequest,
     HTTPAuthSecurityScheme,
+    ListTasksRequest,
     ListTasksResponse,
+    Message,
     SecurityRequirement,
     SecurityScheme,
+    SendMessageRequest,
     StringList,
+    SubscribeToTaskRequest,
+    Task,
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
@@ -36,7 +43,7 @@ from a2a.utils.errors import (
 
 from ....state.threads.answers import read_answer
 from ....state.threads.snapshots import astate_of
-from ..engine.runs import LOG, BadRequestError, NotThereError, RefusedError, Submission
+from ..engine.runs import LOG, BadRequestError, NotThereError, RefusedError, Run, Submission
 from ..progress_text import progress, question_of
 from .tasks import FINAL, agent_message, asked_for, new_task, task_of
 
@@ -45,19 +52,9 @@ if TYPE_CHECKING:
 
     from a2a.server.context import ServerCallContext
     from a2a.server.events import Event
-    from a2a.types import (
-        CancelTaskRequest,
-        GetTaskRequest,
-        ListTasksRequest,
-        Message,
-        SendMessageRequest,
-        SubscribeToTaskRequest,
-        Task,
-    )
 
     from ..engine.assistants import Assistant
     from ..engine.engine import Engine
-    from ..engine.runs import Run
 
 __all__ = ["RunHandler", "agent_card"]
 
@@ -195,7 +192,7 @@ class RunHandler(RequestHandler):
         return task_of(task_id, run, output, await self._question(run))
 
     async def _question(self, run: Run) -> Mapping[str, Any] | None:
-        """Return what a person is asked, where the run ended so."""
+        """Return the question to a person that the run ended with, if any."""
         if run.status != "interrupted":
             return None
         if run.output is not None:

@@ -79,7 +79,7 @@ def asked_for(message: Message) -> tuple[str, dict[str, Any]]:
 
 
 def new_task(message: Message) -> dict[str, Any]:
-    """Return what `Engine.submit` takes for a message that begins a task.
+    """Return the fields of a `Submission` for a message that begins a task.
 
     Raises:
         InvalidParamsError: Its data have other keys than those.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from starlette.responses import Response
+from fastapi import APIRouter, Response
 
 from . import assistants_api, forks_api, protocol_api, runs_api, store_api, thread_states_api, threads_api
 from .problems import problem

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Response
 from pydantic import Field
-from starlette.responses import Response
 
+from ..engine.assistants import Assistant
 from ..engine.call_options import call_options
+from ..engine.engine import Engine
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .guards import KnownCaller, KnownEngine
 from .problems import answers
 from .wire import Metadata, RequestBody, json_response, selected
-
-if TYPE_CHECKING:
-    from ..engine.assistants import Assistant
-    from ..engine.engine import Engine
 
 __all__ = ["router"]
 

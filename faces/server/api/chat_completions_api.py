@@ -7,17 +7,19 @@ allows. The run's progress comes as `reasoning_content`, its answer as `content`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from ....graphs.preset import Conversation
 from ....state.usage import NO_USAGE
 from ..engine.requests import conversation_input
-from ..engine.runs import Submission
+from ..engine.runs import Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
-from .openai_options import RequestRefusedError, call_item, calls_in, format_of, functions_of
+from .openai_options import RequestRefusedError, StructuredFormat, call_item, calls_in, format_of, functions_of
 from .openai_runs import (
     OpenAIRoute,
     answered,
@@ -32,13 +34,6 @@ from .openai_runs import (
 )
 from .problems import Answers, answers
 from .wire import RequestBody, sse
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from ....graphs.preset import Conversation
-    from ..engine.runs import Run
-    from .openai_options import StructuredFormat
 
 __all__ = ["ChatMessage", "ChatRequest", "graph_input", "router"]
 
@@ -164,7 +159,7 @@ async def chat(body: ChatRequest, request: Request, engine: KnownEngine, caller:
 def graph_input(
     messages: list[ChatMessage], conversation: Conversation, instruction: str = "", *, tools: bool = False
 ) -> dict[str, Any]:
-    """Return what a graph is given for a conversation.
+    """Return a conversation as a graph's input.
 
     The last user message is the task, and what comes after it is left out.
 
@@ -248,7 +243,7 @@ class ChatReply:
         yield b"data: [DONE]\n\n"
 
     def _answer(self) -> tuple[dict[str, Any], str]:
-        """Return what the message holds, and why it ends there.
+        """Return the content of the message, and its finish reason.
 
         It is the calls that the client is to make, an answer as `content`, or why there is none as `refusal`.
         """

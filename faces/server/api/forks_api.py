@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import ConfigDict, Field, model_validator
-from starlette.responses import Response
 
 from ....state.threads.thread import Thread, UnknownThreadError
 from ..engine.call_options import checked_options
+from ..engine.engine import Engine
+from ..engine.records import ThreadRecord
 from ..engine.requests import can_be_served, checked_id, checked_values
 from ..engine.runs import BadRequestError, NotThereError
 from .guards import KnownCaller, KnownEngine
 from .problems import UNREADABLE, answers
 from .threads_api import shown
 from .wire import Metadata, RequestBody, json_response
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..engine.records import ThreadRecord
 
 __all__ = ["router"]
 

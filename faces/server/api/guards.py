@@ -29,11 +29,11 @@ __all__ = ["OPERATOR", "BodyMiddleware", "CallerMiddleware", "HeaderMiddleware",
            "mask_logs", "require_caller"]  # fmt: skip
 
 OPERATOR = Caller("operator")
-"""Whoever has a token for the metrics of all callers; nothing else is there for them."""
+"""The holder of a token for the metrics of all callers, and for nothing else."""
 
 
 class CallerMiddleware:
-    """Refuses who has no token, before a byte of the body is read, and notes who asks.
+    """Refuses callers without a token before a byte of the body is read, and notes the caller.
 
     Without tokens it refuses what a page of another site sends through a browser on this machine.
 
@@ -104,7 +104,7 @@ class CallerMiddleware:
 
 
 def require_caller(request: Request) -> Caller:
-    """Return who asks, as the middleware noted it; a dependency of FastAPI's."""
+    """Return the caller that the middleware noted; a dependency of FastAPI's."""
     caller = request.scope.get("state", {}).get("caller")
     if caller is None:
         # A mistake of ours: better no answer than one for nobody in particular.
@@ -126,7 +126,7 @@ KnownEngine = Annotated[Engine, Depends(serving_engine)]
 
 
 class HeaderMiddleware:
-    """Tells browsers to take each answer for what it says it is, and to show it to no page of another site."""
+    """Adds the headers that keep browsers from sniffing types and from showing answers to pages of other sites."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

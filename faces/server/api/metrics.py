@@ -159,7 +159,7 @@ class MetricsByCaller:
             self.of(run.caller).finished(run, output)
 
     def of(self, caller: Caller) -> RunMetrics:
-        """Return what a caller may see: their own runs, or all where they are alone or the server's operator."""
+        """Return the metrics that a caller may see: of their own runs, or of all for a lone caller and the operator."""
         if caller in SEES_ALL:
             return self.whole
         if caller not in self._own:

@@ -1,4 +1,4 @@
-"""What OpenAI's clients ask for beside a task: structured output and tools of their own, as options of a run. Internal.
+"""OpenAI's structured output and the client's own tools, as options of a run. Internal.
 
 A JSON Schema becomes a verifier of the run. Tools are offered to the base agent, and called by whoever asked.
 """

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from ..engine.execution import PASSED_ON
-from ..engine.runs import NotThereError, QueueFullError, QuotaSpentError, RefusedError
+from ..engine.runs import NotThereError, QueueFullError, QuotaSpentError, RefusedError, Run
 from ..progress_text import progress
 from .disconnect import CLIENT_LEFT, ended_before_disconnect, event_stream
 from .openai_options import RequestRefusedError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..engine.assistants import Assistant
     from ..engine.engine import Engine
-    from ..engine.runs import Run
 
 __all__ = [
     "OpenAIRoute",

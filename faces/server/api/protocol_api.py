@@ -6,28 +6,24 @@ subscription: it ends when the client closes it, and goes on from run to run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field
-from starlette.responses import Response, StreamingResponse
 
 from ....state.threads.answers import pending_interrupts
 from ..engine.call_options import first_problem
+from ..engine.engine import Engine
 from ..engine.requests import can_be_id
-from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError, tick
+from ..engine.runs import BadRequestError, Caller, NotThereError, Run, TakenError, tick
 from .disconnect import event_stream
 from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .protocol_events import CHANNELS, MODES, ProtocolEvents, matches
 from .runs_api import RunRequest, listed, submitted
 from .wire import Metadata, RequestBody, json_response, sse
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from ..engine.engine import Engine
-    from ..engine.runs import Run
 
 __all__ = ["router"]
 
@@ -45,7 +41,7 @@ class Command(RequestBody):
 
 
 class Wanted(RequestBody):
-    """What a stream shows."""
+    """The selection of a stream."""
 
     channels: Annotated[list[Name], Field(min_length=1, max_length=100)]
     namespaces: Annotated[list[Annotated[list[Name], Field(max_length=50)]], Field(max_length=1000)] | None = None

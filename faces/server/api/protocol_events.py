@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..engine.runs import TICK
+from ..engine.runs import TICK, Run, ServerEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
-
-    from ..engine.runs import Run, ServerEvent
 
 __all__ = ["CHANNELS", "MODES", "ProtocolEvents", "matches"]
 
@@ -51,7 +49,7 @@ class ProtocolEvents:
         return [self._event(f"{number}.{part}", part, one) for part, one in enumerate(told)]
 
     def end(self) -> list[dict[str, Any]]:
-        """Return what follows the last event of a run that has ended."""
+        """Return the events after the last one of a run that has ended."""
         run = self._run
         how = ENDS.get(run.status, "failed")
         told = [_Told("messages", (), data) for data in self._messages.end()]
@@ -126,7 +124,7 @@ class ProtocolEvents:
 def matches(
     event: Mapping[str, Any], channels: Sequence[str], namespaces: Sequence[Sequence[str]] | None, depth: int | None
 ) -> bool:
-    """Return whether a client that asked for these wants an event."""
+    """Return True for an event that a client subscribed to."""
     method = event["method"]
     if ("input" if method == "input.requested" else method) not in channels:
         return False
@@ -137,7 +135,7 @@ def matches(
 
 
 def _begins(namespace: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Return whether a namespace begins so; a part without the id of a task stands for every task of this name."""
+    """Return True where a namespace begins so; a part without a task's id stands for every task of this name."""
     return len(prefix) <= len(namespace) and all(
         wanted in (part, part.partition(":")[0]) for wanted, part in zip(prefix, namespace, strict=False)
     )
@@ -148,7 +146,7 @@ def _graph(namespace: Sequence[str]) -> str:
 
 
 def _checkpoint(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what tells where a thread can be forked."""
+    """Return the checkpoint that a thread can be forked at."""
     parent = (data.get("parent_checkpoint") or {}).get("checkpoint_id")
     metadata = data["metadata"]
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from ....state.usage import NO_USAGE
-from .openai_options import RequestRefusedError, calls_in
+from .openai_options import RequestRefusedError, StructuredFormat, calls_in
 from .openai_runs import run_facts, unix_seconds
 from .wire import RequestBody
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..engine.runs import Run
-    from .openai_options import StructuredFormat
 
 __all__ = ["INSTRUCTIONS", "KEPT", "ResponseReply", "ResponseRequest", "messages_of", "response_id", "run_id_of"]
 
@@ -64,7 +63,7 @@ class ResponseRequest(RequestBody):
                 raise RequestRefusedError(f"{name} is not supported: {why}", param=name, code="unsupported_parameter")
 
     def kept(self) -> dict[str, Any]:
-        """Return what a response repeats of it."""
+        """Return the fields that a response repeats."""
         names = ("model", "instructions", "previous_response_id", "metadata", "tools")
         form = self.text.format if self.text else None
         return {**{name: getattr(self, name) for name in names}, "format": form, "store": self.store is not False}

@@ -5,13 +5,15 @@ A response is a turn of a thread: `previous_response_id` goes on where that turn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from ....state.threads.snapshots import astate_of
+from ..engine.engine import Engine
 from ..engine.requests import conversation_input
-from ..engine.runs import NotThereError, Submission
+from ..engine.runs import Caller, NotThereError, Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
 from .openai_options import RequestRefusedError, call_item, calls_in, format_of, functions_of
@@ -19,12 +21,6 @@ from .openai_runs import OpenAIRoute, answered, presets, problem_of, reasoning, 
 from .problems import Answers, answers
 from .responses import INSTRUCTIONS, KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
 from .wire import json_response, sse
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from ..engine.engine import Engine
-    from ..engine.runs import Caller, Run
 
 __all__ = ["router"]
 
@@ -81,7 +77,7 @@ async def retrieve(name: str, engine: KnownEngine, caller: KnownCaller) -> Respo
 
 @router.get("/{name}/input_items")
 async def input_items(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
-    """Return what a stored response was given."""
+    """Return the input of a stored response."""
     run = await _stored(engine, caller, name)
     given: Mapping[str, Any] = run.request.get("input") or {}
     said = given.get("messages") or [{"role": "user", "content": given.get("task", "")}]
@@ -119,7 +115,7 @@ async def delete(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[st
 async def _going_on(
     engine: Engine, caller: Caller, body: ResponseRequest, messages: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return what is said after an earlier response, and where: behind its own turn, whatever came after that."""
+    """Return the messages after an earlier response, and where they go: behind its own turn, whatever came after it."""
     try:
         before = await _stored(engine, caller, str(body.previous_response_id))
     except NotThereError:

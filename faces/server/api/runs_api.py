@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field
-from starlette.responses import Response, StreamingResponse
 
+from ..engine.engine import Engine
 from ..engine.requests import checked_modes
-from ..engine.runs import BadRequestError, Caller, NotThereError, Submission
+from ..engine.runs import BadRequestError, Caller, NotThereError, Run, Submission
 from .disconnect import event_stream, kept_open
 from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .webhooks import checked_webhook
 from .wire import Metadata, RequestBody, dumps, event_bytes, json_response, plain, selected
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from ..engine.engine import Engine
-    from ..engine.runs import Run
 
 __all__ = ["RunRequest", "event_after", "listed", "router", "shown", "submitted"]
 

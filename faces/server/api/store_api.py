@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
-from starlette.responses import Response
 
+from ..engine.item_records import Item
 from ..engine.runs import BadRequestError
 from .guards import KnownCaller, KnownEngine
 from .runs_api import listed
 from .wire import MOST_METADATA, RequestBody, dumps, json_list, json_response
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from ..engine.item_records import Item
 
 __all__ = ["router"]
 

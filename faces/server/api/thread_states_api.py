@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Response
 from pydantic import Field
-from starlette.responses import Response
 
 from ....state.checked_channels import BadCheckpointError
 from ....state.threads.kind import kind_of
 from ....state.threads.record_checks import EditedRecordError
 from ....state.threads.snapshots import astate_of
+from ..engine.engine import Engine
 from ..engine.requests import checked_id, checked_input, checked_update, checked_values
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
+from ..settings import Settings
 from .guards import KnownCaller, KnownEngine
 from .problems import answers
 from .wire import RequestBody, json_list, json_response, thread_state
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
-
-    from ..engine.engine import Engine
-    from ..settings import Settings
 
 __all__ = ["router"]
 
@@ -156,7 +154,7 @@ RECIPE = ("redraft_preset", "redraft_recipe")
 def _update(
     values: dict[str, Any], as_node: str | None, settings: Settings, graph: Any, before: StateSnapshot
 ) -> tuple[dict[str, Any], str | None]:
-    """Return what is written, and as which node; raises BadRequestError for what makes no sense there."""
+    """Return the values to write and the node to write them as; raise BadRequestError for what makes no sense there."""
     kind = kind_of(graph)
     if as_node is None:
         checked_values(values, settings)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field
-from starlette.responses import Response
 
 from ....state.threads.snapshots import astate_of
+from ..engine.engine import Engine
+from ..engine.records import ThreadRecord
 from ..engine.runs import LOG, BadRequestError, Caller, NotThereError
 from .guards import KnownCaller, KnownEngine
 from .problems import REFUSED, UNREADABLE, answers
 from .wire import Metadata, RequestBody, checked_metadata, json_list, json_response, plain, selected, thread_state
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..engine.records import ThreadRecord
 
 __all__ = ["copy_thread", "router"]
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.background import Background
 from ..engine.records import now
-from ..engine.runs import LOG, BadRequestError
+from ..engine.runs import LOG, BadRequestError, Run
 from .wire import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from ..engine.runs import Run
 
 __all__ = ["Webhooks", "checked_webhook"]
 
@@ -67,7 +65,7 @@ NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether it is one of the public network, and so is the one that a gateway would make of it."""
+    """Return True for a public address whose IPv4 form, where a gateway would use one, is public too."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.sixtofour or address.ipv4_mapped
         if address in NAT64:

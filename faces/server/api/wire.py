@@ -10,12 +10,10 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.responses import Response
 
-from ..engine.runs import BadRequestError
+from ..engine.runs import BadRequestError, Run, ServerEvent
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
-
-    from ..engine.runs import Run, ServerEvent
 
 __all__ = [
     "MOST_METADATA",
@@ -39,7 +37,7 @@ MOST_LISTED = 32 * 2**20
 
 
 class RequestBody(BaseModel):
-    """What a request holds: `"true"` is no boolean and `"5"` no number, as JSON has both."""
+    """A request's body, read strictly: `"true"` is no boolean and `"5"` no number, as JSON has both."""
 
     model_config = ConfigDict(strict=True)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ....graphs.preset import Served
+from ....graphs.preset import Preset, Served
 from ....graphs.registry import find_preset, served_presets
 from ...run_config import RunConfig
 from .runs import BadRequestError, NotThereError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
-    from ....graphs.preset import Preset
     from ..settings import Settings
 
 __all__ = ["Assistant", "Assistants", "assistants_of"]
@@ -39,10 +38,10 @@ class Assistant:
     preset: Preset
     served: Served
     options: Mapping[str, Any]
-    """What its recipe says besides the model."""
+    """The rest of its recipe, besides the model."""
 
     def recipe(self, spec: str, options: Mapping[str, Any] = NO_OPTIONS) -> RunConfig | None:
-        """Return what rebuilds its graph; `None` where only Python can.
+        """Return the recipe that rebuilds its graph; `None` where only Python can.
 
         Args:
             spec: Of the model.
@@ -141,11 +140,11 @@ class Assistants:
         return spec
 
     def allows(self, spec: str) -> bool:
-        """Return whether a model is the server's own, or one that a caller may name."""
+        """Return True for the server's own model, and for one that a caller may name."""
         return spec == self._settings.model or spec in self._settings.models
 
     def reached(self) -> set[str]:
-        """Return what the assistants' recipes reach, on each of the server's models, as `RunConfig.reaches` says it."""
+        """Return the files and servers that the assistants' recipes reach, as `RunConfig.reaches` names them."""
         specs = (self._settings.model, *self._settings.models)
         recipes = [assistant.recipe(spec) for assistant in self.known.values() for spec in specs]
         return {place for recipe in recipes if recipe is not None for place in recipe.reaches()}

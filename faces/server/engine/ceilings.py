@@ -11,21 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ....nodes.runtime.call_ceiling import CallCeiling
-from ....state.usage import NO_USAGE, add_usage
-from .runs import LOG, QuotaSpentError
+from ....state.usage import NO_USAGE, Usage, add_usage
+from .runs import LOG, Caller, QuotaSpentError, Run
 
 if TYPE_CHECKING:
     from ....nodes.runtime.meter import Prices
-    from ....state.usage import Usage
     from ..settings import Settings
     from .records import Database
-    from .runs import Caller, Run
 
 __all__ = ["Ceilings"]
 
 
 class Ceilings:
-    """Says what each run and caller may still use.
+    """The budgets of runs and the daily quotas of callers.
 
     Args:
         settings: The ceilings.
@@ -48,7 +46,7 @@ class Ceilings:
                 raise QuotaSpentError(UNITS[spent], renews_at(left_s), int(left_s) + 1)
 
     async def of_run(self, run: Run) -> CallCeiling:
-        """Return what counts the calls of a run, and refuses those beyond its ceilings or its caller's quota."""
+        """Return the ceiling of a run's calls: it refuses those beyond the run's budget or its caller's quota."""
         # One that another process had begun has used something already.
         before = NO_USAGE if not run.begun and run.attempts == 1 else await self._db.read(self._records.of_run, run.id)
         settings, unsettled, lock = self._settings, NO_USAGE.copy(), threading.Lock()
@@ -96,6 +94,6 @@ def _spent(used: Usage, calls: int | None, tokens: int | None, dollars: float | 
 
 
 def renews_at(left_s: float) -> str:
-    """Return when the quotas of a day that ends in so many seconds renew."""
+    """Return the time in so many seconds, when a day's quotas renew, as text."""
     at = datetime.now(UTC) + timedelta(seconds=left_s)
     return (at + timedelta(seconds=0.5)).isoformat(timespec="seconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["CLAIM", "CLAIM_ONE", "SET_UP_TURNS", "SKIP_LOCKED", "WAITING"]
 
 WAITING = "status = 'pending' AND process = ''"
-"""What nobody has claimed yet; a run that its process gave back waits again."""
+"""Condition for a run that nobody has claimed; one that its process gave back waits again."""
 
 SKIP_LOCKED = "FOR UPDATE OF waits SKIP LOCKED"
 """Of PostgreSQL: workers that ask at once get different runs, and none waits for another."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....state.storage.leases import this_process
 from .background import Background
-from .records import now
-from .runs import TakenError
+from .records import Database, ThreadRecord, now
+from .runs import Run, TakenError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .following import Follower
     from .known_runs import KnownRuns
     from .queueing import RunQueue
-    from .records import Database, ThreadRecord
-    from .runs import Run
 
 __all__ = ["IN_FLIGHT", "Ending"]
 

@@ -12,12 +12,12 @@ from ....state.storage.leases import this_process
 from ....state.threads.lease import LeaseHolder
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key, seal_key
-from .assistants import Assistants
+from .assistants import Assistant, Assistants
 from .background import Background
 from .call_options import checked_options
 from .ceilings import Ceilings
 from .ending import IN_FLIGHT, Ending
-from .execution import Execution
+from .execution import Execution, Finished
 from .following import Follower
 from .known_runs import KnownRuns
 from .ownership import OwnedThreads
@@ -25,7 +25,7 @@ from .publishing import Publisher
 from .queueing import RunQueue
 from .records import Database, now
 from .requests import can_be_id, checked_id, checked_request
-from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
+from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, ServerEvent, Submission
 from .saved_assistants import SavedAssistants
 from .store import Store
 from .sweeping import Sweeper
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ..settings import Settings
-    from .assistants import Assistant
-    from .execution import Finished
-    from .runs import ServerEvent
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
 
@@ -68,7 +65,7 @@ class Engine:
         self._build_model = build_model
         self._background = Background()
         self._closing = AsyncExitStack()
-        """What `stop` closes: the last that was opened first."""
+        """Closed by `stop`, the last opened first."""
 
     # life
 

@@ -13,10 +13,10 @@ from ....state import ChangedGraphError, Thread
 from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
 from ....state.threads.record_checks import EditedRecordError, compared
-from .records import now
-from .runs import LOG, BadRequestError, NotThereError
+from .records import Database, now
+from .runs import LOG, BadRequestError, NotThereError, Run, RunStatus
 from .streaming import stream_graph
-from .thread_graphs import offering_fork
+from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from .ceilings import Ceilings
     from .ownership import OwnedThreads
     from .publishing import Publisher
-    from .records import Database
-    from .runs import Run, RunStatus
-    from .thread_graphs import ThreadGraphs
 
 __all__ = ["PASSED_ON", "Execution", "Finished"]
 
@@ -207,7 +204,7 @@ def _config(run: Run, recipe: RunConfig | None) -> RunnableConfig:
 
 
 async def _start(run: Run, graph: Any, config: RunnableConfig, *, begun: bool, new: bool) -> tuple[Any, RunnableConfig]:
-    """Return what the graph is streamed with, and where.
+    """Return the input or command that the graph is streamed with, and the config.
 
     Raises:
         BadRequestError: What was asked for makes no sense where the thread stands now.
@@ -294,9 +291,9 @@ PASSED_ON = frozenset(SAID)
 
 
 def upstream_error(error: BaseException) -> dict[str, str] | None:
-    """Return what a run's error says of a provider that answered with an HTTP error; `None` where none did.
+    """Describe the HTTP error of a provider behind a run's error; `None` where there is none.
 
-    Of what the provider said nothing is told: it may hold keys and prompts.
+    The provider's own message is left out: it may hold keys and prompts.
     """
     found: BaseException | None = error
     while found is not None:

@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .relay_records import END
-from .runs import ENDED, LOG, ServerEvent
+from .relay_records import END, SentEvent
+from .runs import ENDED, LOG, Run, ServerEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .records import Database, RunRecord
-    from .relay_records import SentEvent
-    from .runs import Run
     from .tending import Channel
 
 __all__ = ["Follower", "is_recent"]
@@ -25,17 +23,17 @@ RENEW_S = 20.0
 """How often a wish is renewed."""
 LOOK_S = 1.0
 HEARD_LOOK_S = 10.0
-"""How often is looked where nothing was heard; the second where the channel is open."""
+"""How often to look where nothing was heard; the second holds while the channel is open."""
 PATIENCE_S = 2.0
-"""How long what a run sent is waited for after it has ended."""
+"""How long to wait for the last events of a run that has ended."""
 PAGE = 100
 RECENT_S = 120.0
-"""How long after its end what a run sent elsewhere is asked for."""
+"""How long after a run's end its events are asked for elsewhere."""
 NO_EVENTS = 2**31 - 1
 
 
 def is_recent(run: Run) -> bool:
-    """Return whether what a run sent may still be had from the process that had it."""
+    """Return True while the process that had a run may still send its events."""
     return not run.ended or time.time() - (run.ended_at or 0) < RECENT_S
 
 
@@ -47,7 +45,7 @@ class _Followed:
     """Somebody reads what it sends, and not just how it ends."""
     hint: asyncio.Event = field(default_factory=asyncio.Event)
     look: bool = True
-    """Whether its record is looked at next."""
+    """Its record is to be read next."""
     task: asyncio.Task[None] | None = None
     ended_since: float | None = None
 
@@ -90,7 +88,7 @@ class Follower:
                 self._drop(followed)
 
     def follows(self, run: Run) -> bool:
-        """Return whether somebody waits for a run here that is under way elsewhere."""
+        """Return True where somebody here waits for a run that is under way elsewhere."""
         return run.id in self._followed and not run.here
 
     def heard(self, run_id: str, *, ended: bool) -> None:

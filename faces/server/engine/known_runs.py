@@ -6,13 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from .following import is_recent
+from .following import Follower, is_recent
 from .takeover import run_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from .following import Follower
     from .records import Database, RunRecord
     from .runs import Caller, Run
 

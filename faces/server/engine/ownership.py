@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....state.checked_channels import BadCheckpointError
 from ....state.threads.answers import pending_interrupts
-from .records import ThreadRecord, now
+from .records import Database, ThreadRecord, now
 from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ....state.storage.index import RunRow
-    from .records import Database
 
 __all__ = ["LOCAL", "OwnedThreads"]
 
@@ -93,14 +92,14 @@ class OwnedThreads:
         return found
 
     async def waits(self, record: ThreadRecord) -> bool:
-        """Return whether a thread waits for a person, or where its run was broken off."""
+        """Return True where a thread waits for a person, or its run was broken off."""
         if record.status == "interrupted":
             row = await self._saver.runs.aget(record.thread_id)
             return row is None or row.stop_reason is None
         return await self.asks(record.thread_id)
 
     async def asks(self, thread_id: str) -> bool:
-        """Return whether a thread waits for a person."""
+        """Return True where a thread waits for a person."""
         found = await self._saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
         return found is not None and bool(pending_interrupts(found))
 

@@ -1,4 +1,4 @@
-"""What runs of this process send, written down for those who follow them on other replicas. Internal."""
+"""Publication of the events of this process's runs, for those who follow them on other replicas. Internal."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from .background import Background
-from .relay_records import END, SentEvent
-from .runs import LOG
+from .relay_records import END, SentEvent, Wish
+from .runs import LOG, Run, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from .known_runs import KnownRuns
     from .records import Database
-    from .relay_records import Wish
-    from .runs import Run, RunStatus
 
 __all__ = ["Publisher"]
 

@@ -8,12 +8,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .runs import LOG, QueueFullError
+from .runs import LOG, Caller, QueueFullError, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-
-    from .runs import Caller, Run
 
 __all__ = ["RunQueue"]
 
@@ -56,11 +54,11 @@ class RunQueue:
         return len(self._tasks)
 
     def __contains__(self, run: Run) -> bool:
-        """Return whether a run is under way here."""
+        """Return True for a run that is under way here."""
         return run in self._tasks
 
     async def queued(self) -> int:
-        """Return how many runs wait, whoever may claim them."""
+        """Return the number of runs that wait, whichever process may claim them."""
         return sum((await self._count())[0].values())
 
     @asynccontextmanager
@@ -91,7 +89,7 @@ class RunQueue:
             await asyncio.shield(pumping)
 
     async def cancel(self, run: Run) -> bool:
-        """Return whether the run was under way here; it has ended now."""
+        """End a run that is under way here; False for any other."""
         task = self._tasks.get(run)
         if task is None:
             return False

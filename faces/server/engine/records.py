@@ -245,7 +245,7 @@ class Records:
         return self._runs(f"{IN_FLIGHT} ORDER BY created_at, run_id")
 
     def waiting(self, process: str) -> tuple[dict[str, int], int]:
-        """Return how many runs of each owner wait, and how many a process has under way."""
+        """Return the number of waiting runs by owner, and of those that a process has under way."""
         statement = (
             f"SELECT owner, count(CASE WHEN {WAITING} THEN 1 END), "  # noqa: S608
             "count(CASE WHEN status = 'running' AND process = %(process)s THEN 1 END) "

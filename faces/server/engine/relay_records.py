@@ -92,7 +92,7 @@ class RelayRecords:
         self._query(statement, {"run_id": run_id, "cancel": int(cancel), "events": int(events)})
 
     def wishes(self, run_ids: Collection[str]) -> list[Wish]:
-        """Return what is wished of these runs."""
+        """Return the wishes for these runs."""
         values = {f"id{number}": run_id for number, run_id in enumerate(run_ids)}
         if not values:
             return []

@@ -11,7 +11,7 @@ from ....state.limits import MOST_TOKENS, merged_limits
 from ....state.stopping import check_record
 from ....state.threads.kind import kind_of
 from ....state.threads.snapshots import schemas_of
-from .runs import BadRequestError
+from .runs import BadRequestError, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ....graphs.preset import Conversation
     from ....state.events import Event
     from ..settings import Settings
-    from .runs import Submission
 
 __all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request",
            "checked_update", "conversation_input", "task_of"]  # fmt: skip
@@ -37,7 +36,7 @@ BOUNDS: dict[str, tuple[Any, float, float]] = {
 
 
 def can_be_id(given: str) -> bool:
-    """Return whether a database can be asked for it; the shell and Python may have made ids that no caller here can."""
+    """Return True for an id that a database can be asked for, also one that only the shell or Python could make."""
     return given.isprintable() and 0 < len(given) <= 512
 
 
@@ -53,14 +52,14 @@ def checked_id(given: object) -> str:
 
 
 def can_be_served(thread_id: str) -> bool:
-    """Return whether the API takes a thread's id: the shell may have made one that it doesn't."""
+    """Return True for a thread id that the API takes; the shell may have made others."""
     return ID.fullmatch(thread_id) is not None
 
 
 def checked_request(
     settings: Settings, graph: Any, conversation: Conversation, submission: Submission
 ) -> dict[str, Any]:
-    """Return what a run is asked for as it is kept: plain data.
+    """Return a checked submission as it is stored: plain data.
 
     Args:
         settings: Whose limits hold.
@@ -170,7 +169,7 @@ def checked_update(given: object, settings: Settings, graph: Any, before: Sequen
 
 
 def checked_command(given: object, settings: Settings, graph: Any) -> dict[str, Any]:
-    """Return what a `Command` is made of: `resume`, `update` and `goto`, where they are given.
+    """Return the checked parts of a `Command`: `resume`, `update` and `goto`, those that are there.
 
     It goes to one node of those that the graph's kind lets callers enter at, once, and changes what an input may hold:
     each further one would be a run beside the run.
@@ -300,7 +299,7 @@ def task_of(messages: Any, conversation: Conversation) -> str:
 
 
 def conversation_input(messages: Any, conversation: Conversation) -> dict[str, Any]:
-    """Return what a graph is given for a conversation: the messages where it takes them, else a task.
+    """Return a conversation as a graph's input: the messages where it takes them, else a task.
 
     Raises:
         BadRequestError: They are none, or there is no user message.

@@ -6,17 +6,14 @@ import asyncio
 import logging
 import secrets
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ....state.usage import NO_USAGE
+from ....state.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from ....state.usage import Usage
 
 __all__ = [
     "ENDED",
@@ -42,7 +39,7 @@ ENDED = ("success", "error", "interrupted", "timeout")
 TOKENS = ("messages", "events")
 """Begin the names of events that hold tokens one by one."""
 BOOT = secrets.token_hex(4)
-"""Tells the events of this process from those of one before it."""
+"""Distinguishes the events of this process from those of one before it."""
 
 
 class RefusedError(Exception):
@@ -178,7 +175,7 @@ class Run:
     output: dict[str, Any] | None = None
     """The values of the graph's output, and `__interrupt__` where it waits for a person."""
     used: Usage = field(default_factory=NO_USAGE.copy)
-    """What its model calls used in this process, in whichever node; replies out of the journal were paid before."""
+    """Usage of its model calls in this process, in all nodes; replies out of the journal were paid before."""
     error: dict[str, str] | None = None
     """`error` and `message`, fit to be shown."""
     submitted_at: float = field(default_factory=time.time)
@@ -233,7 +230,7 @@ class Run:
         self.log = [None if event is None or event.event.startswith(TOKENS) else event for event in self.log]
 
     def change(self) -> asyncio.Event:
-        """Return what is set when something is sent or the status changes next."""
+        """Return the event that is set when something is sent or the status changes next."""
         return self._changed
 
     def watched(self, *, events: bool = True) -> AbstractContextManager[None]:
@@ -241,7 +238,7 @@ class Run:
         return nullcontext() if self.watch is None else self.watch(self, events=events)
 
     async def wait(self) -> None:
-        """Return when it has ended."""
+        """Wait until it has ended."""
         with self.watched(events=False):
             while not self.ended:
                 await self._changed.wait()

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from .call_options import checked_options
-from .records import now
+from .records import Database, now
 from .requests import can_be_id, checked_id
 from .runs import BadRequestError, Caller, NotThereError, TakenError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .assistants import Assistants
     from .item_records import Item
-    from .records import Database
 
 __all__ = ["SavedAssistants"]
 
@@ -159,7 +158,7 @@ def _shown(item: Item) -> dict[str, Any]:
 
 
 def _own(version: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a version sets: the two places mean the same."""
+    """Return the settings of a version, from the two places that mean the same."""
     configurable = (version["config"] or {}).get("configurable") or {}
     if not isinstance(configurable, dict):
         raise BadRequestError("config.configurable must be an object")

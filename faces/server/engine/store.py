@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .records import now
+from .records import Database, now
 from .runs import BadRequestError, Caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .item_records import Item
-    from .records import Database
 
 __all__ = ["MOST_ITEMS", "Store"]
 

@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ....state.threads.lease import BusyThreadError, LeaseHolder
-from .ownership import LOCAL
+from .ownership import LOCAL, OwnedThreads
 
 if TYPE_CHECKING:
     from ..settings import Settings
-    from .ownership import OwnedThreads
     from .records import Database, ThreadRecord
 
 __all__ = ["Sweeper"]
@@ -67,8 +66,7 @@ class Sweeper:
         return deleted
 
     async def _over(self, record: ThreadRecord, limit: str) -> bool:
-        """Return whether nobody works at the thread or waits for it, also not the shell, of which the server hears
-        nothing."""
+        """Return True where nobody uses the thread, neither a caller nor the shell, which does not tell the server."""
         if record.status == "busy" or record.updated_at >= limit:
             return False
         row = await self._saver.runs.aget(record.thread_id)

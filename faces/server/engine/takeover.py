@@ -7,14 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ....state.storage.leases import alive, this_process
-from .records import RunRecord, now
+from .records import Database, RunRecord, now
 from .runs import ENDED, Caller, Run
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ....state.storage.index import RunIndex
-    from .records import Database
 
 __all__ = ["Takeover", "run_of"]
 
@@ -96,7 +95,7 @@ class Takeover:
         return given_up
 
     async def _stands(self, thread_id: str) -> str | None:
-        """Return what changes whenever a thread moves; `None` where it has not begun, or nothing says."""
+        """Return a mark that changes whenever a thread moves; `None` where it has not begun, or there is no index."""
         row = None if self._index is None else await self._db.read(self._index.get, thread_id)
         return None if row is None else row.updated_at
 
@@ -136,7 +135,7 @@ def _seconds(moment: str) -> float:
 
 
 def _left(record: RunRecord, at: float) -> bool:
-    """Return whether the process that has a run has died, at this time of the database's."""
+    """Return True where the process that has a run has died, at this time by the database's clock."""
     # A process on this machine can be looked up; of one elsewhere only its silence tells.
     lives = alive(record.process)
     return lives is False or (lives is None and at - record.beat > DEAD_AFTER_S)

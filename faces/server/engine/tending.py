@@ -1,4 +1,4 @@
-"""What a server does beside its runs: beats, takes over, hears other processes, and sweeps. Internal."""
+"""Housekeeping of a server: heartbeat, takeover, messages of other processes, and the sweep. Internal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from .relay_records import CHANNEL
-from .runs import LOG
+from .runs import LOG, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .publishing import Publisher
     from .queueing import RunQueue
     from .records import Database
-    from .runs import Run
     from .sweeping import Sweeper
     from .takeover import Takeover
 

@@ -51,7 +51,7 @@ def offering_fork(why: str) -> BadRequestError:
 
 
 class ThreadGraphs:
-    """Tells which graph a thread is run on and read with.
+    """The graphs that threads are run on and read with.
 
     Args:
         assistants: Their graphs, and the models that the server allows.
@@ -178,8 +178,8 @@ class ThreadGraphs:
         return Recorded(recipe)
 
     def _untrue(self, name: str, recipe: RunConfig) -> str:
-        """Return what of a recipe is not what makes an assistant the one it is; empty where all is, whatever the
-        server's own settings."""
+        """Return the names of the options in which a recipe differs from an assistant's own; the server's settings don't
+        count."""
         assistant = self._assistants.get(name)
         if (own := assistant.recipe(recipe.model)) is None:
             return "preset"
@@ -208,7 +208,7 @@ class ThreadGraphs:
 
 
 def _kept(kept: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
-    """Return what is kept under a key, made where it is not; what was not asked for longest is forgotten."""
+    """Return a cached value, made where it is missing; the least recently used is evicted."""
     if key not in kept:
         kept[key] = make()
         while len(kept) > READ:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ....state.usage import NO_USAGE
+from ....state.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from ....state.usage import Usage
 
 __all__ = ["SET_UP_USAGE", "UsageRecords"]
 
@@ -71,11 +68,11 @@ class UsageRecords:
         self._write(ADD, {"run": f"run:{run_id}", "owner": f"caller:{owner}", "day": day, **values})
 
     def of_run(self, run_id: str) -> Usage:
-        """Return what a run used so far, on whichever server."""
+        """Return the usage of a run so far, on all servers."""
         return self._sum(f"run:{run_id}", A_RUN)
 
     def today(self, owner: str) -> tuple[Usage, float]:
-        """Return what a caller used today, and in how many seconds the day ends, by the clock of the database."""
+        """Return a caller's usage of today, and the seconds until the day ends by the database's clock."""
         at = self._clock()
         day = int(at // DAY_S)
         return self._sum(f"caller:{owner}", day), (day + 1) * DAY_S - at

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ..api.problems import problem
-from ..engine.runs import LOG
+from ..engine.runs import LOG, Caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from ..engine.engine import Engine
-    from ..engine.runs import Caller
 
 __all__ = ["MOST_SESSIONS", "McpDoor"]
 

@@ -20,7 +20,7 @@ from ...views.console import safe
 from ..api.disconnect import CANCELLING, cancel_unended
 from ..engine.engine import Engine
 from ..engine.ownership import LOCAL
-from ..engine.runs import LOG, BadRequestError, NotThereError, RefusedError, Submission
+from ..engine.runs import LOG, BadRequestError, Caller, NotThereError, RefusedError, Run, Submission
 from ..progress_text import progress, question_of, question_text
 from .tools import ANSWER, OTHERS, PresetTool, ToolResult, listed, preset_tools
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
     from mcp.shared.context import RequestContext
 
-    from ..engine.runs import Caller, Run
     from ..settings import Settings
 
 __all__ = ["mcp_server", "serve_stdio"]
@@ -215,7 +214,7 @@ def _result(run: Run, question: dict[str, Any] | None) -> ToolResult:
 async def _request(
     engine: Engine, caller: Caller, tools: Mapping[str, PresetTool], name: str, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what `Engine.submit` takes for a tool and its arguments."""
+    """Return the fields of a `Submission` for a tool and its arguments."""
     if name in tools:
         return tools[name].request(tools[name].arguments.model_validate(given))
     if name not in OTHERS:
@@ -241,7 +240,7 @@ def _refused(message: str) -> types.ServerResult:
 
 
 def _reasons(error: ValidationError) -> str:
-    """Return what is wrong with the arguments, without repeating them."""
+    """List the errors in the arguments, without repeating them."""
     found = error.errors(include_url=False, include_input=False)[:5]
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)[:1000]
 

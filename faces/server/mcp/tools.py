@@ -20,7 +20,7 @@ __all__ = ["ANSWER", "RESUME", "PresetTool", "ToolResult", "listed", "preset_too
 
 
 class ToolResult(BaseModel):
-    """What every tool returns."""
+    """The result of every tool."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ class ToolResult(BaseModel):
 
 
 class Arguments(BaseModel):
-    """What every preset is given."""
+    """The arguments that every preset takes."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -88,7 +88,7 @@ class PresetTool:
     tool: types.Tool
 
     def request(self, given: BaseModel) -> dict[str, Any]:
-        """Return what `Engine.submit` takes for checked arguments."""
+        """Return the fields of a `Submission` for checked arguments."""
         set_by_caller = {name: value for name, value in given.model_dump(exclude_unset=True).items()
                          if value is not None}  # fmt: skip
         limits = {name: set_by_caller.pop(name) for name in LIMITS if name in set_by_caller}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
 
 from ... import views
 from ...views.documents import content_hash, part, style

@@ -28,7 +28,7 @@ def drawn(fragment: str, facts: Mapping[str, Any]) -> str:
 
 
 def doing_now(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what a run is at, in words; `None` where an item does not say that.
+    """Describe the step that a run is at; `None` for an item that tells of no step.
 
     Args:
         item: Of the stream mode `custom`; a node of the user's own may send any.

@@ -5,29 +5,23 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from starlette.responses import Response
+from fastapi import APIRouter, Query, Response
 
 from ....graphs.registry import known_options
-from ....state.storage.index import PATH, BadRunError
+from ....state.storage.index import PATH, BadRunError, RunIndex, RunRow
 from ...views.wording import STOP_WORDS
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import RequestBody, json_response
+from ..engine.assistants import Assistant
 from ..engine.call_options import call_options
-from ..engine.runs import Submission
+from ..engine.engine import Engine
+from ..engine.records import ThreadRecord
+from ..engine.runs import Caller, Submission
+from ..settings import Settings
 from .drawing import drawn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ....state.storage.index import RunIndex, RunRow
-    from ..engine.assistants import Assistant
-    from ..engine.engine import Engine
-    from ..engine.records import ThreadRecord
-    from ..engine.runs import Caller
-    from ..settings import Settings
 
 __all__ = ["router"]
 

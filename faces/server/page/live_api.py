@@ -6,12 +6,12 @@ What happens, drawn, and what is being written, word by word; taken up after a d
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
 
-from ....state.events import ORDER
+from ....state.events import ORDER, Event
 from ....state.threads.thread import Thread, UnknownThreadError
 from ....state.usage import NO_USAGE
 from ...views.documents import macros
@@ -21,15 +21,9 @@ from ..api.disconnect import event_stream
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.runs_api import event_after
 from ..api.wire import event_bytes, plain, sse
-from ..engine.runs import NotThereError, ServerEvent
+from ..engine.engine import Engine
+from ..engine.runs import NotThereError, Run, ServerEvent
 from .drawing import WRITERS, doing_now
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
-    from ....state.events import Event
-    from ..engine.engine import Engine
-    from ..engine.runs import Run
 
 __all__ = ["router"]
 
@@ -108,7 +102,7 @@ def _shown(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str
 
 
 def is_event(item: object) -> bool:
-    """Return whether an item of the stream mode `custom` is an event; a node of the user's own may send any."""
+    """Return True for an event in the stream mode `custom`; a user's own node may send any item."""
     if not isinstance(item, dict) or item.get("kind") in ("start", "step", "task"):
         return False
     texts = all(isinstance(item.get(name, ""), str) for name in ("text", "by", "branch"))

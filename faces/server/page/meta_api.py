@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
 
 from ...._version import __version__
 from .. import page
 from ..api.guards import KnownEngine
 from ..api.wire import json_response
 from .assets_api import HEADERS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["OPEN", "router"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ....state.summary import attempts, best_draft, run_options
+from ....state.summary import Attempt, attempts, best_draft, run_options
 from ....state.threads.history import grow_tree
 from ....state.threads.thread import UnknownThreadError
 from ...views.console import one_line, shortened
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ....state import Thread
     from ....state.storage.index import RunRow
-    from ....state.summary import Attempt
 
 __all__ = ["read_side", "read_thread", "visible"]
 
@@ -28,7 +27,7 @@ TITLE = 120
 
 
 def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
-    """Return what the page shows of a thread; of one that nothing was run on yet, that there is nothing.
+    """Return the facts that the page shows of a thread, empty where nothing was run on it yet.
 
     What a failed call said is left out, as everywhere on this server.
 

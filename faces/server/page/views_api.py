@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from starlette.responses import Response
+from fastapi import APIRouter, Query, Response
 
 from ....state.dual import adrive
 from ....state.stopping import REFUSED_OUTSIDE
@@ -19,16 +18,13 @@ from ...views.drafts import diff_facts
 from ...views.timeline import event_row
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import json_response
+from ..engine.engine import Engine
+from ..engine.records import ThreadRecord
 from ..engine.requests import can_be_served
-from ..engine.runs import Caller, NotThereError
+from ..engine.runs import Caller, NotThereError, Run
 from ..engine.thread_graphs import Recorded
 from .drawing import drawn
 from .reading import read_side, read_thread, visible
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..engine.records import ThreadRecord
-    from ..engine.runs import Run
 
 __all__ = ["router"]
 
@@ -126,7 +122,7 @@ async def _owns(engine: Engine, caller: Caller, thread_id: str) -> bool:
 
 
 async def _read_or_404(read: Any) -> Any:
-    """Return what a reading gives, beside the event loop; what can't be read was not there to be asked for."""
+    """Call a reader in a worker thread, and raise NotThereError for what can't be read."""
     try:
         return await asyncio.to_thread(read)
     except (UnknownThreadError, ValueError) as error:
@@ -134,7 +130,7 @@ async def _read_or_404(read: Any) -> Any:
 
 
 def _problem(last: Run | None, raised: str) -> str:
-    """Return how the last run failed; what is recorded of an error is told where there is no run of this server's."""
+    """Describe the failure of the last run, from the record where this server has no run of it."""
     if last and last.ended and last.error:
         return f"The last run ended early: {last.error['message']}" + (f" ({raised})" if raised else "")
     return f"An error ended the last run: {raised}" if raised and not (last and not last.ended) else ""
