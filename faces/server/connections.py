@@ -58,43 +58,45 @@ class Connections:
         self._timers: dict[Any, TimerHandle] = {}
         """Of those that are half-open."""
 
-    def opened(self, one: Any) -> None:
-        peer = _peer(one)
-        self._peers[peer].add(one)
-        self._idle[peer][one] = None
-        self.wait(one)
+    def opened(self, connection: Any) -> None:
+        peer = _peer(connection)
+        self._peers[peer].add(connection)
+        self._idle[peer][connection] = None
+        self.wait(connection)
         if len(self._peers[peer]) > self._most:
             self._close_oldest(peer, "a peer holds as many connections as it may")
         if len(self._timers) > MOST_HALF_OPEN:
-            half_open = {peer: sum(one in self._timers for one in idle) for peer, idle in self._idle.items()}
+            half_open = {
+                peer: sum(connection in self._timers for connection in idle) for peer, idle in self._idle.items()
+            }
             # Whoever opens them loses them, and nobody else.
             self._close_oldest(max(half_open, key=lambda peer: half_open[peer]), "too many connections send no request")
 
-    def wait(self, one: Any) -> None:
+    def wait(self, connection: Any) -> None:
         """Give a connection so many seconds for the headers of its next request."""
-        if one not in self._timers:
-            self._timers[one] = one.loop.call_later(self._header_s, self._close, one)
+        if connection not in self._timers:
+            self._timers[connection] = connection.loop.call_later(self._header_s, self._close, connection)
 
-    def began(self, one: Any) -> None:
+    def began(self, connection: Any) -> None:
         """Note that a request's headers are whole."""
-        self._idle[_peer(one)].pop(one, None)
-        self._stop_timer(one)
+        self._idle[_peer(connection)].pop(connection, None)
+        self._stop_timer(connection)
 
-    def rest(self, one: Any) -> None:
+    def rest(self, connection: Any) -> None:
         """Note that a request is answered; how long a connection may rest then is uvicorn's to say."""
-        self._idle[_peer(one)][one] = None
+        self._idle[_peer(connection)][connection] = None
 
-    def lost(self, one: Any) -> None:
-        peer = _peer(one)
-        self._stop_timer(one)
+    def lost(self, connection: Any) -> None:
+        peer = _peer(connection)
+        self._stop_timer(connection)
         if peer in self._peers:
-            self._peers[peer].discard(one)
-            self._idle[peer].pop(one, None)
+            self._peers[peer].discard(connection)
+            self._idle[peer].pop(connection, None)
             if not self._peers[peer]:
                 del self._peers[peer], self._idle[peer]
 
-    def _stop_timer(self, one: Any) -> None:
-        if (timer := self._timers.pop(one, None)) is not None:
+    def _stop_timer(self, connection: Any) -> None:
+        if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
     def _close_oldest(self, peer: str, why: str) -> None:
@@ -102,9 +104,9 @@ class Connections:
         # The newest is among them, and is closed where all others are being served.
         self._close(next(iter(self._idle[peer])))
 
-    def _close(self, one: Any) -> None:
-        one.transport.abort()
-        self.lost(one)
+    def _close(self, connection: Any) -> None:
+        connection.transport.abort()
+        self.lost(connection)
 
 
 def _peer(connection: Any) -> str:

@@ -53,8 +53,8 @@ def _bare(span: ReadableSpan) -> ReadableSpan:
     attributes = {
         name: value for name, value in (span.attributes or {}).items() if name in KEPT or name.startswith(KEPT_COUNTS)
     }
-    if told := _told(str((span.attributes or {}).get(METADATA, ""))):
-        attributes[METADATA] = json.dumps(told)
+    if own := _told(str((span.attributes or {}).get(METADATA, ""))):
+        attributes[METADATA] = json.dumps(own)
     errors = [kind for event in span.events if (kind := (event.attributes or {}).get("exception.type"))]
     if errors:
         attributes["exception.type"] = errors[-1]
@@ -75,10 +75,10 @@ def _bare(span: ReadableSpan) -> ReadableSpan:
 
 def _told(metadata: str) -> dict[str, object]:
     try:
-        found = json.loads(metadata)
+        values = json.loads(metadata)
     except ValueError:
         return {}
-    return {name: value for name, value in found.items() if _is_ours(name, value)} if isinstance(found, dict) else {}
+    return {name: value for name, value in values.items() if _is_ours(name, value)} if isinstance(values, dict) else {}
 
 
 def _is_ours(name: str, value: object) -> bool:

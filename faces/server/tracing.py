@@ -142,9 +142,9 @@ def _otlp(endpoint: str) -> Any:
         raise ImportError(INSTALL) from error
     try:
         url = urlsplit(endpoint)
-        known = url.scheme in ("http", "https") and bool(url.hostname)
+        is_http = url.scheme in ("http", "https") and bool(url.hostname)
     except ValueError:
-        known = False
-    if not known or url.username is not None or url.password is not None:
+        is_http = False
+    if not is_http or url.username is not None or url.password is not None:
         raise ValueError("the collector is an address such as http://127.0.0.1:4318, without a user or key in it")
     return OTLPSpanExporter(endpoint=urlunsplit(url._replace(path=url.path.rstrip("/") or TRACES_PATH)))

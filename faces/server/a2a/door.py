@@ -79,8 +79,8 @@ class A2ADoor:
         class KnownCallers(DefaultServerCallContextBuilder):
             def build(self, request: Request) -> Any:
                 context = super().build(request)
-                known = request.scope["state"]
-                context.state.update(caller=known["caller"], assistant=known["assistant"])
+                state = request.scope["state"]
+                context.state.update(caller=state["caller"], assistant=state["assistant"])
                 return context
 
         return JsonRpcDispatcher(RunHandler(self._engine), KnownCallers(), enable_v0_3_compat=True)

@@ -44,8 +44,8 @@ def task_of(task_id: str, run: Run, output: Mapping[str, Any], question: Mapping
     status = TaskStatus(state=STATES[run.status])
     if question is not None:
         status.state = TaskState.TASK_STATE_INPUT_REQUIRED
-        asked = [new_text_part(question_text(question)), new_data_part(dict(question))]
-        status.message.CopyFrom(agent_message(task_id, run, *asked))
+        parts = [new_text_part(question_text(question)), new_data_part(dict(question))]
+        status.message.CopyFrom(agent_message(task_id, run, *parts))
     elif run.error is not None:
         status.message.CopyFrom(agent_message(task_id, run, new_text_part(run.error["message"])))
     status.timestamp.FromDatetime(datetime.fromisoformat(run.updated_at or run.created_at))
@@ -72,10 +72,10 @@ def asked_for(message: Message) -> tuple[str, dict[str, Any]]:
     texts, data = get_text_parts(message.parts), get_data_parts(message.parts)
     if len(texts) + len(data) < len(message.parts) or len(data) > 1:
         raise ContentTypeNotSupportedError("a message holds texts, and one object of data")
-    given = data[0] if data else {}
-    if not isinstance(given, dict):
+    values = data[0] if data else {}
+    if not isinstance(values, dict):
         raise ContentTypeNotSupportedError("the data must be an object")
-    return "\n".join(texts), _whole(given)
+    return "\n".join(texts), _whole(values)
 
 
 def new_task(message: Message) -> dict[str, Any]:

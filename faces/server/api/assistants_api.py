@@ -81,25 +81,25 @@ def shown(assistant: Assistant) -> dict[str, Any]:
 async def found(engine: Engine, caller: Caller, search: Search) -> list[dict[str, Any]]:
     """Return every assistant that is listed and meant: the caller's own, then the presets."""
     every = await engine.saved.every(caller)
-    every += [shown(one) for one in engine.assistants().values() if one.served.listed]
+    every += [shown(assistant) for assistant in engine.assistants().values() if assistant.served.listed]
     if search.sort_by is not None:
         key = search.sort_by
-        every.sort(key=lambda one: str(one[key]), reverse=search.sort_order == "desc")
+        every.sort(key=lambda assistant: str(assistant[key]), reverse=search.sort_order == "desc")
     wanted = (search.metadata or {}).items()
     return [
-        one
-        for one in every
-        if search.graph_id in (None, one["graph_id"])
-        and (search.name or "").lower() in one["name"].lower()
-        and all(one["metadata"].get(name) == value for name, value in wanted)
+        assistant
+        for assistant in every
+        if search.graph_id in (None, assistant["graph_id"])
+        and (search.name or "").lower() in assistant["name"].lower()
+        and all(assistant["metadata"].get(name) == value for name, value in wanted)
     ]
 
 
 @router.post("")
 async def create(engine: KnownEngine, caller: KnownCaller, body: Create) -> Response:
     """Make an assistant: a preset with a model and options of the caller's."""
-    given = body.model_dump(exclude={"assistant_id", "if_exists"})
-    return json_response(await engine.saved.create(caller, body.assistant_id, given, if_exists=body.if_exists))
+    fields = body.model_dump(exclude={"assistant_id", "if_exists"})
+    return json_response(await engine.saved.create(caller, body.assistant_id, fields, if_exists=body.if_exists))
 
 
 @router.post("/search")
@@ -107,7 +107,9 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Searc
     """List assistants."""
     body = body or Search()
     every = await found(engine, caller, body)
-    return json_response([selected(one, body.select) for one in every[body.offset : body.offset + body.limit]])
+    return json_response(
+        [selected(assistant, body.select) for assistant in every[body.offset : body.offset + body.limit]]
+    )
 
 
 @router.post("/count")
@@ -187,7 +189,7 @@ async def versions(
     else:
         every = await engine.saved.versions(caller, assistant_id)
     wanted = (body.metadata or {}).items()
-    every = [one for one in every if all(one["metadata"].get(name) == value for name, value in wanted)]
+    every = [version for version in every if all(version["metadata"].get(name) == value for name, value in wanted)]
     return json_response(every[body.offset : body.offset + body.limit])
 
 
@@ -223,8 +225,8 @@ async def _graph(engine: Engine, caller: Caller, assistant_id: str) -> tuple[str
 async def _subgraphs(engine: Engine, caller: Caller, assistant_id: str, *, recurse: bool) -> dict[str, Any]:
     _, graph = await _graph(engine, caller, assistant_id)
     return {
-        name: {"input_schema": one.get_input_jsonschema(), "output_schema": one.get_output_jsonschema()}
-        for name, one in graph.get_subgraphs(recurse=recurse)
+        name: {"input_schema": subgraph.get_input_jsonschema(), "output_schema": subgraph.get_output_jsonschema()}
+        for name, subgraph in graph.get_subgraphs(recurse=recurse)
     }
 
 

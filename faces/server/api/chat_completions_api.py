@@ -111,8 +111,8 @@ class ChatRequest(RequestBody):
             "modalities": bool(set(self.modalities or ()) - {"text"}),
             "audio": self.audio is not None,
         }
-        for name, asked in wanted.items():
-            if asked:
+        for name, is_wanted in wanted.items():
+            if is_wanted:
                 raise RequestRefusedError(
                     f"{name} is not supported: a workflow answers once, in text",
                     param=name,

@@ -83,11 +83,11 @@ class CallerMiddleware:
                 return None, None
             digest = hashlib.sha256(_given(headers).encode("utf-8", "replace")).digest()
             # each is looked at, whichever it is
-            known = [number for number, token in enumerate(self._tokens) if hmac.compare_digest(digest, token)]
-            if not known:
+            matches = [number for number, token in enumerate(self._tokens) if hmac.compare_digest(digest, token)]
+            if not matches:
                 scheme = {"WWW-Authenticate": "Bearer"}
                 return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=scheme), None
-            if known[0] < self._of_callers:
+            if matches[0] < self._of_callers:
                 return None, Caller(f"token-{digest.hex()[:16]}")
             if path != "/metrics":
                 return problem(403, "forbidden", "this token reads /metrics, and nothing else"), None
@@ -109,8 +109,8 @@ def require_caller(request: Request) -> Caller:
     if caller is None:
         # A mistake of ours: better no answer than one for nobody in particular.
         raise RuntimeError("this path is open, so nobody knows who asks")
-    found: Caller = caller
-    return found
+    known: Caller = caller
+    return known
 
 
 def serving_engine(request: Request) -> Engine:
@@ -134,8 +134,8 @@ class HeaderMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in message.get("headers", ())}
-                added = [header for header in PROTECTING if header[0] not in given]
+                names = {name.lower() for name, _ in message.get("headers", ())}
+                added = [header for header in PROTECTING if header[0] not in names]
                 message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
@@ -224,10 +224,10 @@ class BodyMiddleware:
                 await problem(400, "bad_json", message)(scope, receive, send)
                 return
         # The body that goes on is whole, and has another length.
-        kept = [(name, value) for name, value in scope["headers"]
+        passed_on = [(name, value) for name, value in scope["headers"]
                 if name.lower() not in (b"content-length", b"transfer-encoding", b"content-type")]  # fmt: skip
-        kept += [(b"content-type", b"application/json")] if body else []
-        scope = {**scope, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
+        passed_on += [(b"content-type", b"application/json")] if body else []
+        scope = {**scope, "headers": [*passed_on, (b"content-length", str(len(body)).encode())]}
         await self._app(scope, _replayed(body, receive), send)
 
     async def _read(self, length: bytes, receive: Receive) -> bytes | None:

@@ -175,6 +175,6 @@ async def metrics(request: Request, caller: KnownCaller) -> Response:
     """Return the caller's numbers in Prometheus' text format."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-    found: RunMetrics = request.app.state.metrics.of(caller)
-    await found.count_queue()
-    return Response(generate_latest(found.registry), media_type=CONTENT_TYPE_LATEST)
+    own: RunMetrics = request.app.state.metrics.of(caller)
+    await own.count_queue()
+    return Response(generate_latest(own.registry), media_type=CONTENT_TYPE_LATEST)

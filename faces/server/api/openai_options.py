@@ -45,10 +45,10 @@ class StructuredFormat:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        shown = json.dumps(schema, ensure_ascii=False)
-        self._spec = f"json_schema:{shown}"
+        text = json.dumps(schema, ensure_ascii=False)
+        self._spec = f"json_schema:{text}"
         self.instruction = (
-            f"Reply with JSON that fits this JSON Schema, and with nothing else: no fence, no words around it.\n{shown}"
+            f"Reply with JSON that fits this JSON Schema, and with nothing else: no fence, no words around it.\n{text}"
         )
         """For the writer."""
 
@@ -141,7 +141,7 @@ def calls_in(output: Mapping[str, Any], options: Mapping[str, Any]) -> list[dict
     ]
 
 
-def call_item(made: Mapping[str, str]) -> dict[str, Any]:
+def call_item(call: Mapping[str, str]) -> dict[str, Any]:
     """Return a call of a client's tool as a message has it."""
-    function = {"name": made["name"], "arguments": made["arguments"]}
-    return {"id": made["id"], "type": "function", "function": function}
+    function = {"name": call["name"], "arguments": call["arguments"]}
+    return {"id": call["id"], "type": "function", "function": function}

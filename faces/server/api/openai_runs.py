@@ -71,7 +71,9 @@ class OpenAIRoute(APIRoute):
 def presets(engine: Engine) -> dict[str, Assistant]:
     """Return the assistants that answer without a person, by name."""
     return {
-        name: one for name, one in engine.assistants().items() if one.served.listed and not one.options.get("human")
+        name: assistant
+        for name, assistant in engine.assistants().items()
+        if assistant.served.listed and not assistant.options.get("human")
     }
 
 

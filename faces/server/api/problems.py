@@ -80,15 +80,17 @@ REFUSED = "what is stored of this thread is refused; the server's log says why"
 async def _invalid(request: Request, error: Exception) -> Response:
     details = error.errors() if isinstance(error, RequestValidationError) else []
     # The place and what is wrong there, never what was sent.
-    told = "; ".join(f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in details[:5])
-    return problem(422, "bad_request", told[:1000] or "the request makes no sense")
+    message = "; ".join(
+        f"{'.'.join(str(part) for part in detail['loc'][1:])}: {detail['msg']}" for detail in details[:5]
+    )
+    return problem(422, "bad_request", message[:1000] or "the request makes no sense")
 
 
 async def _http(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
-    told = "there is nothing here" if status == 404 else "the request can't be served"
-    return problem(status, NAMES.get(status, "bad_request"), told, headers=headers)
+    message = "there is nothing here" if status == 404 else "the request can't be served"
+    return problem(status, NAMES.get(status, "bad_request"), message, headers=headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

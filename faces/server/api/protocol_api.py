@@ -68,9 +68,9 @@ async def stream_events(engine: KnownEngine, caller: KnownCaller, thread_id: str
 
     async def events() -> AsyncIterator[bytes]:
         async for run in engine.known.begun_on(caller, thread_id, after=body.since):
-            async for one in _protocol_events(run):
-                if one["seq"] > (body.since or 0) and matches(one, body.channels, body.namespaces, body.depth):
-                    yield sse(one, one["method"], one["seq"])
+            async for event in _protocol_events(run):
+                if event["seq"] > (body.since or 0) and matches(event, body.channels, body.namespaces, body.depth):
+                    yield sse(event, event["method"], event["seq"])
 
     return event_stream(events())
 
@@ -115,10 +115,10 @@ async def join_stream(request: Request, engine: KnownEngine, caller: KnownCaller
 async def _protocol_events(run: Run) -> AsyncIterator[dict[str, Any]]:
     reader = ProtocolEvents(run)
     async for number, event in run.follow():
-        for one in reader.read(number, event):
-            yield one
-    for one in reader.end():
-        yield one
+        for sent in reader.read(number, event):
+            yield sent
+    for sent in reader.end():
+        yield sent
 
 
 class Start(RequestBody):
@@ -158,34 +158,34 @@ async def _done(engine: Engine, caller: Caller, thread_id: str, body: Command) -
         return await _respond(engine, caller, thread_id, body.params)
     if body.method == "agent.getTree":
         return {"tree": await _tree(engine, caller, thread_id)}
-    told = f"run.start, input.respond and agent.getTree are served, not {body.method!r:.80}"
-    raise _RefusedError("unknown_command", told)
+    message = f"run.start, input.respond and agent.getTree are served, not {body.method!r:.80}"
+    raise _RefusedError("unknown_command", message)
 
 
 async def _start(engine: Engine, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
-    asked = _read(Start, params)
-    given: dict[str, Any] = {"input": asked.input}
-    begins = isinstance(asked.input, dict) and not {"task", "messages"}.isdisjoint(asked.input)
-    if asked.input is not None and not begins and await _waits(engine, caller, thread_id):
-        given = {"command": {"resume": asked.input}}
-    run = await _submitted(engine, caller, thread_id, asked, multitask=asked.multitaskStrategy, **given)
+    start = _read(Start, params)
+    entry: dict[str, Any] = {"input": start.input}
+    begins = isinstance(start.input, dict) and not {"task", "messages"}.isdisjoint(start.input)
+    if start.input is not None and not begins and await _waits(engine, caller, thread_id):
+        entry = {"command": {"resume": start.input}}
+    run = await _submitted(engine, caller, thread_id, start, multitask=start.multitaskStrategy, **entry)
     return {"run_id": run.id}
 
 
 async def _respond(engine: Engine, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
-    asked = _read(Respond, params)
+    respond = _read(Respond, params)
     record = await engine.owned.thread(caller, thread_id)
     if record.assistant is None:
         raise _RefusedError("no_such_run", "no run of this thread waits for an answer")
-    given = asked.responses or [Answer(interrupt_id=asked.interrupt_id or "", response=asked.response)]
-    resume = {one.interrupt_id: one.response for one in given}
+    answers = respond.responses or [Answer(interrupt_id=respond.interrupt_id or "", response=respond.response)]
+    resume = {answer.interrupt_id: answer.response for answer in answers}
     # One that is still under way may be about to ask; its answer waits for its end.
     if record.status != "busy":
         stored = await engine.saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
-        if not resume.keys() <= {one.id for one in pending_interrupts(stored)}:
+        if not resume.keys() <= {answer.id for answer in pending_interrupts(stored)}:
             raise _RefusedError("no_such_interrupt", "no question of this id waits for an answer")
-    command = {"resume": resume, "update": asked.update, "goto": asked.goto}
-    run = await _submitted(engine, caller, thread_id, asked, assistant=record.assistant, command=command)
+    command = {"resume": resume, "update": respond.update, "goto": respond.goto}
+    run = await _submitted(engine, caller, thread_id, respond, assistant=record.assistant, command=command)
     return {"run_id": run.id}
 
 
@@ -193,24 +193,24 @@ async def _submitted(
     engine: Engine,
     caller: Caller,
     thread_id: str,
-    asked: Start | Respond,
+    params: Start | Respond,
     *,
     assistant: str = "",
     multitask: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None,
-    **given: Any,
+    **entry: Any,
 ) -> Run:
-    configurable = (asked.config or {}).get("configurable")
+    configurable = (params.config or {}).get("configurable")
     checkpoint = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
     body = RunRequest(
-        assistant_id=asked.assistant_id if isinstance(asked, Start) else assistant,
-        config=asked.config,
-        metadata=asked.metadata,
+        assistant_id=params.assistant_id if isinstance(params, Start) else assistant,
+        config=params.config,
+        metadata=params.metadata,
         checkpoint={"checkpoint_id": checkpoint} if checkpoint is not None else None,
         stream_mode=list(MODES),
         stream_subgraphs=True,
         if_not_exists="create",
         multitask_strategy=multitask or "enqueue",
-        **given,
+        **entry,
     )
     return await submitted(engine, caller, thread_id, body)
 

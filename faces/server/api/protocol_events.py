@@ -45,20 +45,20 @@ class ProtocolEvents:
         """Return the protocol's events of one event."""
         self._last = event.at
         mode, *namespace = event.event.split("|")
-        told = list(self._told(mode, namespace, event.data))
-        return [self._event(f"{number}.{part}", part, one) for part, one in enumerate(told)]
+        parts = list(self._told(mode, namespace, event.data))
+        return [self._event(f"{number}.{part}", part, data) for part, data in enumerate(parts)]
 
     def end(self) -> list[dict[str, Any]]:
         """Return the events after the last one of a run that has ended."""
         run = self._run
         how = ENDS.get(run.status, "failed")
-        told = [_Told("messages", (), data) for data in self._messages.end()]
-        told += [_Told("lifecycle", one, {"event": how, "graph_name": _graph(one)}) for one in self._open]
+        parts = [_Told("messages", (), data) for data in self._messages.end()]
+        parts += [_Told("lifecycle", item, {"event": how, "graph_name": _graph(item)}) for item in self._open]
         error = {"error": run.error["message"]} if run.error is not None else {}
-        told.append(_Told("lifecycle", (), {"event": how, "graph_name": run.assistant, **error}))
+        parts.append(_Told("lifecycle", (), {"event": how, "graph_name": run.assistant, **error}))
         # Behind all that the last event may have become, and before the next.
-        first = TICK - 1 - len(told)
-        return [self._event(f"end.{part}", first + part, one) for part, one in enumerate(told)]
+        first = TICK - 1 - len(parts)
+        return [self._event(f"end.{part}", first + part, item) for part, item in enumerate(parts)]
 
     def _told(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Told]:
         if mode == "metadata":
@@ -69,8 +69,8 @@ class ProtocolEvents:
         yield from self._began(namespace)
         if mode == "messages":
             message, metadata = data
-            for one in self._messages.read(message, metadata):
-                yield _Told("messages", namespace, one, metadata.get("langgraph_node"))
+            for part in self._messages.read(message, metadata):
+                yield _Told("messages", namespace, part, metadata.get("langgraph_node"))
         elif mode in ("values", "updates"):
             yield from self._state(mode, namespace, data)
         elif mode == "checkpoints":
@@ -86,38 +86,38 @@ class ProtocolEvents:
         if not isinstance(data, dict):
             yield _Told(mode, namespace, data)
             return
-        for one in data.get("__interrupt__", ()):
-            if one.id not in self._asked:
-                self._asked.add(one.id)
+        for interrupt in data.get("__interrupt__", ()):
+            if interrupt.id not in self._asked:
+                self._asked.add(interrupt.id)
                 # JavaScript's client reads the payload, Python's the value.
-                asked = {"interrupt_id": one.id, "payload": one.value, "value": one.value}
-                yield _Told("input.requested", namespace, asked)
+                question = {"interrupt_id": interrupt.id, "payload": interrupt.value, "value": interrupt.value}
+                yield _Told("input.requested", namespace, question)
         rest = {name: value for name, value in data.items() if name != "__interrupt__"}
         if rest or not data:
             yield _Told(mode, namespace, rest, next(iter(rest)) if mode == "updates" and len(rest) == 1 else None)
 
     def _began(self, namespace: Sequence[str]) -> Iterator[_Told]:
         for depth in range(1, len(namespace) + 1):
-            one = tuple(namespace[:depth])
-            if one not in self._open:
-                self._open[one] = None
-                yield _Told("lifecycle", one, {"event": "started", "graph_name": _graph(one)})
+            place = tuple(namespace[:depth])
+            if place not in self._open:
+                self._open[place] = None
+                yield _Told("lifecycle", place, {"event": "started", "graph_name": _graph(place)})
 
     def _ended_task(self, namespace: Sequence[str], data: Mapping[str, Any]) -> Iterator[_Told]:
-        one = (*namespace, f"{data['name']}:{data['id']}")
-        if one in self._open:
-            del self._open[one]
+        place = (*namespace, f"{data['name']}:{data['id']}")
+        if place in self._open:
+            del self._open[place]
             how = "failed" if data.get("error") else "interrupted" if data.get("interrupts") else "completed"
-            yield _Told("lifecycle", one, {"event": how, "graph_name": _graph(one)})
+            yield _Told("lifecycle", place, {"event": how, "graph_name": _graph(place)})
 
-    def _event(self, name: str, part: int, told: _Told) -> dict[str, Any]:
-        params = {"namespace": list(told.namespace), "timestamp": self._last // 1000, "data": told.data}
+    def _event(self, name: str, part: int, item: _Told) -> dict[str, Any]:
+        params = {"namespace": list(item.namespace), "timestamp": self._last // 1000, "data": item.data}
         return {
             "type": "event",
             "event_id": f"{self._run.id}:{name}",
             "seq": self._last + min(part, TICK - 1),
-            "method": told.method,
-            "params": params if told.node is None else {**params, "node": told.node},
+            "method": item.method,
+            "params": params if item.node is None else {**params, "node": item.node},
         }
 
 
@@ -228,7 +228,7 @@ HEAVY = ("args", "base64", "data", "output", "value")
 
 
 def _start(message: BaseMessage, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    given = {
+    fields = {
         "provider": metadata.get("ls_provider"),
         "model": metadata.get("ls_model_name"),
         "langgraph_node": metadata.get("langgraph_node"),
@@ -236,7 +236,7 @@ def _start(message: BaseMessage, metadata: Mapping[str, Any]) -> dict[str, Any]:
     call = getattr(message, "tool_call_id", None)
     return {
         "role": ROLES.get(message.type, message.type.lower()),
-        "metadata": {name: value for name, value in given.items() if value is not None},
+        "metadata": {name: value for name, value in fields.items() if value is not None},
         **({"tool_call_id": call} if call else {}),
     }
 
@@ -245,8 +245,8 @@ def _finished(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block as it is when nothing more comes: a tool's arguments are read, or said to be none."""
     if block["type"] != "tool_call_chunk":
         return block
-    told = {name: part for name, part in block.items() if name not in ("type", "args", "index")}
+    fields = {name: part for name, part in block.items() if name not in ("type", "args", "index")}
     try:
-        return {**told, "type": "tool_call", "args": json.loads(block["args"] or "{}")}
+        return {**fields, "type": "tool_call", "args": json.loads(block["args"] or "{}")}
     except ValueError:
-        return {**told, "type": "invalid_tool_call", "args": block["args"], "error": "the arguments are no JSON"}
+        return {**fields, "type": "invalid_tool_call", "args": block["args"], "error": "the arguments are no JSON"}

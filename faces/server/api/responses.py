@@ -53,12 +53,12 @@ class ResponseRequest(RequestBody):
         Raises:
             RequestRefusedError: The request wants a conversation or a prompt of OpenAI's, or not to wait.
         """
-        told = {
+        alternatives = {
             "background": "start a run of LangGraph's protocol for that: POST /threads/{thread_id}/runs",
             "conversation": "go on with previous_response_id",
             "prompt": "there are no stored prompts here",
         }
-        for name, why in told.items():
+        for name, why in alternatives.items():
             if getattr(self, name):
                 raise RequestRefusedError(f"{name} is not supported: {why}", param=name, code="unsupported_parameter")
 
@@ -80,22 +80,24 @@ def messages_of(request: ResponseRequest, instruction: str = "") -> list[dict[st
         RequestRefusedError: An item is no message, or holds no text.
     """
     items = request.input
-    told = "\n\n".join(part for part in (request.instructions, instruction) if part)
-    found: list[dict[str, Any]] = [{"role": "system", "content": told, "id": INSTRUCTIONS}] if told else []
+    instructions = "\n\n".join(part for part in (request.instructions, instruction) if part)
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": instructions, "id": INSTRUCTIONS}] if instructions else []
+    )
     if isinstance(items, str):
-        return [*found, {"role": "user", "content": items}]
+        return [*messages, {"role": "user", "content": items}]
     for item in items:
         if item.get("type") == "reasoning":  # the progress that an earlier response told
             continue
         if (called := _of_tools(item)) is not None:
-            found.append(called)
+            messages.append(called)
             continue
         role = ROLES.get(str(item.get("role")))
         if item.get("type", "message") != "message" or role is None:
-            shown = item.get("type", item.get("role"))
-            raise RequestRefusedError(f"input may hold messages, not {shown!r:.40}", param="input")
-        found.append({"role": role, "content": _words(item.get("content"))})
-    return found
+            kind = item.get("type", item.get("role"))
+            raise RequestRefusedError(f"input may hold messages, not {kind!r:.40}", param="input")
+        messages.append({"role": role, "content": _words(item.get("content"))})
+    return messages
 
 
 def _of_tools(item: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -132,8 +134,8 @@ def response_id(run_id: str) -> str:
 def run_id_of(name: str) -> str:
     """Return the id of the run behind a response; of anything else an id that no run has."""
     bare = name.removeprefix("resp_")
-    known = name.startswith("resp_") and len(bare) == 32 and bare.isalnum()
-    return "-".join((bare[:8], bare[8:12], bare[12:16], bare[16:20], bare[20:])) if known else "none"
+    is_ours = name.startswith("resp_") and len(bare) == 32 and bare.isalnum()
+    return "-".join((bare[:8], bare[8:12], bare[12:16], bare[16:20], bare[20:])) if is_ours else "none"
 
 
 class ResponseReply:
@@ -169,10 +171,10 @@ class ResponseReply:
             items += [self._call(number, call) for number, call in enumerate(calls)]
         elif problem is None:
             items.append(self._message(output, "incomplete" if cut else "completed"))
-        found = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage_of(output)}
+        response = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage_of(output)}
         facts = run_facts(self._run, output)
         error = {"code": ERRORS.get(problem[0], "server_error"), "message": problem[1]} if problem else None
-        return {**found, "error": error, "metadata": {**(self._kept.get("metadata") or {}), **facts}}
+        return {**response, "error": error, "metadata": {**(self._kept.get("metadata") or {}), **facts}}
 
     def begun(self) -> Iterator[dict[str, Any]]:
         """Yield the events that open a stream."""
@@ -264,9 +266,9 @@ class ResponseReply:
             part = {"type": "refusal", "refusal": refusal}
         return {"id": f"msg_{self._bare}", "type": "message", "role": "assistant", "status": status, "content": [part]}
 
-    def _call(self, number: int, made: Mapping[str, str]) -> dict[str, Any]:
-        told = {"call_id": made["id"], "name": made["name"], "arguments": made["arguments"]}
-        return {"id": f"fc_{self._bare}_{number}", "type": "function_call", "status": "completed", **told}
+    def _call(self, number: int, call: Mapping[str, str]) -> dict[str, Any]:
+        fields = {"call_id": call["id"], "name": call["name"], "arguments": call["arguments"]}
+        return {"id": f"fc_{self._bare}_{number}", "type": "function_call", "status": "completed", **fields}
 
     def _of_summary(self) -> dict[str, Any]:
         return {"item_id": f"rs_{self._bare}", "output_index": 0, "summary_index": 0}

@@ -79,15 +79,15 @@ async def retrieve(name: str, engine: KnownEngine, caller: KnownCaller) -> Respo
 async def input_items(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Return the input of a stored response."""
     run = await _stored(engine, caller, name)
-    given: Mapping[str, Any] = run.request.get("input") or {}
-    said = given.get("messages") or [{"role": "user", "content": given.get("task", "")}]
+    values: Mapping[str, Any] = run.request.get("input") or {}
+    messages = values.get("messages") or [{"role": "user", "content": values.get("task", "")}]
     items = [
         {
             **{"id": f"msg_{run.id.replace('-', '')}_{number}", "type": "message", "status": "completed"},
-            **{"role": one["role"], "content": [{"type": "input_text", "text": one["content"]}]},
+            **{"role": message["role"], "content": [{"type": "input_text", "text": message["content"]}]},
         }
-        for number, one in enumerate(said)
-        if one["role"] in ("system", "user", "assistant")
+        for number, message in enumerate(messages)
+        if message["role"] in ("system", "user", "assistant")
     ]
     ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {}
     return {"object": "list", "data": items, "has_more": False, **ends}
@@ -105,7 +105,7 @@ async def cancel(name: str, engine: KnownEngine, caller: KnownCaller) -> Respons
 async def delete(name: str, engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Delete a stored response, and with the last one of a conversation all that was said in it."""
     run = await _stored(engine, caller, name)
-    others = [one for one in await engine.runs(caller, run.thread_id) if one.id != run.id]
+    others = [other for other in await engine.runs(caller, run.thread_id) if other.id != run.id]
     await engine.forget(caller, run.id)
     if not others:
         await engine.delete_thread(caller, run.thread_id)
@@ -133,18 +133,18 @@ async def _going_on(
     own = [one for one in messages if one.get("id") == INSTRUCTIONS]
     new = [one for one in messages if one.get("id") != INSTRUCTIONS]
     if not any(message["role"] == "user" for message in new):
-        asked = next((one for one in reversed(heard) if one.type == "human"), None)
-        if not (made := calls_in(output, before.options)) or asked is None:
+        question_before = next((one for one in reversed(heard) if one.type == "human"), None)
+        if not (calls := calls_in(output, before.options)) or question_before is None:
             raise RequestRefusedError(NO_TASK, param="input")
         # Results of what it called: the question is still the one before.
-        question = {"role": "user", "content": str(asked.text), "id": asked.id}
-        called = {"role": "assistant", "content": "", "tool_calls": [call_item(one) for one in made]}
-        new, heard = [question, called, *new], heard[: heard.index(asked)]
+        question = {"role": "user", "content": str(question_before.text), "id": question_before.id}
+        called = {"role": "assistant", "content": "", "tool_calls": [call_item(one) for one in calls]}
+        new, heard = [question, called, *new], heard[: heard.index(question_before)]
     if body.store is not False:
         place = {"thread_id": before.thread_id, "checkpoint_id": end["checkpoint_id"]}
         return [*(own or [FORGET]), *new], place
-    told = [{"role": ROLES[one.type], "content": str(one.text)} for one in heard if one.type in ROLES]
-    return [*own, *told, *new], {"keep": False}
+    spoken = [{"role": ROLES[one.type], "content": str(one.text)} for one in heard if one.type in ROLES]
+    return [*own, *spoken, *new], {"keep": False}
 
 
 FORGET = {"role": "remove", "content": "", "id": INSTRUCTIONS}
@@ -204,6 +204,6 @@ async def _output(engine: Engine, run: Run) -> Mapping[str, Any]:
 async def _last_checkpoint(engine: Engine, run: Run) -> dict[str, Any] | None:
     """Return the place of the last checkpoint that a run wrote; `None` where it wrote none."""
     of_thread = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ""}}
-    async for found in engine.saver.alist(of_thread, filter={"run_id": run.id}, limit=1):
-        return dict(found.config["configurable"])
+    async for stored in engine.saver.alist(of_thread, filter={"run_id": run.id}, limit=1):
+        return dict(stored.config["configurable"])
     return None

@@ -103,8 +103,8 @@ async def create_batch(
     """Start runs without a thread in the background: all of them, or none."""
     runs: list[Run] = []
     try:
-        for one in body:
-            runs.append(await submitted(engine, caller, None, one))  # noqa: PERF401  # kept, should a later one fail
+        for request in body:
+            runs.append(await submitted(engine, caller, None, request))  # noqa: PERF401  # kept, should a later one fail
     except Exception:
         for run in reversed(runs):  # those that wait before the one that runs, or its end would begin them
             await engine.forget(caller, run.id)
@@ -197,12 +197,12 @@ def listed(request: Request, name: str) -> list[str]:
     values = [value for value in request.query_params.getlist(name) if value]
     if len(values) == 1 and values[0].startswith("["):
         try:
-            found = json.loads(values[0])
+            names = json.loads(values[0])
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
             raise BadRequestError(f"{name} is a name, or a list of names as JSON")
-        return found
+        return names
     return values
 
 
@@ -300,7 +300,7 @@ def _streamed(
 ) -> Response:
     """Return the events of a run as they come, and `end` after the last."""
     wanted = (
-        None if only is None else {"metadata", "error", *("messages" if "messages" in one else one for one in only)}
+        None if only is None else {"metadata", "error", *("messages" if "messages" in mode else mode for mode in only)}
     )
 
     async def events() -> AsyncIterator[bytes]:

@@ -74,8 +74,8 @@ async def put(engine: KnownEngine, caller: KnownCaller, body: Put) -> Response:
 async def get(request: Request, engine: KnownEngine, caller: KnownCaller, key: str) -> Response:
     """Return the item of a namespace and a key, or null."""
     names = [name for value in listed(request, "namespace") for name in value.split(".")]
-    found = await engine.store.get(caller, names, key)
-    return json_response(None if found is None else _shown(found))
+    item = await engine.store.get(caller, names, key)
+    return json_response(None if item is None else _shown(item))
 
 
 @router.delete("/items", status_code=204)
@@ -90,10 +90,10 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Search) -> Resp
     """Return the items within a namespace, the last changed first."""
     if body.query:
         raise BadRequestError("query is not served: items are found by namespace and filter")
-    found = await engine.store.search(caller, body.namespace_prefix, body.filter or {})
+    items = await engine.store.search(caller, body.namespace_prefix, body.filter or {})
 
     async def page() -> AsyncIterator[Any]:
-        for item in found[body.offset : body.offset + body.limit]:
+        for item in items[body.offset : body.offset + body.limit]:
             yield _shown(item)
 
     listed_items = await json_list(page())
@@ -103,10 +103,12 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Search) -> Resp
 @router.post("/namespaces")
 async def namespaces(engine: KnownEngine, caller: KnownCaller, body: Namespaces) -> Response:
     """Return the namespaces that hold items."""
-    found = await engine.store.namespaces(
+    every = await engine.store.namespaces(
         caller, prefix=body.prefix or (), suffix=body.suffix or (), depth=body.max_depth
     )
-    return json_response({"namespaces": [list(one) for one in found[body.offset : body.offset + body.limit]]})
+    return json_response(
+        {"namespaces": [list(namespace) for namespace in every[body.offset : body.offset + body.limit]]}
+    )
 
 
 def _checked(value: dict[str, Any]) -> dict[str, Any]:

@@ -102,8 +102,8 @@ async def update(engine: KnownEngine, caller: KnownCaller, thread_id: str, body:
         before = await astate_of(graph, config)
         values, as_node = _update(values, as_node, engine.settings, graph, before)
         # What goes on from there goes on with the recipe of that place.
-        kept = {name: part for name, part in (before.metadata or {}).items() if name in RECIPE}
-        config = {**config, "metadata": kept}
+        recipe = {name: part for name, part in (before.metadata or {}).items() if name in RECIPE}
+        config = {**config, "metadata": recipe}
     try:
         written = await graph.aupdate_state(config, values, as_node=as_node)
     except BadCheckpointError:

@@ -72,10 +72,10 @@ async def create(engine: KnownEngine, caller: KnownCaller, body: Annotated[Creat
     metadata = body.metadata or {}
     name = metadata.get("graph_id")
     assistant = engine.assistant(name).id if isinstance(name, str) else None
-    made = await engine.owned.create(
+    record = await engine.owned.create(
         caller, body.thread_id, metadata=metadata, assistant=assistant, if_exists=body.if_exists
     )
-    return json_response(await shown(engine, made))
+    return json_response(await shown(engine, record))
 
 
 @router.post("/search")
@@ -140,11 +140,11 @@ async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
 async def copy(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Copy a thread with its history."""
     record = await engine.owned.thread(caller, thread_id)
-    made = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
-    await copy_thread(engine.saver, record.thread_id, made.thread_id)
+    target = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
+    await copy_thread(engine.saver, record.thread_id, target.thread_id)
     # The run under way goes on in the source alone.
     standing = "idle" if record.status == "busy" else record.status
-    return json_response(await shown(engine, await engine.owned.change(caller, made.thread_id, status=standing)))
+    return json_response(await shown(engine, await engine.owned.change(caller, target.thread_id, status=standing)))
 
 
 async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
@@ -213,8 +213,8 @@ async def copy_thread(saver: Any, source: str, target: str) -> None:
         source: Id of the thread.
         target: Id of the new one, which has no checkpoint yet.
     """
-    found = [stored async for stored in saver.alist({"configurable": {"thread_id": source}})]
-    for stored in sorted(found, key=lambda one: str(one.checkpoint["id"])):
+    every = [stored async for stored in saver.alist({"configurable": {"thread_id": source}})]
+    for stored in sorted(every, key=lambda one: str(one.checkpoint["id"])):
         where = stored.config["configurable"]
         parent = (stored.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         place: dict[str, Any] = {"thread_id": target, "checkpoint_ns": where.get("checkpoint_ns", "")}

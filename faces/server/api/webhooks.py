@@ -45,18 +45,18 @@ def checked_webhook(url: str, allowed: Sequence[str]) -> str:
     import httpx2
 
     try:
-        found = httpx2.URL(url)
+        address = httpx2.URL(url)
     except httpx2.InvalidURL:
-        found = httpx2.URL("")
-    if found.scheme not in ("http", "https") or not found.host or len(url) > LONGEST:
+        address = httpx2.URL("")
+    if address.scheme not in ("http", "https") or not address.host or len(url) > LONGEST:
         raise BadRequestError(f"webhook is an http or https address of at most {LONGEST} characters")
-    if found.userinfo:
+    if address.userinfo:
         raise BadRequestError("leave the password out of the webhook's address")
     try:
-        named = ipaddress.ip_address(found.host)
+        named = ipaddress.ip_address(address.host)
     except ValueError:  # a name, which is looked up when it is used
         return url
-    if found.host not in allowed and not _is_public(named):
+    if address.host not in allowed and not _is_public(named):
         raise BadRequestError(NOT_PUBLIC)
     return url
 
@@ -107,14 +107,14 @@ class Webhooks:
                     LOG.warning("the webhook of run %s leads into this network, and is not called", run_id)
                     return
                 except Exception as error:  # whatever goes wrong between here and there
-                    status, told = 0, type(error).__name__
+                    status, outcome = 0, type(error).__name__
                 else:
-                    told = f"status {status}"
+                    outcome = f"status {status}"
                 if 200 <= status < 300:
                     return
                 # What the caller got wrong stays wrong.
                 if pause is None or 300 <= status < 500:
-                    LOG.warning("the webhook of run %s can't be called: %s", run_id, told)
+                    LOG.warning("the webhook of run %s can't be called: %s", run_id, outcome)
                     return
                 await asyncio.sleep(pause)
 
@@ -138,8 +138,8 @@ class Webhooks:
             return int(response.status_code)  # what it says is not read
 
     async def _address(self, host: str, port: int) -> str:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(one[4][0]).partition("%")[0] for one in found]
-        if host not in self._allowed and not all(_is_public(ipaddress.ip_address(one)) for one in addresses):
+        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(entry[4][0]).partition("%")[0] for entry in entries]
+        if host not in self._allowed and not all(_is_public(ipaddress.ip_address(entry)) for entry in addresses):
             raise _BlockedError
         return addresses[0]

@@ -79,11 +79,11 @@ def plain(value: Any) -> Any:
 
 def dumps(value: Any) -> bytes:
     """Return a value as JSON; a number that JSON can't hold becomes null."""
-    found = plain(value)
+    data = plain(value)
     try:
-        return orjson.dumps(found)
+        return orjson.dumps(data)
     except TypeError:  # half of a character, or a number beyond 64 bits, in what a model wrote
-        return json.dumps(found).encode()
+        return json.dumps(data).encode()
 
 
 def json_response(value: Any, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
@@ -105,9 +105,9 @@ async def json_list(values: AsyncIterable[Any]) -> Response:
     return Response(b"[" + b",".join(parts) + b"]", media_type="application/json")
 
 
-def selected(shown: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+def selected(fields: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
     """Return these fields of what is shown, or all."""
-    return shown if names is None else {name: shown[name] for name in names if name in shown}
+    return fields if names is None else {name: fields[name] for name in names if name in fields}
 
 
 def sse(data: Any, event: str = "", number: str | int = "") -> bytes:
@@ -142,7 +142,7 @@ def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
         "created_at": snapshot.created_at,
         "checkpoint": checkpoint,
         "parent_checkpoint": parent,
-        "interrupts": [one for task in tasks for one in task["interrupts"]],
+        "interrupts": [interrupt for task in tasks for interrupt in task["interrupts"]],
         "checkpoint_id": checkpoint["checkpoint_id"] if checkpoint else None,
         "parent_checkpoint_id": parent["checkpoint_id"] if parent else None,
     }

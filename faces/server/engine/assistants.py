@@ -56,7 +56,7 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     Raises:
         ValueError: The file of prompts can't be used, or a pipeline has the name of a preset.
     """
-    found = {}
+    assistants = {}
     tuned, texts = _tuned(settings.prompts)
     judge: dict[str, Any] = {}
     priced = {} if settings.prices is None else {"prices": settings.prices}
@@ -72,13 +72,13 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
             # A stored index is given by name in the folder's place.
             options |= {served.documents: settings.documents} if settings.index is None else {"index": settings.index}
         if not served.documents or settings.documents is not None or settings.index is not None:
-            found[name] = Assistant(name, preset, served, options)
+            assistants[name] = Assistant(name, preset, served, options)
     for name, steps in settings.pipelines.items():
-        if name in found:
+        if name in assistants:
             raise ValueError(f"the name {name!r} is a preset's: serve the pipeline under another")
         options = {"preset": "pipeline", "steps": steps, **priced}
-        found[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
-    return found
+        assistants[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
+    return assistants
 
 
 def _tuned(path: str | None) -> tuple[str, dict[str, Any]]:

@@ -65,14 +65,14 @@ def call_options(assistant: Assistant, settings: Settings) -> type[BaseModel]:
     return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
-def checked_options(assistant: Assistant, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+def checked_options(assistant: Assistant, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run as they are kept.
 
     Raises:
         BadRequestError: One is not a caller's to set, or makes no sense.
     """
     try:
-        options = call_options(assistant, settings)(**given).model_dump(exclude_unset=True)
+        options = call_options(assistant, settings)(**values).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise BadRequestError(first_problem(error)) from None
     for spec in options.get("verifiers", ()):

@@ -295,16 +295,16 @@ def upstream_error(error: BaseException) -> dict[str, str] | None:
 
     The provider's own message is left out: it may hold keys and prompts.
     """
-    found: BaseException | None = error
-    while found is not None:
-        response = getattr(found, "response", None)
-        status = getattr(found, "status_code", None) or getattr(response, "status_code", None)
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        status = getattr(cause, "status_code", None) or getattr(response, "status_code", None)
         if isinstance(status, int) and 400 <= status < 600:
             why = f" ({SAID[status]})" if status in SAID else ""
-            told = f"the run failed: the provider of its model answered {status}{why}"
+            message = f"the run failed: the provider of its model answered {status}{why}"
             headers = getattr(response, "headers", None) or {}
             after = str(headers.get("retry-after") or "")
             wait = {"retry_after_s": after} if after.isascii() and after.isdigit() and len(after) < 6 else {}
-            return {"error": type(error).__name__, "message": told, "upstream_status": str(status), **wait}
-        found = found.__cause__
+            return {"error": type(error).__name__, "message": message, "upstream_status": str(status), **wait}
+        cause = cause.__cause__
     return None

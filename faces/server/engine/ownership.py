@@ -46,8 +46,8 @@ class OwnedThreads:
         """
         at = now()
         name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
-        known = await self._known(caller, name) if thread_id is not None else None
-        if known is None:
+        existing = await self._known(caller, name) if thread_id is not None else None
+        if existing is None:
             # The shell or Python made it, so it is not this caller's to take.
             if thread_id is not None and await self._saver.runs.aget(name) is not None:
                 raise TakenError("this thread id is in use")
@@ -58,7 +58,7 @@ class OwnedThreads:
             raise TakenError("this thread id is in use")
         if if_exists != "do_nothing":
             raise TakenError("this thread id is in use")
-        return known
+        return existing
 
     async def thread(self, caller: Caller, thread_id: str) -> ThreadRecord:
         """Return a thread of the caller's.
@@ -66,9 +66,9 @@ class OwnedThreads:
         Raises:
             NotThereError: There is none of this id, or it is another's.
         """
-        if (found := await self._known(caller, thread_id)) is None:
+        if (record := await self._known(caller, thread_id)) is None:
             raise NotThereError("there is no such thread")
-        return found
+        return record
 
     async def every(self, caller: Caller) -> list[ThreadRecord]:
         """Return every thread of the caller's, the last created first."""
@@ -79,7 +79,7 @@ class OwnedThreads:
     async def standings(self, records: Sequence[ThreadRecord]) -> dict[str, str]:
         """Return the status of each thread as it stands, also where the shell or Python ran it on since: of that the
         server has noted nothing."""
-        found = {record.thread_id: record.status for record in records}
+        statuses = {record.thread_id: record.status for record in records}
         noted = {record.thread_id: record for record in records if record.status in ("idle", "interrupted")}
         before, unfinished = None, set[str]()
         while noted and (rows := await self._saver.runs.alist(limit=500, before=before, stop_reason="running")):
@@ -88,8 +88,8 @@ class OwnedThreads:
         for name, record in noted.items():
             if (record.status == "idle") == (name in unfinished):
                 with suppress(BadCheckpointError):  # what can't be read stands as it was noted
-                    found[name] = "interrupted" if await self.waits(record) else "idle"
-        return found
+                    statuses[name] = "interrupted" if await self.waits(record) else "idle"
+        return statuses
 
     async def waits(self, record: ThreadRecord) -> bool:
         """Return True where a thread waits for a person, or its run was broken off."""
@@ -100,8 +100,8 @@ class OwnedThreads:
 
     async def asks(self, thread_id: str) -> bool:
         """Return True where a thread waits for a person."""
-        found = await self._saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
-        return found is not None and bool(pending_interrupts(found))
+        stored = await self._saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        return stored is not None and bool(pending_interrupts(stored))
 
     async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
         """Write metadata, status or assistant of a thread of the caller's, and return it."""
@@ -125,19 +125,19 @@ class OwnedThreads:
         """Return a thread of the caller's. Who needs no token also has those that the shell and Python made."""
         if not can_be_id(thread_id):
             return None
-        found = await self._db.read(self._db.records.thread, thread_id)
-        if found is None and caller == LOCAL and (row := await self._saver.runs.aget(thread_id)):
+        record = await self._db.read(self._db.records.thread, thread_id)
+        if record is None and caller == LOCAL and (row := await self._saver.runs.aget(thread_id)):
             await self._db.write(self._db.records.add_thread, _record_of(row))
-            found = await self._db.read(self._db.records.thread, thread_id)
-        return found if found is not None and found.owner == caller.id else None
+            record = await self._db.read(self._db.records.thread, thread_id)
+        return record if record is not None and record.owner == caller.id else None
 
     async def _adopt_all(self) -> None:
         """Note the threads that the shell and Python made; where there are none, nothing is written."""
         before = None
         while rows := await self._saver.runs.alist(limit=500, before=before):
-            known = await self._db.read(self._db.records.known, [row.thread_id for row in rows])
+            owned = await self._db.read(self._db.records.known, [row.thread_id for row in rows])
             for row in rows:
-                if row.thread_id not in known:
+                if row.thread_id not in owned:
                     await self._db.write(self._db.records.add_thread, _record_of(row))
             before = rows[-1].position
 
@@ -153,14 +153,14 @@ class OwnedThreads:
         """
         if thread_id is None:
             return await self.create(caller, assistant=assistant)
-        found = await self._known(caller, checked_id(thread_id))
-        if found is None and if_not_exists == "create":
+        record = await self._known(caller, checked_id(thread_id))
+        if record is None and if_not_exists == "create":
             return await self.create(caller, thread_id, assistant=assistant)
-        if found is None:
+        if record is None:
             raise NotThereError("there is no such thread")
-        if found.assistant != assistant:
+        if record.assistant != assistant:
             await self._db.write(self._db.records.change_thread, thread_id, now=now(), assistant=assistant)
-        return found
+        return record
 
 
 def _record_of(row: RunRow) -> ThreadRecord:

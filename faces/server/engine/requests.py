@@ -35,20 +35,20 @@ BOUNDS: dict[str, tuple[Any, float, float]] = {
 """The numbers that a search may be given for a single call: their type, the least and the most."""
 
 
-def can_be_id(given: str) -> bool:
+def can_be_id(name: str) -> bool:
     """Return True for an id that a database can be asked for, also one that only the shell or Python could make."""
-    return given.isprintable() and 0 < len(given) <= 512
+    return name.isprintable() and 0 < len(name) <= 512
 
 
-def checked_id(given: object) -> str:
+def checked_id(name: object) -> str:
     """Return an id of a thread.
 
     Raises:
         BadRequestError: It is none.
     """
-    if not isinstance(given, str) or not ID.fullmatch(given):
+    if not isinstance(name, str) or not ID.fullmatch(name):
         raise BadRequestError("an id has 1 to 128 letters, digits and . _ : -, and starts with a letter or digit")
-    return given
+    return name
 
 
 def can_be_served(thread_id: str) -> bool:
@@ -93,61 +93,61 @@ def checked_request(
     }
 
 
-def checked_input(given: object, settings: Settings, *, default_rounds: int = 3) -> dict[str, Any]:
+def checked_input(values: object, settings: Settings, *, default_rounds: int = 3) -> dict[str, Any]:
     """Return the input of a run.
 
     Args:
-        given: What the caller gives: `task`, or `messages` where the preset takes some, `draft` and `limits`.
+        values: What the caller gives: `task`, or `messages` where the preset takes some, `draft` and `limits`.
         settings: Whose limits hold.
         default_rounds: Revisions where nobody says how many; fewer, where fewer are allowed.
 
     Raises:
         BadRequestError: It is no input, or more than is allowed.
     """
-    if not isinstance(given, dict) or not given:
+    if not isinstance(values, dict) or not values:
         raise BadRequestError('input must be an object with a "task"')
-    if "task" not in given and "messages" not in given:
+    if "task" not in values and "messages" not in values:
         raise BadRequestError('input needs a "task": a text')
-    checked_values(given, settings)
-    if "task" in given and not given["task"].strip():
+    checked_values(values, settings)
+    if "task" in values and not values["task"].strip():
         raise BadRequestError("task must be a text that is not blank")
-    if settings.max_rounds < default_rounds and "max_rounds" not in (given.get("limits") or {}):
-        return {**given, "limits": {**(given.get("limits") or {}), "max_rounds": settings.max_rounds}}
-    return dict(given)
+    if settings.max_rounds < default_rounds and "max_rounds" not in (values.get("limits") or {}):
+        return {**values, "limits": {**(values.get("limits") or {}), "max_rounds": settings.max_rounds}}
+    return dict(values)
 
 
-def checked_values(given: object, settings: Settings) -> dict[str, Any]:
+def checked_values(values: object, settings: Settings) -> dict[str, Any]:
     """Return values that may be written into a state.
 
     Raises:
         BadRequestError: They are none, or more than is allowed.
     """
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise BadRequestError("values must be an object")
     longest = settings.max_task_characters
     for name in ("task", "draft", "feedback"):
-        text = given.get(name, "")
+        text = values.get(name, "")
         if not isinstance(text, str):
             raise BadRequestError(f"{name} must be a text")
         if len(text) > longest:
             raise BadRequestError(f"{name} is too long: at most {longest} characters")
     for name, (kind, least, most) in BOUNDS.items():
-        value = given.get(name, least)
+        value = values.get(name, least)
         if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
             raise BadRequestError(f"{name} must be a number between {least} and {most:g}")
-    if (messages := given.get("messages")) is not None:
+    if (messages := values.get("messages")) is not None:
         _check_messages(messages, longest)
-    if (limits := given.get("limits")) is not None:
+    if (limits := values.get("limits")) is not None:
         _check_limits(limits, settings)
-    _check_numbers(given)
-    return dict(given)
+    _check_numbers(values)
+    return dict(values)
 
 
-def checked_update(given: object, settings: Settings, graph: Any, before: Sequence[Event]) -> dict[str, Any]:
+def checked_update(update: object, settings: Settings, graph: Any, before: Sequence[Event]) -> dict[str, Any]:
     """Return a state update that the thread can be read with afterwards, whoever reads it.
 
     Args:
-        given: What the caller gives.
+        update: What the caller gives.
         settings: Whose limits hold.
         graph: Whose typed state it is of.
         before: The record where it is written.
@@ -155,7 +155,7 @@ def checked_update(given: object, settings: Settings, graph: Any, before: Sequen
     Raises:
         BadRequestError: It holds values of other types, or events that make no record.
     """
-    values = checked_values(given, settings)
+    values = checked_values(update, settings)
     schemas = schemas_of(graph)
     if not schemas:
         return values
@@ -168,7 +168,7 @@ def checked_update(given: object, settings: Settings, graph: Any, before: Sequen
     return values
 
 
-def checked_command(given: object, settings: Settings, graph: Any) -> dict[str, Any]:
+def checked_command(command: object, settings: Settings, graph: Any) -> dict[str, Any]:
     """Return the checked parts of a `Command`: `resume`, `update` and `goto`, those that are there.
 
     It goes to one node of those that the graph's kind lets callers enter at, once, and changes what an input may hold:
@@ -177,12 +177,12 @@ def checked_command(given: object, settings: Settings, graph: Any) -> dict[str, 
     Raises:
         BadRequestError: It is none, or more than that.
     """
-    if not isinstance(given, dict):
+    if not isinstance(command, dict):
         raise BadRequestError("command must be an object with resume, update or goto")
-    found: dict[str, Any] = {}
-    if given.get("resume") is not None:
-        found["resume"] = given["resume"]
-    if update := given.get("update"):
+    parts: dict[str, Any] = {}
+    if command.get("resume") is not None:
+        parts["resume"] = command["resume"]
+    if update := command.get("update"):
         if isinstance(update, list):
             pairs = all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in update)
             if not pairs:
@@ -191,26 +191,26 @@ def checked_command(given: object, settings: Settings, graph: Any) -> dict[str, 
         inputs = graph.builder.schemas[graph.builder.input_schema]
         if isinstance(update, dict) and (others := sorted(update.keys() - inputs.keys())):
             raise BadRequestError(f"a command updates {', '.join(inputs)}, not {others[0]!r:.80}")
-        found["update"] = checked_update(update, settings, graph, [])
-    if goto := given.get("goto"):
+        parts["update"] = checked_update(update, settings, graph, [])
+    if goto := command.get("goto"):
         entries = kind_of(graph).entries
         named = goto if isinstance(goto, list) else [goto]
         if len(named) != 1 or named[0] not in entries:
             may = f"one of {', '.join(entries)}, by its name and once" if entries else "no node of this assistant"
             raise BadRequestError(f"goto names {may}")
-        found["goto"] = named
-    if not found:
+        parts["goto"] = named
+    if not parts:
         raise BadRequestError("command must hold resume, update or goto")
-    return found
+    return parts
 
 
-def checked_modes(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def checked_modes(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the stream modes, each once.
 
     Raises:
         BadRequestError: One is not served.
     """
-    modes = [given] if isinstance(given, str) else list(given or ["values"])
+    modes = [names] if isinstance(names, str) else list(names or ["values"])
     for mode in modes:
         if mode not in MODES:
             raise BadRequestError(f"stream modes are {', '.join(MODES)}")
@@ -252,22 +252,22 @@ def _check_numbers(value: Any) -> None:
 
 def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:
     # Nothing else is taken: with `configurable` a caller could name another's thread.
-    found: dict[str, Any] = {}
+    taken: dict[str, Any] = {}
     if not isinstance(config or {}, dict):
         raise BadRequestError("config must be an object")
     if (limit := (config or {}).get("recursion_limit")) is not None:
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10_000:
             raise BadRequestError("recursion_limit is a whole number from 1 to 10000")
-        found["recursion_limit"] = limit
-    return found
+        taken["recursion_limit"] = limit
+    return taken
 
 
-def _nodes(given: Any, nodes: Mapping[str, Any]) -> Any:
-    if not given or given == "*":
-        return given or None
-    if not isinstance(given, list) or not all(isinstance(name, str) and name in nodes for name in given):
+def _nodes(names: Any, nodes: Mapping[str, Any]) -> Any:
+    if not names or names == "*":
+        return names or None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in nodes for name in names):
         raise BadRequestError("interrupt_before and interrupt_after name nodes of the graph, or are *")
-    return given
+    return names
 
 
 def task_of(messages: Any, conversation: Conversation) -> str:
@@ -288,13 +288,13 @@ def task_of(messages: Any, conversation: Conversation) -> str:
         read = given_messages(messages)
     except ValueError as error:
         raise BadRequestError(str(error)[:500]) from None
-    said = [{"role": ROLES[one.type], "content": str(one.text)} for one in read if one.type in ROLES]
-    last = max(index for index, one in enumerate(said) if one["role"] == "user")
-    before, task = [one for one in said[:last] if one["content"].strip()], said[last]["content"]
+    turns = [{"role": ROLES[turn.type], "content": str(turn.text)} for turn in read if turn.type in ROLES]
+    last = max(index for index, turn in enumerate(turns) if turn["role"] == "user")
+    before, task = [turn for turn in turns[:last] if turn["content"].strip()], turns[last]["content"]
     if conversation == "none":
         before = []
     elif conversation == "system":
-        before = [one for one in before if one["role"] == "system"]
+        before = [turn for turn in before if turn["role"] == "system"]
     return _after(before, task)
 
 
@@ -313,8 +313,8 @@ def _after(before: Sequence[dict[str, str]], task: str) -> str:
     from ....nodes.writing.conversation import in_context
     from ....state.events import record, task_event
 
-    said = [*before, {"role": "user", "content": task}]
-    events: Any = record({}, task_event(task, {}, {}, conversation=said))["events"]
+    turns = [*before, {"role": "user", "content": task}]
+    events: Any = record({}, task_event(task, {}, {}, conversation=turns))["events"]
     return in_context(task, events)
 
 

@@ -201,8 +201,8 @@ class Run:
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the preset that its caller set."""
-        found: Mapping[str, Any] = self.request.get("options") or {}
-        return found
+        options: Mapping[str, Any] = self.request.get("options") or {}
+        return options
 
     @property
     def ended(self) -> bool:

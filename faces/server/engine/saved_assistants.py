@@ -45,7 +45,7 @@ class SavedAssistants:
         self._settings = settings
 
     async def create(
-        self, caller: Caller, assistant_id: str | None, given: Mapping[str, Any], *, if_exists: str
+        self, caller: Caller, assistant_id: str | None, fields: Mapping[str, Any], *, if_exists: str
     ) -> dict[str, Any]:
         """Make an assistant, and return it.
 
@@ -57,7 +57,7 @@ class SavedAssistants:
         name = str(uuid.uuid4()) if assistant_id is None else checked_id(assistant_id)
         if name in self._presets.known:
             raise TakenError("a preset of the server has this id")
-        version = self._version(given, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
+        version = self._version(fields, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
         if await self._db.read(self._items.count, caller.id) >= MOST_ASSISTANTS:
             raise BadRequestError(f"a caller has {MOST_ASSISTANTS} assistants at most")
         value = {"latest": 1, "versions": [version]}
@@ -81,24 +81,24 @@ class SavedAssistants:
     async def versions(self, caller: Caller, assistant_id: str) -> list[dict[str, Any]]:
         """Return the versions of an assistant, the newest first."""
         item = await self._item(caller, assistant_id)
-        return [{**one, "assistant_id": item.key} for one in reversed(item.value["versions"])]
+        return [{**version, "assistant_id": item.key} for version in reversed(item.value["versions"])]
 
-    async def update(self, caller: Caller, assistant_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    async def update(self, caller: Caller, assistant_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Add a version, which becomes the latest, and return it; metadata are put over those before."""
         item = await self._item(caller, assistant_id)
         before = _latest(item)
-        metadata = {**before["metadata"], **(given.get("metadata") or {})}
+        metadata = {**before["metadata"], **(fields.get("metadata") or {})}
         versions = item.value["versions"]
-        if given.get("graph_id") not in (None, before["graph_id"]):
+        if fields.get("graph_id") not in (None, before["graph_id"]):
             before = {**before, "context": {}, "config": {}}  # another preset has other options
-        version = self._version({**given, "metadata": metadata}, before, versions[-1]["version"] + 1)
+        version = self._version({**fields, "metadata": metadata}, before, versions[-1]["version"] + 1)
         value = {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
         return await self._change(caller, item, value)
 
     async def set_latest(self, caller: Caller, assistant_id: str, version: int) -> dict[str, Any]:
         """Make an earlier version the one that is run, and return it."""
         item = await self._item(caller, assistant_id)
-        if version not in {one["version"] for one in item.value["versions"]}:
+        if version not in {known["version"] for known in item.value["versions"]}:
             raise NotThereError("there is no such version")
         return await self._change(caller, item, {**item.value, "latest": version})
 
@@ -122,24 +122,24 @@ class SavedAssistants:
         saved = await self.get(caller, assistant_id)
         return (saved["graph_id"], *_parted({**_own(saved), **(context or {})}))
 
-    def _version(self, given: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def _version(self, fields: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return a version: what is given, and for the rest what was before."""
         names = ("graph_id", "config", "context", "metadata", "name", "description")
-        found = {name: given[name] if given.get(name) is not None else before.get(name) for name in names}
-        preset = self._presets.get(str(found["graph_id"]))
-        model, options = _parted(_own(found))
+        merged = {name: fields[name] if fields.get(name) is not None else before.get(name) for name in names}
+        preset = self._presets.get(str(merged["graph_id"]))
+        model, options = _parted(_own(merged))
         self._presets.spec(model)
         if options:
             checked_options(preset, self._settings, options)
-        return {**found, "version": number, "created_at": now()}
+        return {**merged, "version": number, "created_at": now()}
 
     async def _item(self, caller: Caller, assistant_id: str) -> Item:
-        found = None
+        item = None
         if can_be_id(assistant_id):
-            found = await self._db.read(self._items.get, caller.id, (), assistant_id)
-        if found is None:
+            item = await self._db.read(self._items.get, caller.id, (), assistant_id)
+        if item is None:
             raise NotThereError("there is no such assistant")
-        return found
+        return item
 
     async def _change(self, caller: Caller, item: Item, value: Mapping[str, Any]) -> dict[str, Any]:
         if not await self._db.write(self._items.put, caller.id, (), item.key, value, now=now(), instead=item):
@@ -148,8 +148,10 @@ class SavedAssistants:
 
 
 def _latest(item: Item) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in item.value["versions"] if one["version"] == item.value["latest"])
-    return found
+    latest: dict[str, Any] = next(
+        version for version in item.value["versions"] if version["version"] == item.value["latest"]
+    )
+    return latest
 
 
 def _shown(item: Item) -> dict[str, Any]:
@@ -165,9 +167,9 @@ def _own(version: Mapping[str, Any]) -> dict[str, Any]:
     return {**configurable, **(version["context"] or {})}
 
 
-def _parted(given: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+def _parted(settings: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """Return the model and the options."""
-    model = given.get("model")
+    model = settings.get("model")
     if model is not None and not isinstance(model, str):
         raise BadRequestError("model is the spec of a model")
-    return model, {name: value for name, value in given.items() if name != "model" and name not in NOT_OPTIONS}
+    return model, {name: value for name, value in settings.items() if name != "model" and name not in NOT_OPTIONS}

@@ -44,8 +44,8 @@ class Store:
         _check_names(namespace, key)
         if not namespace:
             raise BadRequestError("a namespace has one name at least")
-        known = await self._db.read(self._items.get, caller.id, namespace, key)
-        if known is None and await self._db.read(self._items.count, caller.id) >= MOST_ITEMS:
+        existing = await self._db.read(self._items.get, caller.id, namespace, key)
+        if existing is None and await self._db.read(self._items.count, caller.id) >= MOST_ITEMS:
             raise BadRequestError(f"the store holds {MOST_ITEMS} items of a caller at most")
         await self._db.write(self._items.put, caller.id, namespace, key, value, now=now())
 
@@ -60,34 +60,36 @@ class Store:
     async def search(self, caller: Caller, prefix: Sequence[str], wanted: Mapping[str, Any]) -> list[Item]:
         """Return the items within a namespace whose values are as wanted, the last changed first."""
         _check_names(prefix)
-        found = await self._db.read(self._items.under, caller.id, prefix)
-        return [item for item in found if all(_fits(item.value.get(name), told) for name, told in wanted.items())]
+        items = await self._db.read(self._items.under, caller.id, prefix)
+        return [
+            item for item in items if all(_fits(item.value.get(name), condition) for name, condition in wanted.items())
+        ]
 
     async def namespaces(
         self, caller: Caller, *, prefix: Sequence[str], suffix: Sequence[str], depth: int | None
     ) -> list[tuple[str, ...]]:
         """Return the namespaces that hold items, in their order; `*` stands for any name."""
-        found = {item.namespace for item in await self._db.read(self._items.under, caller.id, ())}
+        namespaces = {item.namespace for item in await self._db.read(self._items.under, caller.id, ())}
         return sorted({
-            one[:depth]
-            for one in found
-            if len(one) >= max(len(prefix), len(suffix))
-            and _agree(one, prefix)
-            and _agree(one[::-1], suffix[::-1])
+            namespace[:depth]
+            for namespace in namespaces
+            if len(namespace) >= max(len(prefix), len(suffix))
+            and _agree(namespace, prefix)
+            and _agree(namespace[::-1], suffix[::-1])
         })  # fmt: skip
 
 
 def _agree(names: Sequence[str], wanted: Sequence[str]) -> bool:
-    return all(told in ("*", name) for name, told in zip(names, wanted, strict=False))
+    return all(pattern in ("*", name) for name, pattern in zip(names, wanted, strict=False))
 
 
-def _fits(value: Any, told: Any) -> bool:
-    if not isinstance(told, dict) or not any(name.startswith("$") for name in told):
-        return bool(value == told)
-    if others := sorted(told.keys() - COMPARED.keys()):
+def _fits(value: Any, condition: Any) -> bool:
+    if not isinstance(condition, dict) or not any(name.startswith("$") for name in condition):
+        return bool(value == condition)
+    if others := sorted(condition.keys() - COMPARED.keys()):
         raise BadRequestError(f"a filter compares by {', '.join(COMPARED)}, not {others[0]!r:.40}")
     try:
-        return all(COMPARED[name](value, wanted) for name, wanted in told.items())
+        return all(COMPARED[name](value, wanted) for name, wanted in condition.items())
     except TypeError:  # a text is neither more nor less than a number
         return False
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["stream_graph"]
 
 
-async def stream_graph(run: Run, graph: Any, given: Any, config: RunnableConfig, control: RunControl) -> None:
+async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig, control: RunControl) -> None:
     """Stream the graph to its end, send what the run was asked to send, and keep its last values in `run.output`."""
     wanted, subgraphs = run.request["stream_modes"], run.request["subgraphs"]
     # The values are the run's output, whether the caller wants to see them or not.
@@ -34,9 +34,9 @@ async def stream_graph(run: Run, graph: Any, given: Any, config: RunnableConfig,
         **{name: value for name in ("interrupt_before", "interrupt_after") if (value := run.request.get(name))},
     }
     items = (
-        _with_events(run, graph, given, config, options)
+        _with_events(run, graph, entry, config, options)
         if "events" in wanted
-        else graph.astream(given, config, **options)
+        else graph.astream(entry, config, **options)
     )
     async for item in items:
         namespace, mode, data = item if subgraphs else ((), *item)
@@ -54,12 +54,12 @@ async def stream_graph(run: Run, graph: Any, given: Any, config: RunnableConfig,
 
 
 async def _with_events(
-    run: Run, graph: Any, given: Any, config: RunnableConfig, options: Mapping[str, Any]
+    run: Run, graph: Any, entry: Any, config: RunnableConfig, options: Mapping[str, Any]
 ) -> AsyncIterator[Any]:
     """Give what the graph streams, and send all events of LangChain's besides."""
     root = str(uuid.UUID(run.id))
     config = {**config, "run_id": uuid.UUID(root)}
-    async for event in graph.astream_events(given, config, version="v2", **options):
+    async for event in graph.astream_events(entry, config, version="v2", **options):
         if event["event"] == "on_chain_stream" and event["run_id"] == root:
             yield event["data"]["chunk"]
         else:

@@ -120,7 +120,7 @@ class Tending:
             work += [self._channel.listen(self._heard), self._look()]
         if self._settings.default_ttl is not None:
             work.append(self._sweep())
-        self._tasks = [asyncio.create_task(one) for one in work]
+        self._tasks = [asyncio.create_task(task) for task in work]
 
     async def stop(self) -> None:
         """End it all."""

@@ -93,8 +93,8 @@ class ThreadGraphs:
         text = None
         if checkpoint_id is not None:
             place = {"thread_id": record.thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
-            found = await self.saver.aget_tuple({"configurable": place})
-            text = found.metadata.get("redraft_recipe") if found is not None else None
+            stored = await self.saver.aget_tuple({"configurable": place})
+            text = stored.metadata.get("redraft_recipe") if stored is not None else None
         if not isinstance(text, str):
             row = await self.saver.runs.aget(record.thread_id)
             text = row.recipe if row is not None else None
@@ -126,8 +126,8 @@ class ThreadGraphs:
             graph, recipe = await self.assistant(assistant, model)
             # Whether it is this one's thread, the record's own fingerprint tells.
             snapshot = await astate_of(graph, {"configurable": {"thread_id": record.thread_id}})
-            if found := changes(kind_of(graph), graph.get_name(), snapshot):
-                raise offering_fork(f"the thread was begun with another graph: {'; '.join(found)}"[:1000])
+            if differences := changes(kind_of(graph), graph.get_name(), snapshot):
+                raise offering_fork(f"the thread was begun with another graph: {'; '.join(differences)}"[:1000])
             return graph, recipe
         if assistant != record.assistant and (others := self._untrue(assistant, recorded.recipe)):
             raise offering_fork(f"the thread goes on as it was begun, and not as {assistant}: {others} differs")
@@ -138,8 +138,8 @@ class ThreadGraphs:
 
     async def of_fork(self, record: ThreadRecord) -> tuple[Any, RunConfig | None]:
         """Return a graph that forks a thread, and the recipe of the fork where it is not its parent's."""
-        recipe = (found := await self.recorded(record)).recipe
-        if recipe is None or found.refused or recipe.of_fork() == recipe:
+        recipe = (recorded := await self.recorded(record)).recipe
+        if recipe is None or recorded.refused or recipe.of_fork() == recipe:
             return await self.reader(record), None
         return await self._graph(recipe.of_fork()), recipe.of_fork()
 
@@ -178,13 +178,13 @@ class ThreadGraphs:
         return Recorded(recipe)
 
     def _untrue(self, name: str, recipe: RunConfig) -> str:
-        """Return the names of the options in which a recipe differs from an assistant's own; the server's settings don't
+        """Return the options in which a recipe differs from an assistant's own; the server's settings don't
         count."""
         assistant = self._assistants.get(name)
         if (own := assistant.recipe(recipe.model)) is None:
             return "preset"
-        made, mine = {"preset": recipe.preset, **recipe.flat()}, {"preset": own.preset, **own.flat()}
-        return ", ".join(key for key in ("preset", *assistant.served.recipe) if made.get(key) != mine.get(key))
+        theirs, mine = {"preset": recipe.preset, **recipe.flat()}, {"preset": own.preset, **own.flat()}
+        return ", ".join(key for key in ("preset", *assistant.served.recipe) if theirs.get(key) != mine.get(key))
 
     async def _graph(self, source: Source, what: str = "the thread's recipe") -> Any:
         """Return a graph, built in a worker thread where it is not built yet."""
@@ -207,11 +207,11 @@ class ThreadGraphs:
         return _kept(self._readers, str(recipe.flat()), build)
 
 
-def _kept(kept: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
+def _kept(cache: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
     """Return a cached value, made where it is missing; the least recently used is evicted."""
-    if key not in kept:
-        kept[key] = make()
-        while len(kept) > READ:
-            kept.popitem(last=False)
-    kept.move_to_end(key)
-    return kept[key]
+    if key not in cache:
+        cache[key] = make()
+        while len(cache) > READ:
+            cache.popitem(last=False)
+    cache.move_to_end(key)
+    return cache[key]

@@ -89,9 +89,9 @@ class UsageRecords:
 
     def _sum(self, scope: str, day: int) -> Usage:
         statement = f"SELECT {', '.join(FIELDS)} FROM served_usage WHERE scope = %(scope)s AND day = %(day)s"  # noqa: S608
-        found = self._query(statement, {"scope": scope, "day": day})
-        if not found:
+        rows = self._query(statement, {"scope": scope, "day": day})
+        if not rows:
             return NO_USAGE.copy()
-        calls, tokens, cost, uncounted, unpriced = found[0]
-        known = None if unpriced else float(cost)
-        return {**NO_USAGE, "calls": calls, "total_tokens": tokens, "uncounted_calls": uncounted, "cost_usd": known}
+        calls, tokens, cost, uncounted, unpriced = rows[0]
+        cost_usd = None if unpriced else float(cost)
+        return {**NO_USAGE, "calls": calls, "total_tokens": tokens, "uncounted_calls": uncounted, "cost_usd": cost_usd}

@@ -212,14 +212,14 @@ def _result(run: Run, question: dict[str, Any] | None) -> ToolResult:
 
 
 async def _request(
-    engine: Engine, caller: Caller, tools: Mapping[str, PresetTool], name: str, given: Mapping[str, Any]
+    engine: Engine, caller: Caller, tools: Mapping[str, PresetTool], name: str, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the fields of a `Submission` for a tool and its arguments."""
     if name in tools:
-        return tools[name].request(tools[name].arguments.model_validate(given))
+        return tools[name].request(tools[name].arguments.model_validate(values))
     if name not in OTHERS:
         raise NotThereError("there is no such tool")
-    arguments = OTHERS[name][1].model_validate(given).model_dump()
+    arguments = OTHERS[name][1].model_validate(values).model_dump()
     record = await engine.owned.thread(caller, arguments["thread_id"])
     answer = {"command": {"resume": reply_of(arguments)}} if name == ANSWER else {}
     return {"assistant": str(record.assistant), "thread_id": record.thread_id, **answer}
@@ -227,9 +227,9 @@ async def _request(
 
 def _shown(result: ToolResult) -> types.ServerResult:
     content = result.model_dump(mode="json")
-    told = {name: value for name, value in content.items() if name != "answer"}
+    facts = {name: value for name, value in content.items() if name != "answer"}
     # The answer by itself, as a model reads it best; the rest for clients that read no structured content.
-    texts = [result.answer, json.dumps(told, ensure_ascii=False)]
+    texts = [result.answer, json.dumps(facts, ensure_ascii=False)]
     blocks: list[types.ContentBlock] = [types.TextContent(type="text", text=text) for text in texts if text]
     return types.ServerResult(types.CallToolResult(content=blocks, structuredContent=content))
 
@@ -241,8 +241,8 @@ def _refused(message: str) -> types.ServerResult:
 
 def _reasons(error: ValidationError) -> str:
     """List the errors in the arguments, without repeating them."""
-    found = error.errors(include_url=False, include_input=False)[:5]
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)[:1000]
+    problems = error.errors(include_url=False, include_input=False)[:5]
+    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)[:1000]
 
 
 FORM: dict[str, Any] = {

@@ -87,15 +87,15 @@ class PresetTool:
     arguments: type[BaseModel]
     tool: types.Tool
 
-    def request(self, given: BaseModel) -> dict[str, Any]:
+    def request(self, arguments: BaseModel) -> dict[str, Any]:
         """Return the fields of a `Submission` for checked arguments."""
-        set_by_caller = {name: value for name, value in given.model_dump(exclude_unset=True).items()
+        set_by_caller = {name: value for name, value in arguments.model_dump(exclude_unset=True).items()
                          if value is not None}  # fmt: skip
         limits = {name: set_by_caller.pop(name) for name in LIMITS if name in set_by_caller}
-        asked = {name: set_by_caller.pop(name) for name in INPUTS if name in set_by_caller}
+        inputs = {name: set_by_caller.pop(name) for name in INPUTS if name in set_by_caller}
         return {
             "assistant": self.assistant.id,
-            "input": {**asked, **({"limits": limits} if limits else {})},
+            "input": {**inputs, **({"limits": limits} if limits else {})},
             "thread_id": set_by_caller.pop("thread_id", None),
             "model": set_by_caller.pop("model", None),
             "options": set_by_caller,
@@ -104,22 +104,22 @@ class PresetTool:
 
 def preset_tools(assistants: Mapping[str, Assistant], settings: Settings) -> dict[str, PresetTool]:
     """Return the tools by name: of every preset that is listed, but those whose own `human` option says the same."""
-    found: dict[str, PresetTool] = {}
+    tools: dict[str, PresetTool] = {}
     for assistant in assistants.values():
         name = assistant.served.tool if assistant.served.tool is not None else assistant.id
         if not name or not assistant.served.listed or assistant.options.get("human"):
             continue
         # A pipeline may have been given the name of a tool.
-        name = f"pipeline-{name}" if name in (*found, ANSWER, RESUME) else name
+        name = f"pipeline-{name}" if name in (*tools, ANSWER, RESUME) else name
         arguments = _arguments(assistant, settings)
-        found[name] = PresetTool(assistant, arguments, _tool(name, assistant.served.line, arguments))
-    return found
+        tools[name] = PresetTool(assistant, arguments, _tool(name, assistant.served.line, arguments))
+    return tools
 
 
 def listed(tools: Mapping[str, PresetTool]) -> list[types.Tool]:
     """Return all tools as a client lists them."""
     return [
-        *(one.tool for one in tools.values()),
+        *(tool.tool for tool in tools.values()),
         *(_tool(name, line, model) for name, (line, model) in OTHERS.items()),
     ]
 
@@ -140,17 +140,17 @@ def _arguments(assistant: Assistant, settings: Settings) -> type[BaseModel]:
         "task": (str, Field(min_length=1, max_length=settings.max_task_characters, description="What is to be done."))
     }
     rounds = min(3, settings.max_rounds)
-    told = f"Revisions at most; 0 judges the first draft only. Default: {rounds}."
-    fields["max_rounds"] = (int | None, Field(None, ge=0, le=settings.max_rounds, description=told))
+    description = f"Revisions at most; 0 judges the first draft only. Default: {rounds}."
+    fields["max_rounds"] = (int | None, Field(None, ge=0, le=settings.max_rounds, description=description))
     if settings.models:
         named = (settings.model, *settings.models) if settings.model in settings.models else settings.models
         kind: Any = Literal[named]
         fields["model"] = (kind | None, Field(None, description="Another model than the server's own."))
     if assistant.served.documents:
-        told = "Passages to find."
-        fields["top_k"] = (int | None, Field(None, ge=1, le=MOST, description=told))
-        told = "Score from which what was found will do."
-        fields["confidence_threshold"] = (float | None, Field(None, ge=0, le=1, description=told))
+        description = "Passages to find."
+        fields["top_k"] = (int | None, Field(None, ge=1, le=MOST, description=description))
+        description = "Score from which what was found will do."
+        fields["confidence_threshold"] = (float | None, Field(None, ge=0, le=1, description=description))
     options = call_options(assistant, settings).model_fields
     fields |= {name: (Optional[field.annotation], field) for name, field in options.items()}  # noqa: UP045
     return create_model("Arguments", __base__=Arguments, **fields)

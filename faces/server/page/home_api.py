@@ -52,10 +52,12 @@ async def home(
 ) -> Response:
     """Draw the form that starts a run, above the caller's threads."""
     settings = engine.settings
-    offered = [one for one in engine.assistants().values() if one.served.listed]
+    offered = [preset for preset in engine.assistants().values() if preset.served.listed]
     facts = {
         **await _threads(engine, caller, offset, q, assistant, stop),
-        "presets": [{"id": one.id, "line": one.served.line, "fields": _fields(one, settings)} for one in offered],
+        "presets": [
+            {"id": preset.id, "line": preset.served.line, "fields": _fields(preset, settings)} for preset in offered
+        ],
         "models": [settings.model, *(spec for spec in settings.models if spec != settings.model)],
         "most_characters": settings.max_task_characters,
         "most_rounds": settings.max_rounds,
@@ -70,8 +72,8 @@ async def threads(
     engine: KnownEngine, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
 ) -> Response:
     """Draw a page of the caller's threads, those changed last first."""
-    found = await _threads(engine, caller, offset, q, assistant, stop)
-    return json_response({"html": drawn("threads", found)})
+    facts = await _threads(engine, caller, offset, q, assistant, stop)
+    return json_response({"html": drawn("threads", facts)})
 
 
 @router.post("/start")
@@ -93,44 +95,44 @@ async def start(engine: KnownEngine, caller: KnownCaller, body: Start) -> Respon
 def _fields(assistant: Assistant, settings: Settings) -> list[dict[str, Any]]:
     """Return the form's fields for what a caller may set of an assistant: kind, bounds, choices, and the default."""
     schema = call_options(assistant, settings).model_json_schema()
-    found = []
-    for name, one in schema.get("properties", {}).items():
-        choices = one.get("enum") or one.get("items", {}).get("enum") or ()
+    fields = []
+    for name, field in schema.get("properties", {}).items():
+        choices = field.get("enum") or field.get("items", {}).get("enum") or ()
         own = assistant.options.get(name, known_options()[name].default if name in known_options() else None)
-        found.append(
+        fields.append(
             {
                 "name": name,
-                "kind": "lines" if one["type"] == "array" and not choices else one["type"],
+                "kind": "lines" if field["type"] == "array" and not choices else field["type"],
                 "choices": choices,
-                "one": one.get("maxItems") == 1,
-                "least": one.get("minimum"),
-                "most": one.get("maximum"),
-                "told": one.get("description", ""),
+                "one": field.get("maxItems") == 1,
+                "least": field.get("minimum"),
+                "most": field.get("maximum"),
+                "told": field.get("description", ""),
                 "default": list(own) if isinstance(own, tuple) else own,
             }
         )
-    return found
+    return fields
 
 
 async def _threads(engine: Engine, caller: Caller, offset: int, q: str, assistant: str, stop: str) -> dict[str, Any]:
     every = await engine.owned.every(caller)
     every.sort(key=lambda record: (record.updated_at, record.thread_id), reverse=True)
-    found, paths = _folded(every)
+    records, paths = _folded(every)
     if assistant:
-        found = [record for record in found if record.assistant == assistant]
+        records = [record for record in records if record.assistant == assistant]
     index: RunIndex = engine.saver.runs
     if q.strip() or stop:
-        known = await asyncio.to_thread(_rows, index, found)
-        found = [record for record in found if _meant(record, known.get(record.thread_id), q, stop)]
-    page = found[offset : offset + A_PAGE]
+        rows_by_id = await asyncio.to_thread(_rows, index, records)
+        records = [record for record in records if _meant(record, rows_by_id.get(record.thread_id), q, stop)]
+    page = records[offset : offset + A_PAGE]
     rows = await asyncio.to_thread(lambda: [_row(record, index, paths.get(record.thread_id, ())) for record in page])
     return {
         "rows": rows,
-        "total": len(found),
+        "total": len(records),
         "filtered": bool(q.strip() or stop or assistant),
         "asked": {"q": q, "assistant": assistant, "stop": stop},
         "newer": max(offset - A_PAGE, 0) if offset else None,
-        "older": offset + A_PAGE if offset + A_PAGE < len(found) else None,
+        "older": offset + A_PAGE if offset + A_PAGE < len(records) else None,
     }
 
 
@@ -145,22 +147,22 @@ def _folded(every: Sequence[ThreadRecord]) -> tuple[list[ThreadRecord], dict[str
             paths.setdefault(search, []).append(record)
         else:
             top.append(record)
-    return top, {name: sorted(found, key=lambda one: one.thread_id) for name, found in paths.items()}
+    return top, {name: sorted(records, key=lambda one: one.thread_id) for name, records in paths.items()}
 
 
 def _rows(index: RunIndex, records: Sequence[ThreadRecord]) -> dict[str, RunRow]:
     """Return the rows of the threads by their ids; one that can't be read hides no other."""
-    found: dict[str, RunRow] = {}
+    by_id: dict[str, RunRow] = {}
     try:
         before = None
         while rows := index.list(limit=500, before=before):
-            found |= {row.thread_id: row for row in rows}
+            by_id |= {row.thread_id: row for row in rows}
             before = rows[-1].position
     except BadRunError:
         for record in records:
             if (row := _kept(index, record.thread_id)[0]) is not None:
-                found[record.thread_id] = row
-    return found
+                by_id[record.thread_id] = row
+    return by_id
 
 
 def _meant(record: ThreadRecord, row: RunRow | None, q: str, stop: str) -> bool:
@@ -179,21 +181,21 @@ def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
 
 
 def _row(record: ThreadRecord, index: RunIndex, paths: Sequence[ThreadRecord] = ()) -> dict[str, Any]:
-    kept, readable = _kept(index, record.thread_id)
-    shown = record if readable else dataclasses.replace(record, status="error")
+    row, readable = _kept(index, record.thread_id)
+    standing = record if readable else dataclasses.replace(record, status="error")
     return {
         "thread_id": record.thread_id,
         "assistant": record.assistant,
-        "status": shown.status,
+        "status": standing.status,
         "updated_at": record.updated_at,
         "when": f"{record.updated_at[:16].replace('T', ' ')} UTC",
-        "kept": kept is not None,
-        "task": kept.task if kept else "",
-        "stop_reason": kept.stop_reason if kept else None,
-        "rounds": kept.rounds if kept else 0,
-        "score": kept.score if kept else None,
-        "tokens": kept.total_tokens if kept else 0,
-        "parent": bool(kept and kept.parent_thread_id),
+        "kept": row is not None,
+        "task": row.task if row else "",
+        "stop_reason": row.stop_reason if row else None,
+        "rounds": row.rounds if row else 0,
+        "score": row.score if row else None,
+        "tokens": row.total_tokens if row else 0,
+        "parent": bool(row and row.parent_thread_id),
         "paths": [_row(path, index) for path in paths[:MOST_PATHS]],
         "all_paths": len(paths),
     }

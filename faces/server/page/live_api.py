@@ -131,8 +131,8 @@ class LiveRounds:
         """Add an event."""
         event = {"text": "", "by": "", **plain(item)}
         link = None if event.get("branch") else event.get("prev")
-        for at, known in enumerate(self._events):
-            if link is not None and known.get("prev") == link and not known.get("branch"):
+        for at, earlier in enumerate(self._events):
+            if link is not None and earlier.get("prev") == link and not earlier.get("branch"):
                 del self._events[at:]
                 break
         self._events.append(event)

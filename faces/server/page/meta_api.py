@@ -52,28 +52,31 @@ async def docs(request: Request) -> Response:
     from ...views.documents import html_environment, part
 
     template = html_environment(extra="serve").from_string(part(page.__name__, "docs.html.j2"))
-    shown = template.render(sections=_sections(request.app.openapi()))
-    return Response(shown, media_type="text/html; charset=utf-8", headers=HEADERS)
+    html = template.render(sections=_sections(request.app.openapi()))
+    return Response(html, media_type="text/html; charset=utf-8", headers=HEADERS)
 
 
 def _sections(openapi: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the operations by tag, each with what it takes and what it may answer."""
     schemas = openapi["components"]["schemas"]
-    found: dict[str, list[dict[str, Any]]] = {}
+    sections: dict[str, list[dict[str, Any]]] = {}
     for path, methods in openapi["paths"].items():
-        for method, told in methods.items():
-            body = told.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            taken = [(one["name"], one["in"], one["schema"]) for one in told.get("parameters", ())]
+        for method, described in methods.items():
+            body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            taken = [
+                (parameter["name"], parameter["in"], parameter["schema"])
+                for parameter in described.get("parameters", ())
+            ]
             taken += [(name, "body", schema) for name, schema in _fields(body, schemas)]
             operation = {
                 "method": method.upper(),
                 "path": path,
-                "line": told.get("description") or told.get("summary", ""),
+                "line": described.get("description") or described.get("summary", ""),
                 "takes": [(name, place, _kind(schema)) for name, place, schema in taken],
-                "answers": {status: one["description"] for status, one in told["responses"].items()},
+                "answers": {status: parameter["description"] for status, parameter in described["responses"].items()},
             }
-            found.setdefault(told.get("tags", ["others"])[0], []).append(operation)
-    return found
+            sections.setdefault(described.get("tags", ["others"])[0], []).append(operation)
+    return sections
 
 
 def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -89,7 +92,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
     if "enum" in schema or "const" in schema:
         return " | ".join(map(str, schema.get("enum", [schema.get("const")])))
     if options := schema.get("anyOf"):
-        return " | ".join(kind for one in options if (kind := _kind(one)) != "null")
+        return " | ".join(kind for option in options if (kind := _kind(option)) != "null")
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     inner = f" of {_kind(schema['items'])}" if schema.get("items") else ""

@@ -40,14 +40,14 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
     except UnknownThreadError:
         none = dict.fromkeys(("timeline", "tree", "curve"))
         return {**_read(thread.thread_id, {}), **none, "forkable": False, "begun": False, "raised": "", "rounds": []}
-    found = _read(thread.thread_id, values)
+    facts = _read(thread.thread_id, values)
     steps = [dataclasses.replace(step, events=tuple(plain(step.events))) for step in thread.history()]
     cards = round_cards(plain(values.get("events") or []))
     tree = tree_facts(grow_tree(thread.thread_id, rows), thread.thread_id)
     if len(tree["rows"]) > 1:
         tree["linked"] = True
     return {
-        **found,
+        **facts,
         "rounds": cards,
         "curve": curve_of(cards),
         "timeline": timeline_facts(thread.thread_id, steps),
@@ -70,20 +70,20 @@ def read_side(thread: Thread, number: int | None) -> dict[str, Any]:
         UnknownThreadError: Nothing was run on the thread yet.
         ValueError: There is no such draft.
     """
-    found = _read(thread.thread_id, read_values(thread))
-    wanted = found["compared"] if number is None else number
-    for draft in found["drafts"]:
+    facts = _read(thread.thread_id, read_values(thread))
+    wanted = facts["compared"] if number is None else number
+    for draft in facts["drafts"]:
         if draft["round"] == wanted:
-            return {**found, "chosen": draft}
+            return {**facts, "chosen": draft}
     raise ValueError(f"the thread {thread.thread_id!r} has no draft{'' if number is None else f' of round {number}'}")
 
 
 def visible(rows: list[RunRow], owned: Container[str]) -> list[RunRow]:
     """Return the rows of threads that are the caller's; nothing of them names another's."""
-    known = {row.thread_id for row in rows}
+    in_family = {row.thread_id for row in rows}
     return [
         dataclasses.replace(row, parent_thread_id=None)
-        if row.parent_thread_id in known and row.parent_thread_id not in owned
+        if row.parent_thread_id in in_family and row.parent_thread_id not in owned
         else row
         for row in rows
         if row.thread_id in owned

@@ -69,7 +69,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
         "question": None if question is None else _question(question, engine),
         "no_fork": _no_fork(facts, under_way=bool(under_way)),
         "refused": recorded.refused,
-        "forks_as": [one.id for one in engine.assistants().values() if one.served.listed],
+        "forks_as": [assistant.id for assistant in engine.assistants().values() if assistant.served.listed],
         "can_go_on": bool(
             facts["begun"]
             and served
