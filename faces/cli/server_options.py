@@ -35,14 +35,14 @@ def takes_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
         every = signature(_settings, eval_str=True).parameters.values()
-        options = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in every if one.name not in without]
+        options = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in every if option.name not in without]
         own = list(signature(command, eval_str=True).parameters.values())[1:]
 
         @wraps(command)
-        def called(**given: Any) -> None:
-            rest = {one.name: given.pop(one.name) for one in own}
+        def called(**values: Any) -> None:
+            rest = {option.name: values.pop(option.name) for option in own}
             with bad_input():
-                command(_settings(**given), **rest)
+                command(_settings(**values), **rest)
 
         called.__signature__ = Signature([*options, *own])  # type: ignore[attr-defined]  # typer reads it
         return called
@@ -239,18 +239,18 @@ def _absolute(path: str | Path | None) -> str | None:
     return None if path is None else str(Path(path).expanduser().absolute())
 
 
-def _named_pipelines(given: list[str]) -> dict[str, str]:
+def _named_pipelines(arguments: list[str]) -> dict[str, str]:
     """Return pipelines by name."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, parted, steps = one.partition("=")
-        if not parted or name in found:
-            raise BadInputError(f"--pipeline takes NAME=STEPS, each name once, not {one!r}")
-        found[name] = steps
-    return found
+    pipelines: dict[str, str] = {}
+    for argument in arguments:
+        name, parted, steps = argument.partition("=")
+        if not parted or name in pipelines:
+            raise BadInputError(f"--pipeline takes NAME=STEPS, each name once, not {argument!r}")
+        pipelines[name] = steps
+    return pipelines
 
 
-def _checked(**given: Any) -> Any:
+def _checked(**values: Any) -> Any:
     """Return the settings of a server, where `None` means not given.
 
     Raises:
@@ -261,16 +261,18 @@ def _checked(**given: Any) -> Any:
     from ..server import Settings
 
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
-        told = [_told(detail) for detail in error.errors(include_input=False)]
-        raise BadInputError("; ".join(told)) from None
+        problems = [_described(detail) for detail in error.errors(include_input=False)]
+        raise BadInputError("; ".join(problems)) from None
 
 
-def _told(detail: Any) -> str:
+def _described(detail: Any) -> str:
     """Describe the error in a setting, with its name where the message has none."""
-    said = detail["msg"].removeprefix("Value error, ")
-    return said if said != detail["msg"] else f"{'.'.join(map(str, detail['loc']))}: {said[0].lower()}{said[1:]}"
+    message = detail["msg"].removeprefix("Value error, ")
+    if message != detail["msg"]:
+        return str(message)
+    return f"{'.'.join(map(str, detail['loc']))}: {message[0].lower()}{message[1:]}"
 
 
 def _tokens(token_file: Path | None, variable: str) -> tuple[str, ...]:
@@ -282,7 +284,7 @@ def _tokens(token_file: Path | None, variable: str) -> tuple[str, ...]:
             lines = token_file.expanduser().read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise BadInputError(f"the token file can't be read: {error}") from None
-    found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
-    if token_file is not None and not found:
+    tokens = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if token_file is not None and not tokens:
         raise BadInputError(f"there is no token in {str(token_file)!r}")
-    return found
+    return tokens

@@ -69,7 +69,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     app.router.routes.extend(Route(path, door, include_in_schema=False) for door in doors for path in door.paths)
     app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
-    engine.on_finished.append(Webhooks(runs_api.shown, settings.allow_webhooks).finished)
+    engine.on_finished.append(Webhooks(runs_api.run_json, settings.allow_webhooks).finished)
 
     # the last added is asked first
     app.add_middleware(

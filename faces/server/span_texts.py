@@ -27,7 +27,7 @@ NAMES = ("critic", "verdict", "stop_reason", "rejected", "thread_id")
 class WithoutTexts(SpanExporter):
     """Hands spans on with the attributes that hold no text: what is not known to be harmless stays here.
 
-    An error is told by its type; its message may quote a draft.
+    Of an error only the type is kept; its message may quote a draft.
 
     Args:
         exporter: Sends them.
@@ -53,7 +53,7 @@ def _bare(span: ReadableSpan) -> ReadableSpan:
     attributes = {
         name: value for name, value in (span.attributes or {}).items() if name in KEPT or name.startswith(KEPT_COUNTS)
     }
-    if own := _told(str((span.attributes or {}).get(METADATA, ""))):
+    if own := _own_metadata(str((span.attributes or {}).get(METADATA, ""))):
         attributes[METADATA] = json.dumps(own)
     errors = [kind for event in span.events if (kind := (event.attributes or {}).get("exception.type"))]
     if errors:
@@ -73,7 +73,7 @@ def _bare(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-def _told(metadata: str) -> dict[str, object]:
+def _own_metadata(metadata: str) -> dict[str, object]:
     try:
         values = json.loads(metadata)
     except ValueError:

@@ -27,7 +27,7 @@ STATES = {
     "error": TaskState.TASK_STATE_FAILED,
     "timeout": TaskState.TASK_STATE_FAILED,
 }
-"""Of a run that waits for nobody."""
+"""The state of a task whose run asks no person."""
 TOLD = ("stop_reason", "accepted_by", "score", "rounds", "usage")
 KEYS = ("draft", "limits", "model", "options")
 

@@ -62,7 +62,7 @@ class Latest(RequestBody):
     version: int
 
 
-def shown(assistant: Assistant) -> dict[str, Any]:
+def assistant_json(assistant: Assistant) -> dict[str, Any]:
     """Return a preset as clients read it."""
     return {
         "assistant_id": assistant.id,
@@ -78,10 +78,10 @@ def shown(assistant: Assistant) -> dict[str, Any]:
     }
 
 
-async def found(engine: Engine, caller: Caller, search: Search) -> list[dict[str, Any]]:
+async def matching(engine: Engine, caller: Caller, search: Search) -> list[dict[str, Any]]:
     """Return every assistant that is listed and meant: the caller's own, then the presets."""
     every = await engine.saved.every(caller)
-    every += [shown(assistant) for assistant in engine.assistants().values() if assistant.served.listed]
+    every += [assistant_json(assistant) for assistant in engine.assistants().values() if assistant.served.listed]
     if search.sort_by is not None:
         key = search.sort_by
         every.sort(key=lambda assistant: str(assistant[key]), reverse=search.sort_order == "desc")
@@ -106,7 +106,7 @@ async def create(engine: KnownEngine, caller: KnownCaller, body: Create) -> Resp
 async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List assistants."""
     body = body or Search()
-    every = await found(engine, caller, body)
+    every = await matching(engine, caller, body)
     return json_response(
         [selected(assistant, body.select) for assistant in every[body.offset : body.offset + body.limit]]
     )
@@ -115,14 +115,14 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Searc
 @router.post("/count")
 async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count assistants."""
-    return json_response(len(await found(engine, caller, body or Search())))
+    return json_response(len(await matching(engine, caller, body or Search())))
 
 
 @router.get("/{assistant_id}")
 async def get(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return an assistant."""
     if assistant_id in engine.assistants():
-        return json_response(shown(engine.assistant(assistant_id)))
+        return json_response(assistant_json(engine.assistant(assistant_id)))
     return json_response(await engine.saved.get(caller, assistant_id))
 
 
@@ -185,7 +185,7 @@ async def versions(
     """Return the versions of an assistant, the newest first; a preset has one."""
     body = body or Search()
     if assistant_id in engine.assistants():
-        every = [shown(engine.assistant(assistant_id))]
+        every = [assistant_json(engine.assistant(assistant_id))]
     else:
         every = await engine.saved.versions(caller, assistant_id)
     wanted = (body.metadata or {}).items()

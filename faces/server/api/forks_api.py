@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import ConfigDict, Field, model_validator
 
-from ....state.threads.thread import Thread, UnknownThreadError
+from ....state import Thread, UnknownThreadError
 from ..engine.call_options import checked_options
 from ..engine.engine import Engine
 from ..engine.records import ThreadRecord
@@ -17,7 +17,7 @@ from ..engine.requests import can_be_served, checked_id, checked_values
 from ..engine.runs import BadRequestError, NotThereError
 from .guards import KnownCaller, KnownEngine
 from .problems import UNREADABLE, answers
-from .threads_api import shown
+from .threads_api import thread_json
 from .wire import Metadata, RequestBody, json_response
 
 __all__ = ["router"]
@@ -81,7 +81,7 @@ async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: F
         if isinstance(error, ValueError) and not isinstance(error, UNREADABLE):
             raise BadRequestError(str(error)[:500]) from error
         raise
-    return json_response(await shown(engine, await engine.owned.thread(caller, record.thread_id)))
+    return json_response(await thread_json(engine, await engine.owned.thread(caller, record.thread_id)))
 
 
 async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any, dict[str, Any]]:

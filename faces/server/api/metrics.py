@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
-from ....state.stopping import STOP_REASONS, rounds_allowed
-from ....state.summary import attempts, best_draft, current_run, run_options
+from ....state import STOP_REASONS, Event, best_draft
+from ....state.stopping import rounds_allowed
+from ....state.summary import attempts, current_run, run_options
 from ....state.usage import add_usage
 from ..engine.ownership import LOCAL
 from .guards import OPERATOR, KnownCaller
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from ....state.events import Event
     from ..engine.engine import Engine
     from ..engine.runs import Caller, Run
 

@@ -68,7 +68,7 @@ class StructuredFormat:
 
     def read(self, answer: str) -> tuple[str | None, str | None]:
         """Return an answer that fits, else why there is none: what doesn't fit is never given as if it did."""
-        from ....nodes.verify.verifiers import verifier
+        from ....nodes import verifier
 
         text = unfenced(answer).strip()
         critique = verifier(self._spec)("", text)

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from ....state.checked_channels import BadCheckpointError
+from ....state import BadCheckpointError
 from ....state.storage.index import BadRunError
 from ..engine.runs import LOG, BadRequestError, NotThereError, QueueFullError, QuotaSpentError, RefusedError, TakenError
 from .wire import json_response

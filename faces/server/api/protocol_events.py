@@ -21,7 +21,7 @@ ENDS = {"success": "completed", "interrupted": "interrupted"}
 """How a run ends; in any other way it has failed."""
 
 
-class _Told(NamedTuple):
+class _Item(NamedTuple):
     method: str
     namespace: Sequence[str]
     data: Any
@@ -45,24 +45,24 @@ class ProtocolEvents:
         """Return the protocol's events of one event."""
         self._last = event.at
         mode, *namespace = event.event.split("|")
-        parts = list(self._told(mode, namespace, event.data))
+        parts = list(self._items(mode, namespace, event.data))
         return [self._event(f"{number}.{part}", part, data) for part, data in enumerate(parts)]
 
     def end(self) -> list[dict[str, Any]]:
         """Return the events after the last one of a run that has ended."""
         run = self._run
         how = ENDS.get(run.status, "failed")
-        parts = [_Told("messages", (), data) for data in self._messages.end()]
-        parts += [_Told("lifecycle", item, {"event": how, "graph_name": _graph(item)}) for item in self._open]
+        parts = [_Item("messages", (), data) for data in self._messages.end()]
+        parts += [_Item("lifecycle", item, {"event": how, "graph_name": _graph(item)}) for item in self._open]
         error = {"error": run.error["message"]} if run.error is not None else {}
-        parts.append(_Told("lifecycle", (), {"event": how, "graph_name": run.assistant, **error}))
+        parts.append(_Item("lifecycle", (), {"event": how, "graph_name": run.assistant, **error}))
         # Behind all that the last event may have become, and before the next.
         first = TICK - 1 - len(parts)
         return [self._event(f"end.{part}", first + part, item) for part, item in enumerate(parts)]
 
-    def _told(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Told]:
+    def _items(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Item]:
         if mode == "metadata":
-            yield _Told("lifecycle", (), {"event": "running", "graph_name": self._run.assistant})
+            yield _Item("lifecycle", (), {"event": "running", "graph_name": self._run.assistant})
             return
         if mode not in CHANNELS:
             return
@@ -70,47 +70,47 @@ class ProtocolEvents:
         if mode == "messages":
             message, metadata = data
             for part in self._messages.read(message, metadata):
-                yield _Told("messages", namespace, part, metadata.get("langgraph_node"))
+                yield _Item("messages", namespace, part, metadata.get("langgraph_node"))
         elif mode in ("values", "updates"):
             yield from self._state(mode, namespace, data)
         elif mode == "checkpoints":
-            yield _Told("checkpoints", namespace, _checkpoint(data))
+            yield _Item("checkpoints", namespace, _checkpoint(data))
         elif mode == "custom":
-            yield _Told("custom", namespace, {"payload": data})
+            yield _Item("custom", namespace, {"payload": data})
         else:
-            yield _Told(mode, namespace, data, data.get("name") if mode == "tasks" else None)
+            yield _Item(mode, namespace, data, data.get("name") if mode == "tasks" else None)
         if mode == "tasks" and "result" in data:
             yield from self._ended_task(namespace, data)
 
-    def _state(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Told]:
+    def _state(self, mode: str, namespace: list[str], data: Any) -> Iterator[_Item]:
         if not isinstance(data, dict):
-            yield _Told(mode, namespace, data)
+            yield _Item(mode, namespace, data)
             return
         for interrupt in data.get("__interrupt__", ()):
             if interrupt.id not in self._asked:
                 self._asked.add(interrupt.id)
                 # JavaScript's client reads the payload, Python's the value.
                 question = {"interrupt_id": interrupt.id, "payload": interrupt.value, "value": interrupt.value}
-                yield _Told("input.requested", namespace, question)
+                yield _Item("input.requested", namespace, question)
         rest = {name: value for name, value in data.items() if name != "__interrupt__"}
         if rest or not data:
-            yield _Told(mode, namespace, rest, next(iter(rest)) if mode == "updates" and len(rest) == 1 else None)
+            yield _Item(mode, namespace, rest, next(iter(rest)) if mode == "updates" and len(rest) == 1 else None)
 
-    def _began(self, namespace: Sequence[str]) -> Iterator[_Told]:
+    def _began(self, namespace: Sequence[str]) -> Iterator[_Item]:
         for depth in range(1, len(namespace) + 1):
             place = tuple(namespace[:depth])
             if place not in self._open:
                 self._open[place] = None
-                yield _Told("lifecycle", place, {"event": "started", "graph_name": _graph(place)})
+                yield _Item("lifecycle", place, {"event": "started", "graph_name": _graph(place)})
 
-    def _ended_task(self, namespace: Sequence[str], data: Mapping[str, Any]) -> Iterator[_Told]:
+    def _ended_task(self, namespace: Sequence[str], data: Mapping[str, Any]) -> Iterator[_Item]:
         place = (*namespace, f"{data['name']}:{data['id']}")
         if place in self._open:
             del self._open[place]
             how = "failed" if data.get("error") else "interrupted" if data.get("interrupts") else "completed"
-            yield _Told("lifecycle", place, {"event": how, "graph_name": _graph(place)})
+            yield _Item("lifecycle", place, {"event": how, "graph_name": _graph(place)})
 
-    def _event(self, name: str, part: int, item: _Told) -> dict[str, Any]:
+    def _event(self, name: str, part: int, item: _Item) -> dict[str, Any]:
         params = {"namespace": list(item.namespace), "timestamp": self._last // 1000, "data": item.data}
         return {
             "type": "event",

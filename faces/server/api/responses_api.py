@@ -72,7 +72,7 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
 @router.get("/{name}")
 async def retrieve(name: str, engine: KnownEngine, caller: KnownCaller) -> Response:
     """Return a stored response."""
-    return json_response(await _shown(engine, await _stored(engine, caller, name)))
+    return json_response(await _response_json(engine, await _stored(engine, caller, name)))
 
 
 @router.get("/{name}/input_items")
@@ -98,7 +98,7 @@ async def cancel(name: str, engine: KnownEngine, caller: KnownCaller) -> Respons
     """End the run of a response where it stands, and return the response."""
     run = await _stored(engine, caller, name)
     await engine.cancel(caller, run.id)
-    return json_response(await _shown(engine, run))
+    return json_response(await _response_json(engine, run))
 
 
 @router.delete("/{name}")
@@ -166,7 +166,7 @@ async def _stored(engine: Engine, caller: Caller, name: str) -> Run:
     return run
 
 
-async def _shown(engine: Engine, run: Run) -> Any:
+async def _response_json(engine: Engine, run: Run) -> Any:
     reply = ResponseReply(run, format_of(run.metadata[KEPT].get("format"), param="text.format"))
     if not run.ended:
         return reply.waiting()

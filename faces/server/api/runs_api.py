@@ -21,7 +21,7 @@ from .problems import EVENTS, answers
 from .webhooks import checked_webhook
 from .wire import Metadata, RequestBody, dumps, event_bytes, json_response, plain, selected
 
-__all__ = ["RunRequest", "event_after", "listed", "router", "shown", "submitted"]
+__all__ = ["RunRequest", "event_after", "listed", "router", "run_json", "submitted"]
 
 MOST_LATER_S = 604_800
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
@@ -62,7 +62,7 @@ class CancelMany(RequestBody):
 async def create(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Start a run in the background."""
     run = await submitted(engine, caller, thread_id, body)
-    return json_response(shown(run), _where(run))
+    return json_response(run_json(run), _where(run))
 
 
 @router.post("/threads/{thread_id}/runs/wait")
@@ -81,7 +81,7 @@ async def stream(engine: KnownEngine, caller: KnownCaller, thread_id: str, body:
 async def create_stateless(engine: KnownEngine, caller: KnownCaller, body: RunRequest) -> Response:
     """Start a run in the background whose thread is deleted when it has ended."""
     run = await submitted(engine, caller, None, body)
-    return json_response(shown(run), _where(run))
+    return json_response(run_json(run), _where(run))
 
 
 @router.post("/runs/wait")
@@ -111,7 +111,7 @@ async def create_batch(
             with suppress(NotThereError):  # a thread that was to be deleted is gone with its run
                 await engine.delete_thread(caller, run.thread_id)
         raise
-    return json_response([shown(run) for run in runs])
+    return json_response([run_json(run) for run in runs])
 
 
 @router.post("/runs/cancel", status_code=204)
@@ -142,13 +142,13 @@ async def every(
     select = listed(request, "select") or None
     runs = [run for run in await engine.runs(caller, thread_id) if status in (None, run.status)]
     start = max(offset, 0)
-    return json_response([selected(shown(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
+    return json_response([selected(run_json(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
 async def get(engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
     """Return a run."""
-    return json_response(shown(await _run(engine, caller, thread_id, run_id)))
+    return json_response(run_json(await _run(engine, caller, thread_id, run_id)))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join")
@@ -213,7 +213,7 @@ def event_after(request: Request) -> tuple[str, int] | None:
     return (stream, int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else None
 
 
-def shown(run: Run) -> dict[str, Any]:
+def run_json(run: Run) -> dict[str, Any]:
     """Return a run as clients read it."""
     return {
         "run_id": run.id,

@@ -75,7 +75,7 @@ async def get(request: Request, engine: KnownEngine, caller: KnownCaller, key: s
     """Return the item of a namespace and a key, or null."""
     names = [name for value in listed(request, "namespace") for name in value.split(".")]
     item = await engine.store.get(caller, names, key)
-    return json_response(None if item is None else _shown(item))
+    return json_response(None if item is None else _item_json(item))
 
 
 @router.delete("/items", status_code=204)
@@ -94,7 +94,7 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Search) -> Resp
 
     async def page() -> AsyncIterator[Any]:
         for item in items[body.offset : body.offset + body.limit]:
-            yield _shown(item)
+            yield _item_json(item)
 
     listed_items = await json_list(page())
     return Response(b'{"items":' + bytes(listed_items.body) + b"}", media_type="application/json")
@@ -117,5 +117,5 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _shown(item: Item) -> dict[str, Any]:
+def _item_json(item: Item) -> dict[str, Any]:
     return {**item._asdict(), "namespace": list(item.namespace)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Body, Response
 from pydantic import Field
 
-from ....state.checked_channels import BadCheckpointError
+from ....state import BadCheckpointError
 from ....state.threads.kind import kind_of
 from ....state.threads.record_checks import EditedRecordError
 from ....state.threads.snapshots import astate_of

@@ -75,26 +75,26 @@ async def create(engine: KnownEngine, caller: KnownCaller, body: Annotated[Creat
     record = await engine.owned.create(
         caller, body.thread_id, metadata=metadata, assistant=assistant, if_exists=body.if_exists
     )
-    return json_response(await shown(engine, record))
+    return json_response(await thread_json(engine, record))
 
 
 @router.post("/search")
 async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List threads of the caller's."""
     body = body or Search()
-    every = await _found(engine, caller, body)
+    every = await _matching(engine, caller, body)
     page = every[body.offset : body.offset + body.limit]
     # Values are read thread by thread, so only where they are shown.
     with_values = body.select is None or {"values", "interrupts"} & set(body.select)
     return await json_list(
-        selected(await shown(engine, record, values=bool(with_values)), body.select) for record in page
+        selected(await thread_json(engine, record, values=bool(with_values)), body.select) for record in page
     )
 
 
 @router.post("/count")
 async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
-    return json_response(len(await _found(engine, caller, body or Search())))
+    return json_response(len(await _matching(engine, caller, body or Search())))
 
 
 @router.post("/prune")
@@ -114,7 +114,7 @@ async def prune(engine: KnownEngine, caller: KnownCaller, body: Prune) -> Respon
 @router.get("/{thread_id}")
 async def get(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Return a thread with its values."""
-    return json_response(await shown(engine, await engine.owned.thread(caller, thread_id)))
+    return json_response(await thread_json(engine, await engine.owned.thread(caller, thread_id)))
 
 
 @router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
@@ -126,7 +126,7 @@ async def change(request: Request, engine: KnownEngine, caller: KnownCaller, thr
     changed = await engine.owned.change(caller, thread_id, metadata=metadata)
     if request.headers.get("prefer") == "return=minimal":
         return Response(status_code=204)
-    return json_response(await shown(engine, changed))
+    return json_response(await thread_json(engine, changed))
 
 
 @router.delete("/{thread_id}", status_code=204)
@@ -144,10 +144,12 @@ async def copy(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Resp
     await copy_thread(engine.saver, record.thread_id, target.thread_id)
     # The run under way goes on in the source alone.
     standing = "idle" if record.status == "busy" else record.status
-    return json_response(await shown(engine, await engine.owned.change(caller, target.thread_id, status=standing)))
+    return json_response(
+        await thread_json(engine, await engine.owned.change(caller, target.thread_id, status=standing))
+    )
 
 
-async def shown(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
+async def thread_json(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
     """Return a thread as clients read it."""
     state: dict[str, Any] = {}
     broken: dict[str, Any] = {}
@@ -184,7 +186,7 @@ def _check_ttl(ttl: object) -> None:
         raise BadRequestError("ttl is not served for one thread; `redraft serve --default-ttl` sets it for all")
 
 
-async def _found(engine: Engine, caller: Caller, body: Search) -> list[ThreadRecord]:
+async def _matching(engine: Engine, caller: Caller, body: Search) -> list[ThreadRecord]:
     if body.values:
         raise BadRequestError("threads are not searched by their values; use metadata")
     if body.extract:

@@ -1,4 +1,4 @@
-"""Webhooks: who asked for it is told by a request when a run has ended. Internal.
+"""Webhooks: a request to the address that a caller named, when a run has ended. Internal.
 
 A caller names the address, so that it leads to no machine that the caller could not reach without the server: every
 address of its host is a public one, it is looked up once and then connected to, and no redirect is followed.
@@ -82,12 +82,12 @@ class Webhooks:
     """Calls the webhooks of runs that ended, some at a time, in the background.
 
     Args:
-        shown: Returns a run as clients read it.
+        run_json: Returns a run as clients read it.
         allowed: Hosts that may be inside one's own network.
     """
 
-    def __init__(self, shown: Callable[[Run], Mapping[str, Any]], allowed: Sequence[str]) -> None:
-        self._shown = shown
+    def __init__(self, run_json: Callable[[Run], Mapping[str, Any]], allowed: Sequence[str]) -> None:
+        self._run_json = run_json
         self._allowed = frozenset(allowed)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._background = Background()
@@ -95,7 +95,7 @@ class Webhooks:
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Call the webhook of a run that ended, where it has one."""
         if url := run.request.get("webhook"):
-            body = dumps({**self._shown(run), "values": output, "webhook_sent_at": now()})
+            body = dumps({**self._run_json(run), "values": output, "webhook_sent_at": now()})
             self._background.do(self._call(url, run.id, body))
 
     async def _call(self, url: str, run_id: str, body: bytes) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ....graphs.preset import Preset, Served
+from ....graphs import Preset, Served
 from ....graphs.registry import find_preset, served_presets
 from ...run_config import RunConfig
 from .runs import BadRequestError, NotThereError
@@ -85,7 +85,8 @@ def _tuned(path: str | None) -> tuple[str, dict[str, Any]]:
     """Return the preset that a file of prompts is for, and its options."""
     if path is None:
         return "", {}
-    from ....nodes.writing.prompt_files import builder_prompts, read_tuned
+    from ....nodes import builder_prompts
+    from ....nodes.writing.prompt_files import read_tuned
 
     kind = read_tuned(path).get("kind")
     if kind not in PRESET_OF:

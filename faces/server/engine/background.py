@@ -22,16 +22,14 @@ class Background:
 
     def do(self, work: Coroutine[Any, Any, Any]) -> None:
         """Begin it."""
-
-        async def done() -> None:
-            try:
-                await work
-            except Exception:
-                LOG.exception("work in the background failed")
-
-        task = asyncio.create_task(done())
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("work in the background failed", exc_info=error)
 
     async def close(self, *, cancel: bool = False) -> None:
         """Wait until all is done, or cancel it first."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ....graphs.presets import COMMON
-from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, holds_schema, verifier
+from ....nodes import verifier
+from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, holds_schema
 from .runs import BadRequestError
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ....nodes.runtime.call_ceiling import CallCeiling
-from ....state.usage import NO_USAGE, Usage, add_usage
+from ....state.usage import NO_USAGE, add_usage
 from .runs import LOG, Caller, QuotaSpentError, Run
 
 if TYPE_CHECKING:
-    from ....nodes.runtime.meter import Prices
+    from ....models import PriceTable
+    from ....state import Usage
     from ..settings import Settings
     from .records import Database
 
@@ -31,7 +32,7 @@ class Ceilings:
         prices: Turns tokens into dollars.
     """
 
-    def __init__(self, settings: Settings, db: Database, prices: Prices) -> None:
+    def __init__(self, settings: Settings, db: Database, prices: PriceTable) -> None:
         self._settings = settings
         self._records = db.records.usage
         self._db = db

@@ -1,4 +1,4 @@
-"""Hand-out of waiting runs: one statement claims them, on whichever process asks, fair between callers. Internal."""
+"""Claims of waiting runs: one statement, for any process, fair between callers. Internal."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ IN_FLIGHT = ("pending", "running")
 
 
 class Ending:
-    """Ends runs where they stand, in whichever process they are.
+    """Ends runs where they stand, in every process of the database.
 
     Args:
         known: The runs.

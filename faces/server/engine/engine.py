@@ -25,16 +25,15 @@ from .publishing import Publisher
 from .queueing import RunQueue
 from .records import Database, now
 from .requests import can_be_id, checked_id, checked_request
-from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, ServerEvent, Submission
+from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
 from .saved_assistants import SavedAssistants
 from .store import Store
-from .sweeping import Sweeper
 from .takeover import Takeover
-from .tending import Channel, Tending
+from .tending import Channel, Sweeper, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
@@ -164,7 +163,7 @@ class Engine:
         await self._db.read(self.records.clock)
 
     async def queued(self) -> int:
-        """Return the number of runs that wait, in whichever process they were asked for."""
+        """Return the number of runs that wait, in all processes."""
         return await self._queue.queued()
 
     @property
@@ -294,11 +293,6 @@ class Engine:
             snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
             return dict(snapshot.values)
         return run.output or {}
-
-    async def events(self, run: Run) -> AsyncIterator[ServerEvent]:
-        """Give what a run sends until it ends; who comes late gets what was sent before."""
-        async for _, event in run.follow():
-            yield event
 
     async def cancel(self, caller: Caller, run_id: str) -> None:
         """End a run where it stands; its thread is kept and can go on.

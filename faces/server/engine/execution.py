@@ -66,7 +66,7 @@ class Execution:
         on_finished: list[Finished],
     ) -> None:
         self.cancelled: set[str] = set()
-        """Ids of the runs that somebody cancels right now."""
+        """Ids of the runs that are being cancelled."""
         self._graphs = graphs
         self._owned = owned
         self._db = db

@@ -51,7 +51,7 @@ class _Followed:
 
 
 class Follower:
-    """Keeps the runs current that somebody waits for here and that are under way elsewhere.
+    """Keeps runs of other processes current while somebody waits for them here.
 
     Args:
         db: The tables of runs.
@@ -92,7 +92,7 @@ class Follower:
         return run.id in self._followed and not run.here
 
     def heard(self, run_id: str, *, ended: bool) -> None:
-        """Look at a run of which another process told something."""
+        """Look at a run again, after a hint of another process."""
         if (followed := self._followed.get(run_id)) is not None:
             followed.look = followed.look or ended
             followed.hint.set()

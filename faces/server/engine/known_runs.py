@@ -1,4 +1,4 @@
-"""The runs that one process knows: an object a run, whichever process has it. Internal."""
+"""The runs that one process knows: one object a run, also for those of other processes. Internal."""
 
 from __future__ import annotations
 

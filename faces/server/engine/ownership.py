@@ -6,7 +6,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ....state.checked_channels import BadCheckpointError
+from ....state import BadCheckpointError, RunRow
 from ....state.threads.answers import pending_interrupts
 from .records import Database, ThreadRecord, now
 from .requests import can_be_id, checked_id
@@ -14,8 +14,6 @@ from .runs import Caller, NotThereError, TakenError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from ....state.storage.index import RunRow
 
 __all__ = ["LOCAL", "OwnedThreads"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Publisher"]
 
 GATHER_S = 0.05
-"""How long tokens are gathered, so that a stream is some rows a second and not publication for each token."""
+"""How long tokens are gathered, so that a stream is some rows a second and not one for each token."""
 PAGE = 100
 
 
@@ -34,7 +34,7 @@ class _Publication:
 
 
 class Publisher:
-    """Fulfils what other processes wish of the runs of this publication. What nobody follows elsewhere is not written.
+    """Fulfils other processes' wishes for the runs of this one. Events that nobody follows elsewhere are not written.
 
     Args:
         db: The tables of wishes and events; without a channel nothing is published.
@@ -56,7 +56,7 @@ class Publisher:
         """Let the numbers of events go on where the process before stopped, for runs that are about to begin.
 
         Returns:
-            Those that somebody wishes to cancel.
+            The runs to be cancelled.
         """
         if not self._records.has_channel or not runs:
             return []
@@ -70,7 +70,7 @@ class Publisher:
         return self._fulfil(wishes)
 
     async def look(self, run_ids: Collection[str]) -> list[Run]:
-        """Look what is wished of these runs, and return those that somebody wishes to cancel."""
+        """Read the wishes for these runs, and return the runs to be cancelled."""
         if not self._records.has_channel or not run_ids:
             return []
         return self._fulfil(await self._db.read(self._records.wishes, list(run_ids)))

@@ -58,7 +58,7 @@ class RunQueue:
         return run in self._tasks
 
     async def queued(self) -> int:
-        """Return the number of runs that wait, whichever process may claim them."""
+        """Return the number of runs that wait, in all processes."""
         return sum((await self._count())[0].values())
 
     @asynccontextmanager

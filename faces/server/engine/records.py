@@ -181,7 +181,7 @@ class Records:
         return self._threads("owner = %(owner)s ORDER BY created_at DESC, thread_id DESC", owner=owner)
 
     def untouched(self, before: str, *, after: tuple[str, str], local: bool) -> list[ThreadRecord]:
-        """Return a page of the threads that nobody changed since a time, the longest untouched first.
+        """Return a page of the threads without a change since a time, the longest untouched first.
 
         Args:
             before: The time.
@@ -195,7 +195,7 @@ class Records:
         return self._threads(condition, before=before, at=after[0], name=after[1])
 
     def known(self, thread_ids: Collection[str]) -> set[str]:
-        """Return those of these ids that are somebody's threads."""
+        """Return those of these ids that have an owner."""
         values = {f"id{number}": thread_id for number, thread_id in enumerate(thread_ids)}
         places = ", ".join(f"%({name})s" for name in values)
         rows = self._query(f"SELECT thread_id FROM served_threads WHERE thread_id IN ({places})", values)  # noqa: S608
@@ -277,7 +277,7 @@ class Records:
         return bool(self._query(CLAIM_ONE, {"run_id": run_id, "process": process, "now": now}))
 
     def release(self, record: RunRecord, *, request: Mapping[str, Any], attempts: int) -> bool:
-        """Let a run that a process left wait again; `False` where somebody else was quicker."""
+        """Return an abandoned run to the queue; `False` where another server was quicker."""
         statement = (
             # Only as it was read: of two servers that see it left, one changes the row and the other finds none.
             "UPDATE served_runs SET process = '', status = 'pending', attempts = %(attempts)s, request = %(request)s "  # noqa: S608

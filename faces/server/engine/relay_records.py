@@ -1,4 +1,4 @@
-"""Records of the relay: what is wished of a run elsewhere, and what it sent, while somebody reads. Internal."""
+"""Records of the relay: wishes for runs of other processes, and the events of those that are followed. Internal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEPT_S = 60.0
 
 @dataclass(frozen=True)
 class Wish:
-    """A wish of other processes of whichever has a run."""
+    """A wish of other processes for a run."""
 
     run_id: str
     cancel: bool
@@ -139,7 +139,7 @@ class RelayRecords:
         return [SentEvent(number, event, at, tag, bytes(data)) for number, event, at, tag, data in rows]
 
     def forget(self) -> None:
-        """Delete what nobody reads any more."""
+        """Delete wishes that ended, and the events that nobody follows any more."""
         going = (
             "SELECT 1 FROM served_runs r WHERE r.run_id = served_wishes.run_id AND r.status IN ('pending', 'running')"
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ....graphs.preset import Conversation
-    from ....state.events import Event
+    from ....state import Event
     from ..settings import Settings
 
 __all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request",

@@ -10,10 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ....state.usage import NO_USAGE, Usage
+from ....state.usage import NO_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from ....state import Usage
 
 __all__ = [
     "ENDED",

@@ -72,11 +72,11 @@ class SavedAssistants:
         Raises:
             NotThereError: There is none of this id, or it is another's.
         """
-        return _shown(await self._item(caller, assistant_id))
+        return _assistant_json(await self._item(caller, assistant_id))
 
     async def every(self, caller: Caller) -> list[dict[str, Any]]:
         """Return all of a caller's, the last changed first."""
-        return [_shown(item) for item in await self._db.read(self._items.under, caller.id, ())]
+        return [_assistant_json(item) for item in await self._db.read(self._items.under, caller.id, ())]
 
     async def versions(self, caller: Caller, assistant_id: str) -> list[dict[str, Any]]:
         """Return the versions of an assistant, the newest first."""
@@ -154,7 +154,7 @@ def _latest(item: Item) -> dict[str, Any]:
     return latest
 
 
-def _shown(item: Item) -> dict[str, Any]:
+def _assistant_json(item: Item) -> dict[str, Any]:
     created = {"created_at": item.created_at, "updated_at": item.updated_at}
     return {**_latest(item), **created, "assistant_id": item.key}
 

@@ -65,7 +65,7 @@ class Takeover:
         await self._db.write(self._db.records.add_run, record)
 
     async def release(self, here: Collection[str]) -> list[str]:
-        """Let the runs wait again that nobody goes on with; return the ids of those that were given up instead.
+        """Return abandoned runs to the queue, and the ids of those that were given up instead.
 
         Args:
             here: Ids of the runs that are under way in this process.

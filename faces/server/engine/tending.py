@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ....state import BusyThreadError
+from ....state.threads.lease import LeaseHolder
+from .background import Background
+from .ownership import LOCAL, OwnedThreads
 from .relay_records import CHANNEL
 from .runs import LOG, Run
 
@@ -12,17 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..settings import Settings
-    from .background import Background
     from .ending import Ending
     from .following import Follower
     from .known_runs import KnownRuns
     from .publishing import Publisher
     from .queueing import RunQueue
-    from .records import Database
-    from .sweeping import Sweeper
+    from .records import Database, ThreadRecord
     from .takeover import Takeover
 
-__all__ = ["Channel", "Tending"]
+__all__ = ["Channel", "Sweeper", "Tending"]
 
 BEAT_S = 10.0
 RECONNECT_S = 2.0
@@ -110,7 +113,7 @@ class Tending:
         self._sweeper = sweeper
         self._do = background.do
         self._channel = channel
-        self._tasks: list[asyncio.Task[None]] = []
+        self._lasting = Background()
 
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
@@ -120,13 +123,12 @@ class Tending:
             work += [self._channel.listen(self._heard), self._look()]
         if self._settings.default_ttl is not None:
             work.append(self._sweep())
-        self._tasks = [asyncio.create_task(task) for task in work]
+        for task in work:
+            self._lasting.do(task)
 
     async def stop(self) -> None:
         """End it all."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._lasting.close(cancel=True)
 
     async def _take_over(self) -> None:
         """Let the runs that a dead process left wait again, and begin what may begin."""
@@ -138,7 +140,7 @@ class Tending:
         return [run for run in self._known.here.values() if run in self._queue]
 
     def _heard(self, hint: str) -> None:
-        """Act on what another process told; on nothing in particular, look at all."""
+        """Act on a hint of another process; an empty one means that some may have been missed."""
         what, _, name = hint.partition(":")
         if what in ("queued", ""):
             self._do(self._queue.pump())
@@ -185,3 +187,77 @@ class Tending:
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")
+
+
+class Sweeper:
+    """Deletes the threads of a server's callers when their time to live is over; one that moves lives on.
+
+    A server with tokens deletes what callers with tokens have, one without what is everybody's: what callers without a
+    token, the shell and Python made there. Neither touches a thread that somebody runs.
+
+    Args:
+        owned: The threads.
+        db: Their tables.
+        settings: `default_ttl`, `sweep_limit` and `ttl_includes_interrupted`.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedThreads,
+        db: Database,
+        settings: Settings,
+    ) -> None:
+        self._saver = db.saver
+        self._owned = owned
+        self._db = db
+        self._leases = LeaseHolder(db.saver)
+        self._settings = settings
+
+    async def sweep(self, at: datetime | None = None) -> list[str]:
+        """Delete what has not moved for the time to live, and return the thread ids, the longest untouched first.
+
+        Args:
+            at: The time; default: now.
+        """
+        if self._settings.default_ttl is None:
+            return []
+        before = (at or datetime.now(UTC)) - timedelta(minutes=self._settings.default_ttl)
+        limit = before.isoformat(timespec="microseconds")
+        if everybodys := not self._settings.tokens:
+            await self._owned.every(LOCAL)  # takes in those that the shell and Python made
+        deleted: list[str] = []
+        last = ("", "")
+        while len(deleted) < self._settings.sweep_limit:
+            page = await self._db.read(self._db.records.untouched, limit, after=last, local=everybodys)
+            if not page:
+                break
+            deleted += [
+                record.thread_id
+                for record in page[: self._settings.sweep_limit - len(deleted)]
+                if await self._over(record, limit) and await self._delete(record, limit)
+            ]
+            last = (page[-1].updated_at, page[-1].thread_id)
+        return deleted
+
+    async def _over(self, record: ThreadRecord, limit: str) -> bool:
+        """Return True where nobody uses the thread, neither a caller nor the shell, which does not tell the server."""
+        if record.status == "busy" or record.updated_at >= limit:
+            return False
+        row = await self._saver.runs.aget(record.thread_id)
+        if row is not None and row.updated_at >= limit:
+            return False
+        if self._settings.ttl_includes_interrupted:
+            return True
+        return not await self._owned.waits(record)
+
+    async def _delete(self, record: ThreadRecord, limit: str) -> bool:
+        try:
+            async with self._leases.leased(record.thread_id):
+                # Somebody may have come since; from here on nobody runs it.
+                again = await self._db.read(self._db.records.thread, record.thread_id)
+                if again is None or not await self._over(again, limit):
+                    return False
+                await self._owned.erase(record.thread_id)
+                return True
+        except BusyThreadError:
+            return False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....state.usage import NO_USAGE, Usage
+from ....state.usage import NO_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from ....state import Usage
 
 __all__ = ["SET_UP_USAGE", "UsageRecords"]
 
@@ -82,7 +84,7 @@ class UsageRecords:
         self._write("DELETE FROM served_usage WHERE scope = %(scope)s RETURNING scope", {"scope": f"run:{run_id}"})
 
     def forget_past(self) -> None:
-        """Forget the sums of days that nobody asks for any more."""
+        """Forget the sums of past days."""
         oldest = int(self._clock() // DAY_S) - KEPT_DAYS
         statement = f"DELETE FROM served_usage WHERE day > {A_RUN} AND day < %(oldest)s RETURNING scope"  # noqa: S608
         self._write(statement, {"oldest": oldest})

@@ -62,7 +62,7 @@ def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
             # What it says may hold texts, paths and keys.
             LOG.exception("a call of the tool %r failed", name)
             return _refused("something went wrong; the server's log says what")
-        return _shown(result)
+        return _tool_result(result)
 
     # Not by the decorators, which answer a caller with whatever an exception says.
     server.request_handlers[types.ListToolsRequest] = list_tools
@@ -111,8 +111,8 @@ class SessionClient:
             question: As `Thread.question` gives it.
             problem: Why the reply before was none; empty the first time.
         """
-        shown = question_text(question)
-        message = f"{safe(problem)}\n\n{shown}" if problem else shown
+        text = question_text(question)
+        message = f"{safe(problem)}\n\n{text}" if problem else text
         result = await self._session.elicit_form(message, FORM, self._request)
         if result.action != "accept" or not result.content:
             return None
@@ -225,7 +225,7 @@ async def _request(
     return {"assistant": str(record.assistant), "thread_id": record.thread_id, **answer}
 
 
-def _shown(result: ToolResult) -> types.ServerResult:
+def _tool_result(result: ToolResult) -> types.ServerResult:
     content = result.model_dump(mode="json")
     facts = {name: value for name, value in content.items() if name != "answer"}
     # The answer by itself, as a model reads it best; the rest for clients that read no structured content.

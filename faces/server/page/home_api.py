@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from ....graphs.registry import known_options
-from ....state.storage.index import PATH, BadRunError, RunIndex, RunRow
+from ....state import RunRow
+from ....state.storage.index import PATH, BadRunError, RunIndex
 from ...views.wording import STOP_WORDS
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import RequestBody, json_response

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
 
-from ....state.events import ORDER, Event
-from ....state.threads.thread import Thread, UnknownThreadError
+from ....state import Event, Thread, UnknownThreadError
+from ....state.events import ORDER
 from ....state.usage import NO_USAGE
 from ...views.documents import macros
 from ...views.drafts import read_values
@@ -55,7 +55,7 @@ async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> As
                     pass
                 elif token := _token(event):
                     words += token
-                elif event is not None and (shown := _shown(event, rounds)):
+                elif event is not None and (shown := _sent_as(event, rounds)):
                     if words:
                         # By the number of the last event in it: who goes on after it misses no word.
                         yield event_bytes(run, number - 1, ServerEvent("token", {"text": words}))
@@ -89,7 +89,7 @@ async def _record(engine: Engine, run: Run) -> list[Any]:
         return []
 
 
-def _shown(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str, Any]] | None:
+def _sent_as(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str, Any]] | None:
     if event.event == "custom" and isinstance(event.data, dict):
         if rounds is not None and is_event(event.data):
             drawn = rounds.drawn(event.data)

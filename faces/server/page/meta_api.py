@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from ...._version import __version__
 from .. import page
 from ..api.guards import KnownEngine
 from ..api.wire import json_response
@@ -42,7 +42,12 @@ async def info() -> Response:
 
     flags = {"assistants": True, "crons": False, "langsmith": False}
     return json_response(
-        {"version": __version__, "langgraph_py_version": langgraph, "flags": flags, "host": {"kind": "self-hosted"}}
+        {
+            "version": version("redraft"),
+            "langgraph_py_version": langgraph,
+            "flags": flags,
+            "host": {"kind": "self-hosted"},
+        }
     )
 
 

@@ -110,7 +110,7 @@ async def test_a_run_that_is_cancelled_at_once_ends(talking: Any) -> None:
     await asyncio.gather(*(engine.cancel(LOCAL, run.id) for run in [*runs, *runs]))
     assert [run.status for run in runs] == ["interrupted", "interrupted"]
     assert sorted(counted) == sorted(run.id for run in runs)
-    assert [event async for event in engine.events(runs[1])] == []
+    assert [event async for _, event in runs[1].follow()] == []
     assert (await engine.join(await engine.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"]))))[
         "answer"
     ] == "second draft"
@@ -162,9 +162,9 @@ async def test_tokens_are_not_kept_for_ever(talking: Any) -> None:
     run = await engine.submit(
         LOCAL, Submission(assistant="zero-shot", input=REFINE["input"], stream_modes=("updates", "messages-tuple"))
     )
-    before = [event.event async for event in engine.events(run)]
+    before = [event.event async for _, event in run.follow()]
     run.forget_tokens()
-    after = [event.event async for event in engine.events(run)]
+    after = [event.event async for _, event in run.follow()]
     assert "messages" in before
     assert after == [event for event in before if event != "messages"]
     await engine.stop()
