@@ -50,8 +50,7 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     if not written and all(one["kind"] == "verdict" for one in notes):
         return None
     summary = RunSummary().grown(path)
-    keep = summary.options.get("keep", "best")
-    best = summary.attempts[-1] if keep == "last" and summary.attempts else summary.best()
+    best = summary.answer
     drafts = {draft.round: draft for draft in summary.attempts}
     draft = drafts.get(number)
     base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
