@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..state import Thread
     from ..state.storage.index import RunRow
     from ..state.threads.history import HistoryStep, ThreadTree
+    from ..state.threads.replay import Replay
     from .views.drafts import ReadThread
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "listing",
     "model_or_default",
     "opened",
+    "read_replay",
     "read_steps",
     "read_thread",
     "read_tree",
@@ -138,6 +140,15 @@ def read_thread(db: str, name: str) -> ReadThread:
         with reading(db, thread_id) as thread, bad_input():
             values = read_values(thread)
     return ReadThread(thread_id, values)
+
+
+def read_replay(db: str, name: str) -> tuple[str, Replay]:
+    """Return a thread's id and its replay; raises as `read_thread`, or where the thread has no record of ours."""
+    thread_id, replayed = _quickly(db, name, "plain_replay")
+    if replayed is None:
+        with reading(db, thread_id) as thread, bad_input():
+            replayed = thread.replay()
+    return thread_id, replayed
 
 
 def read_steps(db: str, name: str) -> tuple[str, Sequence[HistoryStep]]:

@@ -219,8 +219,7 @@ class RunSummary:
                 self._begin(self.length)
                 self.ordered = event.get("options", {}).get("order") == ORDER
                 spent.clear()
-            if "options" in event:
-                self.options = event["options"]
+            self.options = event.get("options", self.options)
             before, self.last = self.last, event
             self.length += 1
             usage = event.get("usage")

@@ -95,15 +95,13 @@ def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> N
 
 def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
-    from ...state.threads.snapshots import state_of
-    from ..sessions import reading
+    from ..sessions import read_replay
     from ..views.console import Screen
     from .outcomes import outcome_data
     from .thread_views import show_replay
 
-    with reading(db, thread_id) as thread, bad_input():
-        thread_id, replayed = thread.thread_id, thread.replay()
-        task = state_of(thread.graph, thread.config).values.get("task") or ""
+    thread_id, replayed = read_replay(db, thread_id)
+    task = next((event["text"] for event in reversed(replayed.output["events"]) if event["kind"] == "task"), "")
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
     data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
     Screen(as_json=as_json).result(data, lambda screen: show_replay(screen, replayed, thread_id=thread_id))

@@ -16,16 +16,19 @@ from typing_extensions import TypedDict
 from ..checked_values import check_values
 from ..events import DRAFT_KINDS, EventOfKind
 from ..storage.thread_rows import OF_NO_TASK
+from ..summary import current_run
 from ..usage import Score, Usage  # noqa: TC001  (pydantic reads the annotations)
 from .history import steps_of
+from .replay import replay_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..storage.thread_rows import CheckpointRow, ThreadRows
     from .history import HistoryStep, Seen
+    from .replay import Replay
 
-__all__ = ["checkpoint_of_round", "plain_history", "plain_state"]
+__all__ = ["checkpoint_of_round", "plain_history", "plain_replay", "plain_state"]
 
 
 class Shown(TypedDict, total=False):
@@ -51,6 +54,16 @@ def plain_state(rows: ThreadRows) -> dict[str, Any]:
     LangGraph knows what is kept of it.
     """
     return PlainThread(rows).state()
+
+
+def plain_replay(rows: ThreadRows) -> Replay:
+    """Return the output recomputed from the record; in doubt is also a task that may not have begun."""
+    thread = PlainThread(rows)
+    values, reopened = thread.state(), bool(_next(rows.load(thread.newest).values))
+    task = current_run(values["events"])[:1]
+    if reopened and task and task[0]["text"] != values.get("task"):
+        raise LookupError("the record may be that of the task before")
+    return replay_record(values, reopened=reopened)
 
 
 def plain_history(rows: ThreadRows) -> list[HistoryStep]:
