@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .history import HistoryStep, Seen
     from .replay import Replay
 
-__all__ = ["checkpoint_of_round", "plain_history", "plain_replay", "plain_state"]
+__all__ = ["checkpoint_of_round", "latest_round", "plain_history", "plain_replay", "plain_state"]
 
 
 class Shown(TypedDict, total=False):
@@ -134,9 +134,9 @@ class PlainThread:
         for checkpoint_id, parent in sorted(self.rows.parents.items()):
             held = self.rows.load(checkpoint_id).values.get("events")
             if held is not None or parent is None:
-                found[checkpoint_id] = _latest_round(_list(held or []), None)
+                found[checkpoint_id] = latest_round(_list(held or []), None)
             else:
-                found[checkpoint_id] = _latest_round(self._added(parent), found[parent])
+                found[checkpoint_id] = latest_round(self._added(parent), found[parent])
         return found
 
     def _branch(self) -> list[str]:
@@ -172,7 +172,7 @@ class PlainThread:
         return _list(news[0]) if news else []
 
 
-def _latest_round(events: Sequence[Mapping[str, Any]], base: int | None) -> int | None:
+def latest_round(events: Sequence[Mapping[str, Any]], base: int | None) -> int | None:
     """Return the round of the last draft of the newest task.
 
     Args:

@@ -15,7 +15,7 @@ from redraft.nodes import human_critic
 from redraft.state import Critique, Thread
 from redraft.state.threads.history import read_history
 from redraft.state.threads.plain_threads import plain_history
-from redraft.state.threads.snapshots import asnapshots, snapshots
+from redraft.state.threads.snapshots import snapshots
 
 
 def append_in_place(state: list[str], writes: list[list[str]]) -> list[str]:
@@ -82,8 +82,8 @@ async def test_every_snapshot_is_langgraphs_own(saver: Any) -> None:
     before = [None, *(one.config for one in expected[:-1])]
     assert [one for later in before for one in graph.get_state_history(on("t"), before=later, limit=1)] == expected
     assert [one async for one in graph.aget_state_history(on("t"))] == expected
-    assert snapshots(graph, on("t")) == expected
-    assert await asnapshots(graph, on("t")) == expected
+    assert snapshots(graph, on("t")).make() == expected
+    assert await snapshots(graph, on("t")).amake() == expected
 
 
 def refining(saver: Any, rounds: int) -> Any:
@@ -154,7 +154,9 @@ async def test_a_history_and_a_fork_off_the_rows_are_langgraphs(saver: Any, monk
     told = [(thread.history(), await thread.ahistory()) for thread in quick]
     forks = [quick[at].fork(at=number) for at, number in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))]
     for thread, (steps, same) in zip(quick, told, strict=True):
-        assert steps == same == read_history(snapshots(thread.graph, thread.config), thread.kind), thread.thread_id
+        assert steps == same == read_history(snapshots(thread.graph, thread.config).make(), thread.kind), (
+            thread.thread_id
+        )
         assert steps
     if hasattr(saver, "read_rows"):
         assert all(saver.read_rows(plain_history, one.thread_id) for one in quick[1:])
@@ -176,4 +178,4 @@ def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: 
     graph.invoke({"rare": ["given"]}, on("t"))
     expected = [one.values for one in graph.get_state_history(on("t"))]
     graph.checkpointer.__class__ = Terse
-    assert [one.values for one in snapshots(graph, on("t"))] == expected
+    assert [one.values for one in snapshots(graph, on("t")).make()] == expected
