@@ -42,11 +42,11 @@ class Arm(NamedTuple):
 
 def arms_of(events: Sequence[Event]) -> list[Arm]:
     """Return the arms that the run may choose from, in order; none where it is not adaptive."""
-    return [Arm(*one) for one in run_options(events).get("arms", ())]
+    return [Arm(*arm) for arm in run_options(events).get("arms", ())]
 
 
 def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
-    """Return what is to be written next and why, or `None` where every arm was tried in vain.
+    """Return the next choice and the reason for it, or `None` where every arm was tried in vain.
 
     A gain is a draft that ranks higher than all before it, see `redraft.state.summary.draft_rank`. Where a person has
     just asked for a change, it is made, however often that arm was tried: a sample would not know of it.
@@ -56,11 +56,13 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
     """
     in_vain, gained = _tried(events)
     arms = sorted(arms_of(events), key=lambda arm: arm.name != gained)
-    spoken = any(one["kind"] == "human" for draft in newest_drafts(events) for one in draft.critiques)
-    if spoken and (revising := next((arm for arm in arms_of(events) if arm.name != SAMPLE), None)):
+    person_spoke = any(critique["kind"] == "human" for draft in newest_drafts(events) for critique in draft.critiques)
+    if person_spoke and (revising := next((arm for arm in arms_of(events) if arm.name != SAMPLE), None)):
         return Choice(arm=revising.name, drafts=revising.drafts), f"Next: {revising.name}, as a person asks."
-    held = {key for draft in open_drafts(events) for one in draft.critiques for key in one.get("evidence", {})}
-    left = [arm for arm in arms if in_vain.get(arm.name, 0) < arm.tries and (not arm.needs or arm.needs in held)]
+    evidence = {
+        key for draft in open_drafts(events) for critique in draft.critiques for key in critique.get("evidence", {})
+    }
+    left = [arm for arm in arms if in_vain.get(arm.name, 0) < arm.tries and (not arm.needs or arm.needs in evidence)]
     if not left:
         return None
     arm = left[0]
@@ -81,7 +83,7 @@ def latest_choice(events: Sequence[Event]) -> Choice | None:
 
 
 def _tried(events: Sequence[Event]) -> tuple[Mapping[str, int], str | None]:
-    """Return how often each arm was tried in vain since the last gain, and the arm that brought that gain."""
+    """Count the tries of each arm in vain since the last gain; return them with the arm that brought that gain."""
     drafts = {attempt.round: attempt for attempt in attempts(events)}
     best: Any = None
     in_vain: dict[str, int] = {}

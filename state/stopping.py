@@ -128,7 +128,7 @@ def refused_budget(events: Sequence[Event]) -> StopReason | None:
 
 
 def rounds_allowed(limits: Mapping[str, Any]) -> int:
-    """Return how often the draft may be revised, also where someone wrote only some limits into the state."""
+    """Return the number of revisions allowed, also where someone wrote only some limits into the state."""
     return int(limits["max_rounds"] if "max_rounds" in limits else Limits()["max_rounds"])
 
 

@@ -396,7 +396,7 @@ def _vote(answer: Any) -> Any:
 
 
 def rounds(events: Sequence[Event]) -> int:
-    """Return how often the draft was revised, rejected revisions counted."""
+    """Return the number of revisions, rejected ones counted."""
     return summary_of(events).rounds
 
 

@@ -27,7 +27,7 @@ PROMPT = "[a]ccept, [e]dit, give [f]eedback or [s]top; Ctrl-D leaves it for late
 
 
 def can_ask(screen: Screen) -> bool:
-    """Return whether somebody sits at a terminal, to read the question and to type."""
+    """Tell if somebody sits at a terminal, to read the question and to type."""
     return sys.stdin.isatty() and screen.progress.is_terminal
 
 
@@ -100,7 +100,7 @@ def keep_edit(reply: Mapping[str, Any]) -> str:
 
 
 def _named(question: Mapping[str, Any]) -> bool:
-    """Return whether the person has a name of their own; `human` is asked where nobody was named."""
+    """Tell if the person has a name of their own; `human` is asked where nobody was named."""
     return str(question.get("by", NOBODY)) != NOBODY
 
 

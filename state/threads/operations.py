@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..dual import Do, do, do_all
 from ..summary import attempts, rounds, run_options, summary_of
-from .answers import ASK, pending_interrupts, read_answer
+from .answers import newest_question, our_questions, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
 from .history import family, grow_tree, read_history, rows_of
 from .lease import leases_of, request_stop
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
-    from langgraph.types import Command, Interrupt, StateSnapshot
+    from langgraph.types import Command, StateSnapshot
 
     from ..dual import Logic
     from ..events import Event
@@ -154,15 +154,7 @@ def tree(thread: Thread) -> Logic[ThreadTree]:
 
 def question(thread: Thread) -> Logic[dict[str, Any] | None]:
     """Return the question that a person is asked right now."""
-    questions = _our_questions(pending_interrupts((yield from _stored(thread))))
-    return dict(questions[-1].value) if questions else None
-
-
-def _our_questions(pending: Sequence[Interrupt]) -> list[Interrupt]:
-    """Return the interrupts that ask a person about a draft."""
-    return [
-        interrupt for interrupt in pending if isinstance(interrupt.value, dict) and interrupt.value.get("ask") == ASK
-    ]
+    return newest_question(pending_interrupts((yield from _stored(thread))))
 
 
 def _standing(checkpoint: CheckpointTuple, kind: GraphKind) -> str:
@@ -185,16 +177,16 @@ def resume(
     thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool, control: StopControl
 ) -> Logic[RefineOutput]:
     """Run on from where the thread stands, and return the output."""
-    given = yield from ready(thread, limits, allow_changes)
-    return cast("RefineOutput", (yield run(thread, given, control)))
+    run_input = yield from ready(thread, limits, allow_changes)
+    return cast("RefineOutput", (yield run(thread, run_input, control)))
 
 
-def run(thread: Thread, given: Any, control: StopControl) -> Do:
+def run(thread: Thread, run_input: Any, control: StopControl) -> Do:
     """Return the call that runs the thread's graph.
 
     "sync": each step is saved before the next begins, so that a process that dies loses no finished one.
     """
-    return do(thread.graph, "invoke", given, compared(thread.config), durability="sync", control=control)
+    return do(thread.graph, "invoke", run_input, compared(thread.config), durability="sync", control=control)
 
 
 def ready(thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool) -> Logic[dict[str, Any] | None]:
@@ -223,8 +215,8 @@ def ready(thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool)
 
 def answer(thread: Thread, reply: Any, at: int | None, by: str | None, control: StopControl) -> Logic[RefineOutput]:
     """Answer the question that the thread waits with, and run on."""
-    given = yield from ready_answer(thread, reply, at, by)
-    return cast("RefineOutput", (yield run(thread, given, control)))
+    command = yield from ready_answer(thread, reply, at, by)
+    return cast("RefineOutput", (yield run(thread, command, control)))
 
 
 def ready_answer(thread: Thread, reply: Any, at: int | None, by: str | None) -> Logic[Command[Any]]:
@@ -233,7 +225,7 @@ def ready_answer(thread: Thread, reply: Any, at: int | None, by: str | None) -> 
 
     checkpoint = yield from _stored(thread)
     pending = pending_interrupts(checkpoint)
-    questions = _our_questions(pending)
+    questions = our_questions(pending)
     if pending and not questions:
         raise ValueError(
             f"the thread {thread.thread_id!r} waits at an interrupt of another node, which asks for something else: "

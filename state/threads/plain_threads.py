@@ -80,8 +80,11 @@ def checkpoint_of_round(rows: ThreadRows, number: int, first_node: str) -> str |
         first_node: What a task waits for; until it has run, the record is that of the task before.
     """
     waiting = {"__start__", first_node}
-    ends = [one for one, latest in PlainThread(rows).rounds().items() if latest == number]
-    return max((one for one in ends if not waiting & {*_next(rows.load(one).values)}), default=None)
+    ends = [checkpoint_id for checkpoint_id, latest in PlainThread(rows).rounds().items() if latest == number]
+    return max(
+        (checkpoint_id for checkpoint_id in ends if not waiting & {*_next(rows.load(checkpoint_id).values)}),
+        default=None,
+    )
 
 
 class PlainThread:
@@ -94,7 +97,7 @@ class PlainThread:
             raise LookupError("it is no thread of the loop")
         self._news: defaultdict[str, list[Any]] = defaultdict(list)
         self.broken_off = False
-        """Whether the newest checkpoint waits for what tasks have written already."""
+        """True if tasks have written values that no checkpoint holds yet."""
         for checkpoint_id, task_id, channel, value in rows.writes:
             if channel == "events":
                 self._news[checkpoint_id].append(value())
@@ -111,7 +114,7 @@ class PlainThread:
 
     def steps(self) -> Iterator[Seen]:
         """Yield what is known of each checkpoint that led to the newest, oldest first."""
-        known = 0
+        length = 0
         for checkpoint_id, row, record, task in self._grown():
             ts, stored, _ = row
             metadata = self.rows.metadata(checkpoint_id)
@@ -122,22 +125,22 @@ class PlainThread:
                 or not isinstance(reason, str | None)
             ):
                 raise TypeError("it has not the form of a checkpoint")
-            yield checkpoint_id, metadata, _next(stored), record[known:], reason, ts
-            known = len(record)
+            yield checkpoint_id, metadata, _next(stored), record[length:], reason, ts
+            length = len(record)
             if checkpoint_id == self.newest:
                 _checked(row, record, task)
 
     def rounds(self) -> dict[str, int | None]:
         """Return by checkpoint the round of the draft that its task's record ends with."""
-        found: dict[str, int | None] = {}
+        rounds: dict[str, int | None] = {}
         # Parents come first: a checkpoint's id is later than its parent's.
         for checkpoint_id, parent in sorted(self.rows.parents.items()):
             held = self.rows.load(checkpoint_id).values.get("events")
             if held is not None or parent is None:
-                found[checkpoint_id] = latest_round(_list(held or []), None)
+                rounds[checkpoint_id] = latest_round(_list(held or []), None)
             else:
-                found[checkpoint_id] = latest_round(self._added(parent), found[parent])
-        return found
+                rounds[checkpoint_id] = latest_round(self._added(parent), rounds[parent])
+        return rounds
 
     def _branch(self) -> list[str]:
         """Return the newest checkpoint and those that led to it, oldest first."""
@@ -165,7 +168,7 @@ class PlainThread:
             parent = checkpoint_id
 
     def _added(self, checkpoint_id: str) -> list[Any]:
-        """Return what was added to the record at a checkpoint."""
+        """Return the events that were added at a checkpoint."""
         news = self._news[checkpoint_id]
         if len(news) > 1:
             raise ValueError("several steps at once: LangGraph knows their order")
@@ -201,7 +204,7 @@ NEEDED = {"head", "answer", "stop_reason", "rounds", "score", "accepted_by", "or
 OF_OTHERS = {"search", "plans", "going", "judging", "at"}
 """Channels of searches and of pipelines, whose values and steps are read in other ways."""
 OF_STEPS = {"__interrupt__", "__error__", "__error_source_node__", "__resume__", "__scheduled__"}
-"""What is written about a task that did not end; of its values nothing is."""
+"""Channels written for a task that did not end, and that hold none of its values."""
 
 
 def _list(value: Any) -> list[Any]:

@@ -81,7 +81,8 @@ def fingerprint_in_force(events: Sequence[Event]) -> Mapping[str, Any]:
     for event in reversed(current_run(events)):
         # On an event of another kind, which somebody else may have written, the field could hold anything.
         if event["kind"] in BEGUN_WITH and "fingerprint" in event:
-            return event["fingerprint"]
+            fingerprint: Mapping[str, Any] = event["fingerprint"]
+            return fingerprint
     return {}
 
 
@@ -93,7 +94,7 @@ def differences(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list
     """
     if not recorded or not present:
         return []
-    found: list[str] = []
+    reasons: list[str] = []
     other_release = recorded.get(RELEASE) != present.get(RELEASE)
     other_form = recorded.get(FORM) != present.get(FORM)
     for name in dict.fromkeys((*recorded, *present)):
@@ -103,14 +104,14 @@ def differences(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list
         if (other_form and name not in recorded) or (name, was, now) == HEARD:
             continue
         if name not in recorded:
-            found.append(f"{name} is new ({now!r})")
+            reasons.append(f"{name} is new ({now!r})")
         elif name not in present:
-            found.append(f"{name} is gone (was {was!r})")
+            reasons.append(f"{name} is gone (was {was!r})")
         elif HASHED in f"{was}{now}":
-            found.append(f"another {name}")
+            reasons.append(f"another {name}")
         else:
-            found.append(f"{name} was {was!r}, is {now!r}")
-    return found
+            reasons.append(f"{name} was {was!r}, is {now!r}")
+    return reasons
 
 
 def changes(kind: GraphKind, graph_name: str, snapshot: StateSnapshot) -> list[str]:

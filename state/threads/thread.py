@@ -98,7 +98,7 @@ class Thread:
             return await adrive(operations.resume(self, limits, allow_changes, control))
 
     def ready(self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False) -> dict[str, Any] | None:
-        """Write what `resume` writes before it runs, and return what to invoke or stream the graph with.
+        """Write the update that `resume` writes first, and return the input to invoke or stream the graph with.
 
         To watch the run, stream it: `graph.stream(thread.ready(), thread.config)`.
 
@@ -149,7 +149,7 @@ class Thread:
         return await adrive(operations.replay(self))
 
     def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
-        """Return what differs, word by word, between two drafts of this thread or of this and another.
+        """Compare two drafts of this thread, or of this and another, word by word.
 
         Args:
             other: The thread that `after` is taken from; default: this one.
@@ -229,24 +229,24 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ValueError: `thread_id` is taken, no task of this thread has begun, or the graph is not ours.
         """
-        name, given = drive(operations.rerun(self, thread_id))
+        name, task_input = drive(operations.rerun(self, thread_id))
         branch = Thread(self.graph, name)
         with branch.stoppable() as control:
-            operations.run(branch, given, control).make()
+            operations.run(branch, task_input, control).make()
         return branch
 
     async def arerun(self, *, thread_id: str | None = None) -> Thread:
         """Async twin of `rerun`."""
-        name, given = await adrive(operations.rerun(self, thread_id))
+        name, task_input = await adrive(operations.rerun(self, thread_id))
         branch = Thread(self.graph, name)
         async with branch.astoppable() as control:
-            await operations.run(branch, given, control).amake()
+            await operations.run(branch, task_input, control).amake()
         return branch
 
     # people
 
     def question(self) -> dict[str, Any] | None:
-        """Return what a person is asked right now, or `None` where the thread waits for nobody.
+        """Return the question that a person is asked right now, or `None` where the thread waits for nobody.
 
         It holds `task`, `round`, `draft`, `score`, `critiques` and `replies`, and in `error` why the last was refused.
 
@@ -313,7 +313,7 @@ class Thread:
             return await adrive(operations.answer(self, reply, at, by, control))
 
     def ready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
-        """Return what to invoke or stream the graph with to give a reply, having checked it. Writes nothing.
+        """Check a reply, and return the command to invoke or stream the graph with. Writes nothing.
 
         To watch the run, stream it within `stoppable`; `answer` checks and runs.
 
@@ -335,7 +335,7 @@ class Thread:
     # stop
 
     def stoppable(self) -> AbstractContextManager[StopControl]:
-        """Give what a run of this thread is invoked with so that `stop` reaches it, also from another process.
+        """Give the control that a run of this thread is invoked with so that `stop` reaches it, from any process.
 
         ```python
         with thread.stoppable() as control:
