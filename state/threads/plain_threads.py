@@ -1,4 +1,4 @@
-"""The state and the steps of a thread of the loop, read off its rows without LangGraph. Internal.
+"""The state and the steps of a thread of ours, read off its rows without LangGraph. Internal.
 
 They are what `graph.get_state` and `graph.get_state_history` give. Where there is any doubt, one of `DOUBTS` is raised:
 then the whole saver reads the thread, and says what is wrong with it.
@@ -50,8 +50,8 @@ class Shown(TypedDict, total=False):
 def plain_state(rows: ThreadRows) -> dict[str, Any]:
     """Return the channels of `Shown` where a thread stands.
 
-    In doubt are also a search, a pipeline, a graph that is not ours, and a thread whose last step was broken off:
-    LangGraph knows what is kept of it.
+    In doubt are also a search, a graph that is not ours, and a thread whose last step was broken off: LangGraph knows
+    what is kept of it.
     """
     return PlainThread(rows).state()
 
@@ -93,8 +93,8 @@ class PlainThread:
     def __init__(self, rows: ThreadRows) -> None:
         self.rows = rows
         self.newest = max(rows.parents)
-        if rows.load(self.newest).channels & OF_OTHERS:
-            raise LookupError("it is no thread of the loop")
+        if SENDS in rows.load(self.newest).channels:
+            raise LookupError("several tasks of one node at once: LangGraph knows their order")
         self._news: defaultdict[str, list[Any]] = defaultdict(list)
         self.broken_off = False
         """True if tasks have written values that no checkpoint holds yet."""
@@ -201,8 +201,8 @@ def _next(stored: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 NEEDED = {"head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage"}
-OF_OTHERS = {"search", "plans", "going", "judging", "at"}
-"""Channels of searches and of pipelines, whose values and steps are read in other ways."""
+SENDS = "__pregel_tasks"
+"""LangGraph's channel of tasks that a node sends, as a search does for its paths."""
 OF_STEPS = {"__interrupt__", "__error__", "__error_source_node__", "__resume__", "__scheduled__"}
 """Channels written for a task that did not end, and that hold none of its values."""
 
