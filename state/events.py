@@ -111,18 +111,6 @@ class _Oracle(TypedDict):
     """critique, verdict: made with knowledge of the gold answer."""
 
 
-class _Rejected(TypedDict):
-    rejected: NotRequired[str]
-    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
-    schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
-    it had said anything, or a writer failed; `incomplete` then says why."""
-
-
-class _Incomplete(TypedDict):
-    incomplete: NotRequired[str]
-    """draft, revision: why an agent did not finish it; such a draft is never refined."""
-
-
 class _Task(TypedDict):
     format: NotRequired[int]
     """`FORMAT` of the release that wrote it."""
@@ -157,6 +145,12 @@ class Sample(TypedDict):
 
 
 class _Draft(TypedDict):
+    rejected: NotRequired[str]
+    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
+    schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
+    it had said anything, or a writer failed; `incomplete` then says why."""
+    incomplete: NotRequired[str]
+    """draft, revision: why an agent did not finish it; such a draft is never refined."""
     cut_off: NotRequired[bool]
     """The reply met the limit of output tokens."""
     samples: NotRequired[list[Sample]]
@@ -258,7 +252,7 @@ class TaskEvent(_Common, _Limited, _Task, _Graph):
     kind: Literal["task"]
 
 
-class DraftEvent(_Common, _Rejected, _Incomplete, _Draft):
+class DraftEvent(_Common, _Draft):
     """A first draft."""
 
     kind: Literal["draft"]
@@ -276,7 +270,7 @@ class VerdictEvent(_Common, _Limited, _Judged, _Oracle, _Verdict, _Path):
     kind: Literal["verdict"]
 
 
-class RevisionEvent(_Common, _Rejected, _Incomplete, _Draft, _Revision):
+class RevisionEvent(_Common, _Draft, _Revision):
     """A draft that revises another."""
 
     kind: Literal["revision"]
@@ -319,7 +313,7 @@ class ForkEvent(_Common, _Graph, _Fork):
 
 
 class Event(
-    _Common, _Limited, _Judged, _Oracle, _Rejected, _Incomplete, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
+    _Common, _Limited, _Judged, _Oracle, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
     _Retrieval, _Failure, _Path, _Graph, _Fork
 ):  # fmt: skip
     """One thing that happened, of any kind: what reads a record asks each event for what it may hold.
