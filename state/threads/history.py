@@ -114,29 +114,29 @@ def grow_tree(thread_id: str, rows: Iterable[RunRow]) -> ThreadTree:
         thread_id: A thread of the tree.
         rows: The index rows to look in.
     """
-    kept = {row.thread_id: row for row in rows}
+    by_id = {row.thread_id: row for row in rows}
     children: dict[Place, list[Place]] = {}
     parents: dict[Place, Place] = {}
-    for row in sorted(kept.values(), key=lambda row: row.created_at):
+    for row in sorted(by_id.values(), key=lambda row: row.created_at):
         if row.parent_thread_id:
-            parent = kept.get(row.parent_thread_id)
+            parent = by_id.get(row.parent_thread_id)
             # One made after its fork took over the id of the thread that was forked.
             place = (row.parent_thread_id, parent is not None and parent.created_at <= row.created_at)
             children.setdefault(place, []).append((row.thread_id, True))
             parents[row.thread_id, True] = place
-    root: Place = (thread_id, thread_id in kept)
+    root: Place = (thread_id, thread_id in by_id)
     seen = {root}
     while (above := parents.get(root)) and above not in seen:
         root = above
         seen.add(root)
-    return _grow(root, children, kept)
+    return _grow(root, children, by_id)
 
 
 Place: TypeAlias = tuple[str, bool]
 """A thread's id, and whether the thread is kept: `False` is one that was deleted."""
 
 
-def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str, RunRow]) -> ThreadTree:
+def _grow(root: Place, children: Mapping[Place, list[Place]], by_id: Mapping[str, RunRow]) -> ThreadTree:
     """Build from the leaves up, with no call per generation: a thread can be forked a thousand times in a row."""
     order, placed = [root], {root}
     for place in order:
@@ -147,7 +147,7 @@ def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str
     for place in reversed(order):
         name, kept = place
         below = tuple(grown[child] for child in children.get(place, ()) if child in grown)
-        grown[place] = ThreadTree(name, known[name] if kept and name in known else None, below)
+        grown[place] = ThreadTree(name, by_id[name] if kept and name in by_id else None, below)
     return grown[root]
 
 
