@@ -112,25 +112,25 @@ def bad_input() -> Iterator[None]:
 
 
 def debugging() -> bool:
-    """Return whether tracebacks are wanted: `REDRAFT_DEBUG=1`."""
+    """Tell if tracebacks are wanted: `REDRAFT_DEBUG=1`."""
     return os.environ.get("REDRAFT_DEBUG", "") not in ("", "0")
 
 
 def command(*words: str, db: str) -> str:
-    """Return a command as one types it, with the database named where it is not the usual one.
+    """Return a command line as it is typed, with the database named where it is not the usual one.
 
     A password in a database URL is left out.
     """
     from ..state.storage.checkpointers import without_secrets
 
-    given = [*words]
+    line = [*words]
     if db != os.environ.get("REDRAFT_DB", DEFAULT_DB):
-        given += ["--db", without_secrets(db) if "://" in db else db]
-    return f"{_program()} {shlex.join(given)}"
+        line += ["--db", without_secrets(db) if "://" in db else db]
+    return f"{_program()} {shlex.join(line)}"
 
 
 def _program() -> str:
-    """Return how `redraft` is called from here, also where its virtual environment is not active."""
+    """Return the word that calls `redraft` from here, also where its virtual environment is not active."""
     called = Path(sys.argv[0])
     if called.name != "redraft" or shutil.which("redraft"):
         return "redraft"

@@ -317,28 +317,22 @@ class RunConfig(BaseModel):
     def reader(
         checkpointer: Any, *, human: bool = False, search: bool = False
     ) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return a graph that reads and forks threads of every preset, and has no model to run them with.
+        """Return a graph that reads and forks threads of every preset, and runs none: it has no model.
 
         Args:
             checkpointer: Where the threads are.
             human: Whether a person is asked in them: a fork must not go past their node.
             search: Whether they are of `build_branching_graph`.
         """
-        from langchain_core.language_models import FakeListChatModel
-
-        from ..graphs.loop import build_refine_graph
-        from ..nodes.critics.critics import human_critic
-        from ..state.threads.kind import kind_of
+        from ..graphs.loop import loop_reader
 
         if search:
+            from langchain_core.language_models import FakeListChatModel
+
             from ..graphs.branching import build_branching_graph
 
             return build_branching_graph(FakeListChatModel(responses=[]), checkpointer=checkpointer)
-        people = [human_critic()] if human else []
-        graph = build_refine_graph(FakeListChatModel(responses=[]), critics=people, checkpointer=checkpointer)
-        # A fork that it writes goes on with the graph of its parent.
-        kind_of(graph).fingerprint = {}
-        return graph
+        return loop_reader(checkpointer, human=human)
 
 
 def small_model_options(spec: str, preset: str) -> dict[str, str]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from .problems import DEFAULT_DB, BadInputError, bad_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..state import Thread
     from ..state.storage.index import RunRow
     from ..state.threads.history import HistoryStep, ThreadTree
+    from ..state.threads.replay import Replay
     from .views.drafts import ReadThread
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "listing",
     "model_or_default",
     "opened",
+    "read_replay",
     "read_steps",
     "read_thread",
     "read_tree",
@@ -38,7 +40,7 @@ OPENAI_DEFAULT = "openai:gpt-5-mini"
 
 
 def encryption_key(db: str = DEFAULT_DB) -> str | None:
-    """Return what encrypts a database: REDRAFT_ENCRYPTION_KEY; `None` where it is not set or empty, and for memory."""
+    """Return the encryption key of a database, REDRAFT_ENCRYPTION_KEY; `None` where it is empty, and for memory."""
     from ..state.storage.checkpointers import kind_and_place
 
     if kind_and_place(db)[0] == "memory":
@@ -47,7 +49,7 @@ def encryption_key(db: str = DEFAULT_DB) -> str | None:
 
 
 def seal_key() -> str | None:
-    """Return what seals the checkpoints of a database: REDRAFT_SEAL_KEY; `None` where it is not set or empty."""
+    """Return the key that seals a database's checkpoints, REDRAFT_SEAL_KEY; `None` where it is not set or empty."""
     return os.environ.get("REDRAFT_SEAL_KEY", "").strip() or None
 
 
@@ -121,8 +123,8 @@ def reading(db: str, thread_id: str) -> Iterator[Thread]:
     from ..state import Thread
 
     with opened(db, read_only=True) as saver:
-        found = known_id(saver, thread_id)
-        yield Thread(any_reader(saver, found), found)
+        thread_id = known_id(saver, thread_id)
+        yield Thread(any_reader(saver, thread_id), thread_id)
 
 
 def read_thread(db: str, name: str) -> ReadThread:
@@ -133,20 +135,17 @@ def read_thread(db: str, name: str) -> ReadThread:
     """
     from .views.drafts import ReadThread, read_values
 
-    thread_id, values = _quickly(db, name, "plain_state")
-    if values is None:
-        with reading(db, thread_id) as thread, bad_input():
-            values = read_values(thread)
-    return ReadThread(thread_id, values)
+    return ReadThread(*_read(db, name, "plain_state", read_values))
 
 
 def read_steps(db: str, name: str) -> tuple[str, Sequence[HistoryStep]]:
     """Return a thread's id and its steps, oldest first; raises as `read_thread`."""
-    thread_id, steps = _quickly(db, name, "plain_history")
-    if steps is None:
-        with reading(db, thread_id) as thread:
-            steps = thread.history()
-    return thread_id, steps
+    return _read(db, name, "plain_history", lambda thread: thread.history())
+
+
+def read_replay(db: str, name: str) -> tuple[str, Replay]:
+    """Return a thread's id and its replay; raises as `read_thread`, or where the thread has no record of ours."""
+    return _read(db, name, "plain_replay", lambda thread: thread.replay())
 
 
 def read_tree(db: str, name: str) -> tuple[str, ThreadTree]:
@@ -154,23 +153,32 @@ def read_tree(db: str, name: str) -> tuple[str, ThreadTree]:
     from ..state.dual import drive
     from ..state.threads.history import family, grow_tree
 
-    thread_id, values = _quickly(db, name, "plain_state")
-    if values is None:
-        with reading(db, thread_id) as thread:
-            return thread_id, thread.tree()
+    thread_id, result = _read(db, name, "plain_state", lambda thread: thread.tree())
+    if not isinstance(result, dict):
+        return thread_id, result
     with listing(db) as saver:
         return thread_id, grow_tree(thread_id, drive(family(saver.runs, thread_id)))
 
 
-def _quickly(db: str, name: str, what: str) -> tuple[str, Any]:
-    """Return the id of a thread, and what is read of it without LangGraph; `None` where a saver must read it."""
+def _read(db: str, name: str, plain: str, read: Callable[[Thread], Any]) -> tuple[str, Any]:
+    """Return the id of a thread, and what is read of it.
+
+    Args:
+        db: The database.
+        name: As `known_id` takes it.
+        plain: A function of `plain_threads`, which reads a thread's rows without LangGraph.
+        read: Reads the thread by its saver, where the rows alone leave a doubt or have a seal to be checked.
+    """
     with listing(db) as saver:
         thread_id = known_id(saver, name)
-        if seal_key() is not None:
-            return thread_id, None
-        from ..state.threads import plain_threads
+        if seal_key() is None:
+            from ..state.threads import plain_threads
 
-        return thread_id, saver.read_rows(getattr(plain_threads, what), thread_id)
+            result = saver.read_rows(getattr(plain_threads, plain), thread_id)
+            if result is not None:
+                return thread_id, result
+    with reading(db, thread_id) as thread, bad_input():
+        return thread_id, read(thread)
 
 
 def known_id(saver: Any, name: str) -> str:
@@ -181,13 +189,14 @@ def known_id(saver: Any, name: str) -> str:
     """
     if saver.runs.get(name) is not None or saver.get_tuple({"configurable": {"thread_id": name}}) is not None:
         return name
-    found = saver.runs.ids()[:1] if name == "last" else saver.runs.ids(name) if name else []
-    if not found:
+    ids = saver.runs.ids()[:1] if name == "last" else saver.runs.ids(name) if name else []
+    if not ids:
         raise BadInputError(f"there is no thread {name!r} here; `redraft threads` lists those that are")
-    if len(found) > 1:
-        shown = ", ".join([*found[:5], *("…" for _ in found[5:6])])
-        raise BadInputError(f"{name!r} is the beginning of {len(found)} ids: {shown}")
-    return str(found[0])
+    if len(ids) > 1:
+        raise BadInputError(
+            f"{name!r} is the beginning of {len(ids)} ids: {', '.join([*ids[:5], *('…' for _ in ids[5:6])])}"
+        )
+    return str(ids[0])
 
 
 def checked_row(saver: Any, thread_id: str) -> RunRow | None:
@@ -219,8 +228,8 @@ def any_reader(saver: Any, thread_id: str) -> Any:
         human = False
     if row is not None and row.preset is not None:
         return RunConfig.reader(saver, human=human, search=row.preset == "branching")
-    found = saver.get_tuple({"configurable": {"thread_id": thread_id}})
-    search = found is not None and found.checkpoint["channel_values"].keys() >= SEARCH_KEYS
+    checkpoint = saver.get_tuple({"configurable": {"thread_id": thread_id}})
+    search = checkpoint is not None and checkpoint.checkpoint["channel_values"].keys() >= SEARCH_KEYS
     return RunConfig.reader(saver, human=human, search=search)
 
 

@@ -27,13 +27,13 @@ KEY_BYTES = 32
 
 
 def signature(content: Mapping[str, Any]) -> str | None:
-    """Return the signature of what this user wrote, 64 hex digits; `None` where no key can be kept."""
+    """Return the signature of a content that this user wrote, 64 hex digits; `None` where no key can be kept."""
     key = _key(make=True)
     return None if key is None else _signature(content, key)
 
 
 def is_own(content: Mapping[str, Any], mark: object) -> bool:
-    """Return whether a mark is this user's signature of exactly this."""
+    """Tell if a mark is this user's signature of exactly this content."""
     # A key made now would have signed nothing yet.
     key = _key(make=False)
     # `compare_digest` raises for text beyond ASCII, and a mark can be anything that somebody wrote.
@@ -53,24 +53,24 @@ def _key(*, make: bool) -> bytes | None:
     """Return the key of the first folder that has one, or else can have one."""
     # All are read before one is written: a second key would make the recipes of the first one foreign.
     for folder in _folders():
-        if (found := _read(folder)) is not None:
-            return found
+        if (key := _read(folder)) is not None:
+            return key
     for folder in _folders() if make else ():
         try:
             _write(folder)
         except OSError:  # a home that can't be written, as in some containers
             continue
         # Read back: another process may have put its own key there first.
-        if (found := _read(folder)) is not None:
-            return found
+        if (key := _read(folder)) is not None:
+            return key
     return None
 
 
 def _folders() -> Iterator[Path]:
     """Yield where the key may be: the user's folder for state, or one for temporary files that is the user's alone."""
-    given = os.environ.get("XDG_STATE_HOME")
+    state_home = os.environ.get("XDG_STATE_HOME")
     with suppress(RuntimeError):  # a user without a home
-        yield (Path(given) if given else Path.home() / ".local" / "state") / "redraft"
+        yield (Path(state_home) if state_home else Path.home() / ".local" / "state") / "redraft"
     yield Path(tempfile.gettempdir(), f"redraft-{_user()}")
 
 
@@ -86,17 +86,17 @@ def _read(folder: Path) -> bytes | None:
 
 
 def _safe(folder: Path) -> bool:
-    """Return whether nobody else can put a file into a folder."""
+    """Tell if nobody else can put a file into a folder."""
     return _private(folder, stat.S_ISDIR, 0o022)
 
 
 def _private(path: Path, is_kind: Any, others: int) -> bool:
-    """Return whether a file or folder is what it should be, no link, and others have none of these rights on it."""
+    """Tell if a path is of this kind and no link, and others have none of these rights on it."""
     # Not `stat`: with a link somebody else could choose what is read.
-    found = path.lstat()
-    return bool(is_kind(found.st_mode)) and (
+    status = path.lstat()
+    return bool(is_kind(status.st_mode)) and (
         # Elsewhere the mode says nothing about who may read.
-        os.name != "posix" or (found.st_uid == _user() and not stat.S_IMODE(found.st_mode) & others)
+        os.name != "posix" or (status.st_uid == _user() and not stat.S_IMODE(status.st_mode) & others)
     )
 
 

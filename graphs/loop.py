@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
-__all__ = ["TASK_ONLY", "build_refine_graph", "default_prices"]
+__all__ = ["TASK_ONLY", "build_refine_graph", "default_prices", "loop_reader"]
 
 LOG = logging.getLogger("redraft")
 
@@ -269,6 +269,26 @@ def build_refine_graph(
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
+
+
+def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False) -> RefineGraph:
+    """Return a graph wired as the loop, whose nodes do nothing: it reads and forks threads, and runs none.
+
+    A fork that it writes goes on with the graph of its parent, so it has no fingerprint of its own.
+
+    Args:
+        checkpointer: Where the threads are.
+        human: Whether a person is asked in them: a fork must not go past their node.
+    """
+    nodes = {name: Step(name, _nothing) for name in ("prepare", "generate", "feedback", "check", "refine")}
+    graph = StateGraph(ConversationState, input_schema=ConversationInput, output_schema=ConversationOutput)
+    wire(graph, **nodes, human=Step("human", _nothing) if human else None, one_a_round=False)
+    reader: RefineGraph = compiled(graph, LoopKind(people=human), checkpointer=checkpointer, name="refine")
+    return reader
+
+
+def _nothing(state: Any, config: Any) -> Any:
+    raise NotImplementedError("this graph reads threads, and runs none")
 
 
 @cache

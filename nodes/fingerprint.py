@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..state.threads.fingerprint import FORM, HASHED, RELEASE
+from ..state.threads.record_checks import FORM, HASHED, RELEASE
 from .critics.critics import VerifierCritic
 from .verify.text_verifiers import wanted
 

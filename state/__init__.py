@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .storage.index import RunRow
     from .summary import Attempt, best_draft, draft_rank
     from .threads.diffs import Diff
-    from .threads.fingerprint import ChangedGraphError
     from .threads.history import HistoryStep, ThreadTree
     from .threads.lease import BusyThreadError
+    from .threads.record_checks import ChangedGraphError
     from .threads.replay import Replay
     from .threads.thread import Thread, UnknownThreadError
     from .usage import Usage
@@ -41,7 +41,7 @@ else:
             "redraft.state.storage.index": ["RunRow"],
             "redraft.state.summary": ["Attempt", "best_draft", "draft_rank"],
             "redraft.state.threads.diffs": ["Diff"],
-            "redraft.state.threads.fingerprint": ["ChangedGraphError"],
+            "redraft.state.threads.record_checks": ["ChangedGraphError"],
             "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
             "redraft.state.threads.lease": ["BusyThreadError"],
             "redraft.state.threads.replay": ["Replay"],

@@ -11,13 +11,13 @@ agrees: adaptive-consistency (arXiv 2305.11860); why harder tasks are given more
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .events import DRAFT_KINDS, Choice
 from .summary import attempts, current_run, newest_drafts, open_drafts, run_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .events import Event
 
@@ -42,11 +42,11 @@ class Arm(NamedTuple):
 
 def arms_of(events: Sequence[Event]) -> list[Arm]:
     """Return the arms that the run may choose from, in order; none where it is not adaptive."""
-    return [Arm(*one) for one in run_options(events).get("arms", ())]
+    return [Arm(*arm) for arm in run_options(events).get("arms", ())]
 
 
 def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
-    """Return what is to be written next and why, or `None` where every arm was tried in vain.
+    """Return the next choice and the reason for it, or `None` where every arm was tried in vain.
 
     A gain is a draft that ranks higher than all before it, see `redraft.state.summary.draft_rank`. Where a person has
     just asked for a change, it is made, however often that arm was tried: a sample would not know of it.
@@ -56,11 +56,13 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
     """
     in_vain, gained = _tried(events)
     arms = sorted(arms_of(events), key=lambda arm: arm.name != gained)
-    spoken = any(one["kind"] == "human" for draft in newest_drafts(events) for one in draft.critiques)
-    if spoken and (revising := next((arm for arm in arms_of(events) if arm.name != SAMPLE), None)):
+    person_spoke = any(critique["kind"] == "human" for draft in newest_drafts(events) for critique in draft.critiques)
+    if person_spoke and (revising := next((arm for arm in arms_of(events) if arm.name != SAMPLE), None)):
         return Choice(arm=revising.name, drafts=revising.drafts), f"Next: {revising.name}, as a person asks."
-    held = {key for draft in open_drafts(events) for one in draft.critiques for key in one.get("evidence", {})}
-    left = [arm for arm in arms if in_vain.get(arm.name, 0) < arm.tries and (not arm.needs or arm.needs in held)]
+    evidence = {
+        key for draft in open_drafts(events) for critique in draft.critiques for key in critique.get("evidence", {})
+    }
+    left = [arm for arm in arms if in_vain.get(arm.name, 0) < arm.tries and (not arm.needs or arm.needs in evidence)]
     if not left:
         return None
     arm = left[0]
@@ -81,36 +83,37 @@ def latest_choice(events: Sequence[Event]) -> Choice | None:
 
 
 def _tried(events: Sequence[Event]) -> tuple[Mapping[str, int], str | None]:
-    """Return how often each arm was tried in vain since the last gain, and the arm that brought that gain."""
-    drafts = {attempt.round: attempt for attempt in attempts(events)}
-    best: Any = None
+    """Count the tries of each arm in vain since the last gain; return them with the arm that brought that gain."""
+    ranks = {draft.round: draft.rank for draft in attempts(events)}
+    best: tuple[int, float] | None = None
     in_vain: dict[str, int] = {}
     gained: str | None = None
+    for arm, written in _steps(current_run(events)):
+        reached = max((ranks[number] for number in written if number in ranks), default=None)
+        gain = reached is not None and (best is None or reached > best)
+        if gain:
+            best = reached
+        if gain and arm is not None:
+            in_vain.clear()
+            gained = arm
+        elif arm is not None:
+            in_vain[arm] = in_vain.get(arm, 0) + 1
+    return in_vain, gained
+
+
+def _steps(run: Sequence[Event]) -> Iterator[tuple[str | None, list[int]]]:
+    """Yield each step that wrote drafts: its arm, which nobody chose for the first, and the rounds of its drafts."""
     arm: str | None = None
     written: list[int] = []
-
-    def settle() -> None:
-        nonlocal best, gained
-        found = [drafts[number].rank for number in written if number in drafts]
-        gain = bool(found) and (best is None or max(found) > best)
-        if gain:
-            best = max(found)
-        if arm is not None:
-            if gain:
-                in_vain.clear()
-                gained = arm
-            else:
-                in_vain[arm] = in_vain.get(arm, 0) + 1
-
-    for event in current_run(events):
-        if event["kind"] in ("draft", "revision"):
+    for event in run:
+        if event["kind"] in DRAFT_KINDS:
             written.append(event["round"])
         elif event["kind"] == "verdict":
             # Where nothing was written, an error or a budget came before it, and the choice is still to be tried.
             if written:
-                settle()
-                arm = None
-            arm, written = event["choice"]["arm"] if event.get("choice") else arm, []
+                yield arm, written
+                arm, written = None, []
+            if event.get("choice"):
+                arm = event["choice"]["arm"]
     if written:
-        settle()
-    return in_vain, gained
+        yield arm, written

@@ -46,29 +46,32 @@ class Waiting(list[Any]):
     """Messages of a task that waits, as a release wrote them that kept no conversation."""
 
 
-def add_turns(known: list[Any], writes: Sequence[Any]) -> list[Any]:
+def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
     """Return the messages of a thread with those of some writes: new ones behind, known ones (by id) replaced.
 
     A conversation that is given again from its beginning, and a system message that was said before, are no new ones.
     What is no message is left out: an error here would keep the thread from ever being read.
     """
-    found: Any = [] if isinstance(known, Waiting) else known
+    messages: Any = [] if isinstance(turns, Waiting) else turns
     for write in writes:
         try:
-            given = convert_to_messages(write if isinstance(write, list) else [write])
+            written = convert_to_messages(write if isinstance(write, list) else [write])
         except (ValueError, TypeError, NotImplementedError):
             continue
-        if len(given) >= len(found) and all(map(_same, found, given)):
-            given = given[len(found) :]
-        ids, told = {one.id for one in found}, {str(one.text) for one in found if one.type == "system"}
+        if len(written) >= len(messages) and all(map(_same, messages, written)):
+            written = written[len(messages) :]
+        ids, systems = (
+            {message.id for message in messages},
+            {str(message.text) for message in messages if message.type == "system"},
+        )
         new: list[Any] = [
-            one if one.id else one.model_copy(update={"id": f"{len(found) + place}"})
-            for place, one in enumerate(given)
-            if not (one.type == "system" and str(one.text) in told)
-            and (one.type != "remove" or one.id in {*ids, REMOVE_ALL_MESSAGES})
+            message if message.id else message.model_copy(update={"id": f"{len(messages) + place}"})
+            for place, message in enumerate(written)
+            if not (message.type == "system" and str(message.text) in systems)
+            and (message.type != "remove" or message.id in {*ids, REMOVE_ALL_MESSAGES})
         ]
-        found = add_messages(found, new)
-    return Turns(found)
+        messages = add_messages(messages, new)
+    return Turns(messages)
 
 
 def _same(one: BaseMessage, other: BaseMessage) -> bool:
@@ -133,7 +136,7 @@ def given_messages(given: Any) -> list[BaseMessage]:
         raise ValueError(f"messages must be a list of chat messages, not {given!r:.200} ({error})") from None
     if not any(isinstance(message, HumanMessage) for message in messages):
         raise ValueError("messages hold no user message, so there is no task in them")
-    return [one if one.id else one.model_copy(update={"id": str(uuid4())}) for one in messages]
+    return [message if message.id else message.model_copy(update={"id": str(uuid4())}) for message in messages]
 
 
 def said_so_far(events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -141,11 +144,11 @@ def said_so_far(events: Sequence[Event]) -> list[dict[str, Any]]:
 
     A task event holds what was said since the one before it, the last answer included.
     """
-    said: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
     for event in events:
         if event["kind"] == "task" and "conversation" in event:
-            said = [*(said if event.get("continues") else []), *event["conversation"]]
-    return said
+            turns = [*(turns if event.get("continues") else []), *event["conversation"]]
+    return turns
 
 
 def conversation_of(events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -163,15 +166,15 @@ def conversation_of(events: Sequence[Event]) -> list[dict[str, Any]]:
 def kept_conversation(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the conversation that a middleware or an earlier release keeps in the state, where it is that of the
     current task."""
-    kept = state.get("conversation") or []
-    last = next((one for one in reversed(kept) if isinstance(one, Mapping) and one.get("role") == "user"), {})
-    return list(kept) if last.get("content") == state["task"] else []
+    turns = state.get("conversation") or []
+    last = next((turn for turn in reversed(turns) if isinstance(turn, Mapping) and turn.get("role") == "user"), {})
+    return list(turns) if last.get("content") == state["task"] else []
 
 
 def before_task(conversation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages before the last user message."""
-    asked = [index for index, message in enumerate(conversation) if message["role"] == "user"]
-    return [dict(message) for message in conversation[: asked[-1]]] if asked else []
+    of_user = [index for index, message in enumerate(conversation) if message["role"] == "user"]
+    return [dict(message) for message in conversation[: of_user[-1]]] if of_user else []
 
 
 def answer_id(events: Sequence[Event]) -> str | None:

@@ -78,12 +78,12 @@ def _score(value: Any) -> float:
 def _plain(value: Any, name: str) -> dict[str, Any]:
     """Return a copy that any checkpoint can hold."""
     try:
-        found = json.loads(json.dumps(value, allow_nan=False), parse_int=_whole)
+        plain = json.loads(json.dumps(value, allow_nan=False), parse_int=_whole)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} must be a mapping of plain data: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(plain, dict):
         raise ValueError(f"{name} must be a mapping of plain data, not {value!r}")  # noqa: TRY004  as the others
-    return found
+    return plain
 
 
 def _whole(digits: str) -> int | str:

@@ -1,6 +1,6 @@
 """Logic written once for sync and async callers: a generator that yields the calls it wants made. Internal.
 
-It is sent what became of each, so that it neither blocks nor awaits itself. `drive` makes the calls in place, `adrive`
+It is sent the result of each, so that it neither blocks nor awaits itself. `drive` makes the calls in place, `adrive`
 awaits them; beside these two nothing needs a second version of what it does.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Do:
-    """A call that the logic wants made, and how it is made where calls are awaited."""
+    """A call that a logic asks for, and its async twin."""
 
     call: Callable[..., Any]
     acall: Callable[..., Awaitable[Any]]
@@ -38,7 +38,7 @@ class Do:
 
 
 Logic: TypeAlias = Generator[Do, Any, Result]
-"""What wants calls made, and returns a result."""
+"""A generator that asks for calls, and returns a result."""
 
 
 def do(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
@@ -47,7 +47,7 @@ def do(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
 
 
 def do_all(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
-    """Return the call that lists what such a method iterates over."""
+    """Return the call that lists the items of such a method's iterator."""
 
     def listed() -> list[Any]:
         return list(getattr(owner, method)(*args, **kwargs))
@@ -58,42 +58,40 @@ def do_all(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
     return Do(listed, alisted)
 
 
-def drive(logic: Generator[Wanted, Any, Result], make: Callable[[Wanted], Any] = Do.make) -> Result:  # type: ignore[assignment]
+def drive(logic: Generator[Wanted, Any, Result], make: Callable[[Wanted], Any] | None = None) -> Result:
     """Run the logic to its end and return its result.
 
     Args:
         logic: Gets the result of each call that it yields, or has its error raised where it stands.
-        make: Makes one call.
+        make: Makes one call; default: each is a `Do`.
     """
     try:
-        wanted = next(logic)
+        wanted: Any = next(logic)
         while True:
             try:
-                result = make(wanted)
+                # In place: a call of `Do.make` more would be one for every row that is read or written.
+                result = wanted.call(*wanted.args, **wanted.kwargs) if make is None else make(wanted)
             # Errors only: the logic may not go on after Ctrl-C or a cancellation.
             except Exception as error:
                 wanted = logic.throw(error)
             else:
                 wanted = logic.send(result)
     except StopIteration as end:
-        found: Result = end.value
-        return found
+        return cast("Result", end.value)
 
 
 async def adrive(
-    logic: Generator[Wanted, Any, Result],
-    make: Callable[[Wanted], Awaitable[Any]] = Do.amake,  # type: ignore[assignment]
+    logic: Generator[Wanted, Any, Result], make: Callable[[Wanted], Awaitable[Any]] | None = None
 ) -> Result:
     """Run the logic to its end, awaiting each call, and return its result; see `drive`."""
     try:
-        wanted = next(logic)
+        wanted: Any = next(logic)
         while True:
             try:
-                result = await make(wanted)
+                result = await (wanted.acall(*wanted.args, **wanted.kwargs) if make is None else make(wanted))
             except Exception as error:
                 wanted = logic.throw(error)
             else:
                 wanted = logic.send(result)
     except StopIteration as end:
-        found: Result = end.value
-        return found
+        return cast("Result", end.value)

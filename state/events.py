@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Choice(TypedDict):
-    """What an adaptive run writes next; the verdict that holds it says why."""
+    """The next step of an adaptive run; the verdict that holds it says why."""
 
     arm: str
     drafts: int
@@ -108,19 +108,7 @@ class _Judged(TypedDict):
 
 class _Oracle(TypedDict):
     oracle: NotRequired[bool]
-    """critique, verdict: made with the gold answer in hand."""
-
-
-class _Rejected(TypedDict):
-    rejected: NotRequired[str]
-    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
-    schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
-    it had said anything, or a writer failed; `incomplete` then says why."""
-
-
-class _Incomplete(TypedDict):
-    incomplete: NotRequired[str]
-    """draft, revision: why an agent did not finish it; such a draft is never refined."""
+    """critique, verdict: made with knowledge of the gold answer."""
 
 
 class _Task(TypedDict):
@@ -129,14 +117,14 @@ class _Task(TypedDict):
     conversation: NotRequired[list[dict[str, Any]]]
     """The messages that it came in, itself the last user's: of a thread that goes on, those since its last task."""
     continues: NotRequired[bool]
-    """What the tasks before it hold of the conversation was said before."""
+    """True if the conversation in the tasks before it came before this one."""
     carried: NotRequired[bool]
     """Its usage is what earlier topics of the same run of a pipeline cost."""
 
 
 class _Graph(TypedDict):
     options: NotRequired[dict[str, Any]]
-    """What of the graph's options a fold needs (`keep`, `judge_last`, the `arms` of an adaptive run), and the
+    """The graph's options that a fold needs (`keep`, `judge_last`, the `arms` of an adaptive run), and the
     `order` of drafts."""
     fingerprint: NotRequired[dict[str, Any]]
     """The graph's nodes, models, critics and options by name, prompts as hashes, and the release that built it."""
@@ -157,12 +145,18 @@ class Sample(TypedDict):
 
 
 class _Draft(TypedDict):
+    rejected: NotRequired[str]
+    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
+    schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
+    it had said anything, or a writer failed; `incomplete` then says why."""
+    incomplete: NotRequired[str]
+    """draft, revision: why an agent did not finish it; such a draft is never refined."""
     cut_off: NotRequired[bool]
     """The reply met the limit of output tokens."""
     samples: NotRequired[list[Sample]]
     """The replies that it was chosen from, itself among them."""
     steps: NotRequired[list[dict[str, Any]]]
-    """What an agent did for it, in order: model messages, tool calls and tool results."""
+    """An agent's steps for it, in order: model messages, tool calls and tool results."""
     schema: NotRequired[dict[str, Any]]
     """JSON Schema of a draft that is data, in its text as JSON."""
     given: NotRequired[bool]
@@ -177,7 +171,7 @@ class _Critique(TypedDict):
     verifier: NotRequired[bool]
     """Made by a program that checks, not by an opinion."""
     evidence: NotRequired[dict[str, Any]]
-    """What it rests on."""
+    """Its grounds: a program and its result, say."""
     calibration: NotRequired[dict[str, Any]]
     """Of a calibrated judge: `judge`, the hash of its file, `threshold`, `alpha`, `delta`, and the `rounds` that it was
     calibrated on. With `accepted` of `None` it leaves the decision to others."""
@@ -191,7 +185,7 @@ class _Verdict(TypedDict):
     best: NotRequired[int | None]
     """The round of the best draft so far."""
     choice: NotRequired[Choice]
-    """What an adaptive run writes next; `text` says why."""
+    """The next step of an adaptive run; `text` says why."""
     out_of_steps: NotRequired[bool]
     """The caller's `recursion_limit` left no room for another round."""
 
@@ -218,11 +212,11 @@ class _Retrieval(TypedDict):
     withheld: NotRequired[list[dict[str, Any]]]
     """Found in place of `documents`, and so improbable to answer the query that no writer is shown them."""
     why: NotRequired[str]
-    """Who asked for the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
+    """The origin of the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
     plan: NotRequired[dict[str, Any]]
     """How a query is searched for."""
     gaps: NotRequired[list[str]]
-    """What a model found missing."""
+    """Gaps that a model named."""
     failed: NotRequired[dict[str, str]]
     """The step, type and message of an error that did not end the run."""
 
@@ -258,7 +252,7 @@ class TaskEvent(_Common, _Limited, _Task, _Graph):
     kind: Literal["task"]
 
 
-class DraftEvent(_Common, _Rejected, _Incomplete, _Draft):
+class DraftEvent(_Common, _Draft):
     """A first draft."""
 
     kind: Literal["draft"]
@@ -276,7 +270,7 @@ class VerdictEvent(_Common, _Limited, _Judged, _Oracle, _Verdict, _Path):
     kind: Literal["verdict"]
 
 
-class RevisionEvent(_Common, _Rejected, _Incomplete, _Draft, _Revision):
+class RevisionEvent(_Common, _Draft, _Revision):
     """A draft that revises another."""
 
     kind: Literal["revision"]
@@ -295,7 +289,7 @@ class RetrievalEvent(_Common, _Retrieval):
 
 
 class ThoughtEvent(_Common):
-    """What a writer thought aloud before it wrote."""
+    """A writer's thoughts before it wrote."""
 
     kind: Literal["thought"]
 
@@ -319,7 +313,7 @@ class ForkEvent(_Common, _Graph, _Fork):
 
 
 class Event(
-    _Common, _Limited, _Judged, _Oracle, _Rejected, _Incomplete, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
+    _Common, _Limited, _Judged, _Oracle, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
     _Retrieval, _Failure, _Path, _Graph, _Fork
 ):  # fmt: skip
     """One thing that happened, of any kind: what reads a record asks each event for what it may hold.
@@ -391,9 +385,9 @@ def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) ->
 
 def frozen(events: Sequence[Event]) -> tuple[Event, ...]:
     """Return the record as a tuple, for who must not append to it."""
-    shown = FrozenRecord(events)
-    shown.summary = events.summary if isinstance(events, Record | FrozenRecord) else None
-    return shown
+    copy = FrozenRecord(events)
+    copy.summary = events.summary if isinstance(events, Record | FrozenRecord) else None
+    return copy
 
 
 def record(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]:
@@ -435,7 +429,7 @@ def task_event(
     **fields: Any,
 ) -> dict[str, Any]:
     """Return the event that begins a run: what is asked for, the limits in force, and the graph that runs it."""
-    known = {"fingerprint": dict(fingerprint)} if fingerprint else {}
+    named = {"fingerprint": dict(fingerprint)} if fingerprint else {}
     return {
         "kind": "task",
         "round": 0,
@@ -444,7 +438,7 @@ def task_event(
         "text": task,
         "limits": dict(limits),
         "options": {**options, "order": ORDER},
-        **known,
+        **named,
         **fields,
     }
 

@@ -87,19 +87,19 @@ def masked(text: str) -> str:
     return ENCODED.sub(_without_encoded, OWNED.sub(_without_key, text))
 
 
-def _without_value(found: re.Match[str]) -> str:
-    name, space, quote, word = found.groups()
+def _without_value(match: re.Match[str]) -> str:
+    name, space, quote, word = match.groups()
     if quote:
         return f"{name}{space}{quote}{MASK}{quote}"
-    return found[0] if space and word.lower() in PROSE else f"{name}{space}{MASK}"
+    return match[0] if space and word.lower() in PROSE else f"{name}{space}{MASK}"
 
 
-def _without_key(found: re.Match[str]) -> str:
-    return "".join(part for part in found.groups() if part) + MASK
+def _without_key(match: re.Match[str]) -> str:
+    return "".join(part for part in match.groups() if part) + MASK
 
 
-def _without_encoded(found: re.Match[str]) -> str:
-    token = found[0][:LONGEST_DECODED]
+def _without_encoded(match: re.Match[str]) -> str:
+    token = match[0][:LONGEST_DECODED]
     plain = token.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         decoded = [base64.b64decode(plain[: len(plain) // 4 * 4])]
@@ -107,7 +107,7 @@ def _without_encoded(found: re.Match[str]) -> str:
         decoded = []
     if re.fullmatch(r"[0-9A-Fa-f]+", token):
         decoded.append(bytes.fromhex(token[: len(token) // 2 * 2]))
-    return MASK if any(OWNED.search(one.decode("ascii", "replace")) for one in decoded) else found[0]
+    return MASK if any(OWNED.search(plain_text.decode("ascii", "replace")) for plain_text in decoded) else match[0]
 
 
 def mask_error(error: BaseException) -> None:

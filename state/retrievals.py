@@ -38,26 +38,26 @@ def latest_retrieval(events: Sequence[Event], *, since: int = 0) -> Event | None
         events: The record.
         since: Index of the event before which retrievals don't count, as they searched other documents.
     """
-    found = summary_of(events).retrieval
-    return events[found] if found is not None and found >= since else None
+    index = summary_of(events).retrieval
+    return events[index] if index is not None and index >= since else None
 
 
 def documents_of(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return the passages last retrieved for the current task, as prompts number them from 1."""
-    found = latest_retrieval(events)
-    return list(found.get("documents") or []) if found else []
+    retrieval = latest_retrieval(events)
+    return list(retrieval.get("documents") or []) if retrieval else []
 
 
 def cited_numbers(text: str) -> list[int]:
     """Return the numbers that a text cites as [1], [1, 3], [2-4] or 【1】, each once, in order."""
-    found: list[int] = []
+    numbers: list[int] = []
     for marks in CITATION.findall(text):
         for part in re.split("[,;，、]", marks.strip("[]【】")):
             first, *rest = (int(number) for number in re.findall(r"\d+", part))
             last = rest[-1] if rest else first
             # A range that is too long to be one names its ends.
-            found += range(first, last + 1) if first <= last <= first + LONGEST_RANGE else [first, last]
-    return list(dict.fromkeys(found))
+            numbers += range(first, last + 1) if first <= last <= first + LONGEST_RANGE else [first, last]
+    return list(dict.fromkeys(numbers))
 
 
 CITATION = re.compile(r"(?:\[|【)\s*\d{1,4}(?:\s*[-–,;，、]\s*\d{1,4})*\s*(?:\]|】)")
@@ -65,15 +65,15 @@ LONGEST_RANGE = 20
 
 
 def cited_sources(answer: str, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return where the passages stand that an answer cites: `number`, `source`, and `page`, `line` and `url` if known.
+    """Return the places of the passages that an answer cites: `number`, `source`, and `page`, `line`, `url` if known.
 
     There are none where the passages themselves are the answer.
     """
-    known = [] if any("why" in event for event in events) else documents_of(events)
+    documents = [] if any("why" in event for event in events) else documents_of(events)
     return [
-        {"number": number, **{key: known[number - 1][key] for key in PLACE if key in known[number - 1]}}
+        {"number": number, **{key: documents[number - 1][key] for key in PLACE if key in documents[number - 1]}}
         for number in sorted(cited_numbers(answer))
-        if 1 <= number <= len(known)
+        if 1 <= number <= len(documents)
     ]
 
 
@@ -85,10 +85,10 @@ def passages(events: Sequence[Event]) -> str:
 
     Where they were withheld, that nothing was found is told in their place.
     """
-    found = latest_retrieval(events)
-    if found and found.get("withheld"):
+    retrieval = latest_retrieval(events)
+    if retrieval and retrieval.get("withheld"):
         return f"{NOTHING_CLOSE}\n\n"
-    documents = found.get("documents") if found else None
+    documents = retrieval.get("documents") if retrieval else None
     return f"{HEADING}\n\n{numbered(documents)}\n\n" if documents else ""
 
 
@@ -97,7 +97,7 @@ def numbered(documents: Sequence[dict[str, Any]]) -> str:
 
     A tag in a passage is escaped, so that no passage can pose as what follows it.
     """
-    return "\n\n".join(_shown(number, one) for number, one in enumerate(documents, start=1))
+    return "\n\n".join(_shown(number, document) for number, document in enumerate(documents, start=1))
 
 
 def paged(page: int | None) -> str:
@@ -109,5 +109,5 @@ def _shown(number: int, document: dict[str, Any]) -> str:
     source = (
         f" {' '.join(document['source'].split())}{paged(document.get('page'))}\n" if document.get("source") else " "
     )
-    told = TAG.sub("&lt;", f"[{number}]{source}{document['text'].strip()}")
-    return f"<passage {number}>\n{told}\n</passage {number}>"
+    text = TAG.sub("&lt;", f"[{number}]{source}{document['text'].strip()}")
+    return f"<passage {number}>\n{text}\n</passage {number}>"

@@ -1,4 +1,4 @@
-"""The typed state of a run: what a caller gives, what a run knows, what comes back. Internal."""
+"""The typed state of a run: input, state and output. Internal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RefineInput(TypedDict):
 
 
 class RunValues(TypedDict, total=False):
-    """What was last computed from the record of a run."""
+    """Values that were last computed from the record of a run."""
 
     head: str
     """Hash of the last event."""
@@ -88,9 +88,9 @@ class RefineOutput(TypedDict):
     score: float | None
     """Score of the answer, 0–1, or `None` when nobody scored it."""
     accepted_by: str | None
-    """Who accepted the answer, or `None`."""
+    """Names of those who accepted the answer, or `None`."""
     oracle: bool
-    """Whether a critic that knows the gold answer had a say."""
+    """True if a critic that knows the gold answer had a say."""
     usage: Usage
     events: list[KnownEvent]
     """The record of the thread, oldest first."""

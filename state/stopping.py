@@ -5,24 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from .choices import arms_of, choose
-from .limits import Limits, limits_in_force
-from .summary import (
-    accepted_by,
-    attempts,
-    best_draft,
-    current_run,
-    open_drafts,
-    rounds,
-    run_options,
-    summary_of,
-    usage_total,
-)
+from .limits import Limits
+from .summary import accepted_by, current_run, summary_of
 from .usage import add_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .events import Event
+    from .summary import RunSummary
     from .usage import Usage
 
 __all__ = [
@@ -63,70 +54,71 @@ REFUSED_OUTSIDE = ("call_budget", "quota")
 
 
 def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: bool = False) -> StopReason | None:
-    """Return why the run stops now, or `None` when another round is due.
+    """Return the reason to stop the run now, or `None` when another round is due.
 
     Args:
         events: The record so far, without the verdict that this decides.
         limits: The limits in force.
         out_of_steps: The caller's `recursion_limit` leaves no room for another round; counts as `max_rounds`.
     """
-    fresh = since_verdict(events)
+    summary = summary_of(events)
+    fresh, drafts = events[summary.verdict :], summary.open
     # A call that was refused for a budget is no failure; the budget is named below.
     if any(event["kind"] == "failure" and not event.get("budget") for event in fresh):
         return "failed"
     # Before the budgets: a draft that is accepted with the last token is accepted.
-    if any(draft.accepted for draft in open_drafts(events)):
+    if any(draft.accepted for draft in drafts):
         return "accepted"
     if any(event.get("stop") for event in fresh):
         return "human"
-    if budget := spent_budget(events, limits) or refused_budget(fresh):
+    if budget := _spent(summary.usage, limits) or refused_budget(fresh):
         return budget
-    adaptive = bool(arms_of(events))
-    # An adaptive run has other ways to try; it ends when none is left.
-    repeated = not adaptive and any(event.get("rejected") == "repeat" for event in fresh)
-    stuck = (
-        (adaptive and choose(events) is None)
-        or repeated
-        or could_not_be_judged(events)
-        or _patience_lost(events, limits.get("patience"))
-    )
-    spent = out_of_steps or rounds(events) >= rounds_allowed(limits)
+    if summary.options.get("arms"):
+        # An adaptive run has other ways to try; it ends when none is left.
+        no_way_on = choose(events) is None
+    else:
+        no_way_on = any(event.get("rejected") == "repeat" for event in fresh)
+    stuck = no_way_on or _unjudged(summary) or _patience_lost(summary, limits.get("patience"))
+    spent = out_of_steps or summary.rounds >= rounds_allowed(limits)
     # After the limits, so that a run with room left goes on while a revision could still be decided on.
-    drafts = open_drafts(events)
     if drafts and all(draft.undecided for draft in drafts):
-        if stuck or spent or not any(draft.decidable_later for draft in drafts):
-            return "undecided"
-        return None
+        may_go_on = not stuck and not spent and any(draft.decidable_later for draft in drafts)
+        return None if may_go_on else "undecided"
     return "no_progress" if stuck else "max_rounds" if spent else None
 
 
 def check_record(events: Sequence[Event]) -> None:
-    """Return if a record of well-typed events can be summed up and decided on: what reads a thread does that.
+    """Raise unless a record of well-typed events can be summed up and decided on, as its readers do.
 
     Raises:
         ValueError: It begins with something else than a task.
-        Exception: It can't; any, since some fields of events hold plain data of any form.
+        Exception: Any other, since some fields of events hold plain data of any form.
     """
     if events and events[0]["kind"] != "task":
         raise ValueError(f"a record begins with a task, and not with a {events[0]['kind']}")
-    decide(events, limits_in_force(events) or Limits())
-    # It ends at the first reason; the others are asked for in a later run.
+    summary = summary_of(events)
+    decide(events, summary.limits or Limits())
+    # `decide` ends at the first reason; a later run asks for the others too.
     if arms_of(events):
         choose(events)
-    _patience_lost(events, 1)
-    could_not_be_judged(events)
-    accepted_by(best_draft(events, keep=run_options(events).get("keep", "best")))
-    for draft in attempts(events):
+    _patience_lost(summary, 1)
+    _unjudged(summary)
+    accepted_by(summary.answer)
+    for draft in summary.attempts:
         draft.feedback, draft.answers, draft.condensed, draft.decidable_later  # noqa: B018  (computed now)
 
 
 def could_not_be_judged(events: Sequence[Event]) -> bool:
-    """Return whether somebody is asked about each draft, and nobody could tell anything about the newest ones.
+    """Tell if the critics who are asked about each draft had nothing to say about the newest ones.
 
-    There is nothing then by which it could be revised.
+    There is nothing then by which they could be revised.
     """
-    drafts = open_drafts(events)
-    return bool(run_options(events).get("asks") and drafts) and not any(draft.judged for draft in drafts)
+    return _unjudged(summary_of(events))
+
+
+def _unjudged(summary: RunSummary) -> bool:
+    drafts = summary.open
+    return bool(summary.options.get("asks") and drafts) and not any(draft.judged for draft in drafts)
 
 
 def refused_budget(events: Sequence[Event]) -> StopReason | None:
@@ -136,7 +128,7 @@ def refused_budget(events: Sequence[Event]) -> StopReason | None:
 
 
 def rounds_allowed(limits: Mapping[str, Any]) -> int:
-    """Return how often the draft may be revised, also where someone wrote only some limits into the state."""
+    """Return the number of revisions allowed, also where someone wrote only some limits into the state."""
     return int(limits["max_rounds"] if "max_rounds" in limits else Limits()["max_rounds"])
 
 
@@ -150,21 +142,20 @@ def spent_budget(
     Args:
         events: The record so far.
         limits: The limits in force.
-        besides: What was spent since, and is not in the record yet.
+        besides: Usage since then, not in the record yet.
     """
-    usage = usage_total(events)
-    if besides is not None:
-        usage = add_usage([usage, besides])
-    tokens = limits.get("max_tokens")
+    usage = summary_of(events).usage
+    return _spent(usage if besides is None else add_usage([usage, besides]), limits)
+
+
+def _spent(usage: Usage, limits: Mapping[str, Any]) -> StopReason | None:
+    tokens, dollars, seconds = (limits.get(name) for name in BUDGETS)
     if tokens is not None and (usage["total_tokens"] >= tokens or usage.get("uncounted_calls")):
         return "token_budget"
-    if (dollars := limits.get("max_cost_usd")) is not None:
-        cost = usage["cost_usd"]
-        if cost is None or cost >= dollars:
-            return "cost_budget"
-    if (seconds := limits.get("max_seconds")) is not None and usage["seconds"] >= seconds:
-        return "time_budget"
-    return None
+    cost = usage["cost_usd"]
+    if dollars is not None and (cost is None or cost >= dollars):
+        return "cost_budget"
+    return "time_budget" if seconds is not None and usage["seconds"] >= seconds else None
 
 
 def nearly_spent(
@@ -174,13 +165,13 @@ def nearly_spent(
     bounds = {name: WARN_AT * limits[name] for name in BUDGETS if limits.get(name) is not None}
     if not bounds or spent_budget(events, limits, besides=besides):
         return []
-    found = [spent_budget(events, {name: bound}, besides=besides) for name, bound in bounds.items()]
-    known = {one for event in current_run(events) for one in event.get("warned", ())} if any(found) else set()
-    return [budget for budget in found if budget and budget not in known]
+    nearly = [spent_budget(events, {name: bound}, besides=besides) for name, bound in bounds.items()]
+    warned = {budget for event in current_run(events) for budget in event.get("warned", ())} if any(nearly) else set()
+    return [budget for budget in nearly if budget and budget not in warned]
 
 
 def warning(budget: StopReason, number: int) -> dict[str, Any]:
-    """Return the progress item that says so."""
+    """Return the progress item that warns of a budget."""
     text = f"{WARN_AT:.0%} of the {budget.replace('_', ' ')} is used up."
     return {"kind": "warning", "by": "check", "round": number, "budget": budget, "text": text}
 
@@ -190,21 +181,21 @@ WARN_AT = 0.8
 
 
 def since_verdict(events: Sequence[Event]) -> Sequence[Event]:
-    """Return what happened in the current task after its last verdict."""
+    """Return the events of the current task after its last verdict."""
     return events[summary_of(events).verdict :]
 
 
-def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:
+def _patience_lost(summary: RunSummary, patience: int | None) -> bool:
     if patience is None:
         return False
-    scored = {attempt.round: attempt.score for attempt in attempts(events)}
-    first = scored.get(0)
+    scores = {draft.round: draft.score for draft in summary.attempts}
+    first = scores.get(0)
     # Less than any score, so that the first one is a gain.
     best = -1.0 if first is None else first
     without_gain = 0
-    for number in range(1, rounds(events) + 1):
+    for number in range(1, summary.rounds + 1):
         # A rejected revision has none, and counts as a round without a gain.
-        score = scored.get(number)
+        score = scores.get(number)
         if score is not None and score > best:
             best, without_gain = score, 0
         else:
@@ -213,9 +204,8 @@ def _patience_lost(events: Sequence[Event], patience: int | None) -> bool:
 
 
 def is_checked(state: Mapping[str, Any]) -> bool:
-    """Return whether the last event of a state is a verdict that still holds: neither reopened, nor of other limits."""
+    """Tell if the last event of a state is a verdict that still holds: neither reopened, nor of other limits."""
     events = state.get("events")
     if not events or events[-1]["kind"] != "verdict" or events[-1]["stop_reason"] != state.get("stop_reason"):
         return False
-    in_force: bool = limits_in_force(events) == state["limits"]
-    return in_force
+    return bool(summary_of(events).limits == state["limits"])

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import takewhile
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,6 @@ __all__ = [
     "accepted_by",
     "attempts",
     "best_draft",
-    "condensed",
     "current_run",
     "draft_rank",
     "latest_draft",
@@ -38,7 +38,6 @@ __all__ = [
     "rejected_since_draft",
     "rounds",
     "run_options",
-    "scores",
     "summary_of",
     "usage_total",
 ]
@@ -46,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Attempt:
-    """A draft together with what was said about it."""
+    """A draft together with its critiques."""
 
     round: int
     text: str
@@ -86,14 +85,16 @@ class Attempt:
 
     @property
     def undecided(self) -> bool:
-        """True if a calibrated judge may not say, and nobody else said yes or no."""
-        return any(map(_abstains, self.critiques)) and all(one.get("accepted") is None for one in self.critiques)
+        """True if a calibrated judge abstained, and nobody else said yes or no."""
+        verdicts = [critique.get("accepted") for critique in self.critiques]
+        return any(map(_abstains, self.critiques)) and all(verdict is None for verdict in verdicts)
 
     @property
     def decidable_later(self) -> bool:
         """True if a revision of it could still be decided on: a judge covers it, and said what to revise it by."""
         abstained = [critique for critique in self.critiques if _abstains(critique)]
-        return bool(self.feedback) and any(one["calibration"].get("rounds", 0) > self.round for one in abstained)
+        rounds_covered = [critique["calibration"].get("rounds", 0) for critique in abstained]
+        return bool(self.feedback) and any(number > self.round for number in rounds_covered)
 
     @cached_property
     def score(self) -> float | None:
@@ -105,8 +106,9 @@ class Attempt:
     @cached_property
     def refuted(self) -> bool:
         """True if a verifier rejected it, or a person wants it changed, and no person accepts it."""
-        rejecting = (one for one in self.critiques if one.get("accepted") is False and not one.get("stop"))
-        return not self.accepted and any(one.get("verifier") or one["kind"] == "human" for one in rejecting)
+        firm = [critique for critique in self.critiques if critique.get("verifier") or critique["kind"] == "human"]
+        rejected = any(critique.get("accepted") is False and not critique.get("stop") for critique in firm)
+        return rejected and not self.accepted
 
     @cached_property
     def rank(self) -> tuple[int, float]:
@@ -116,8 +118,8 @@ class Attempt:
     @property
     def answers(self) -> list[Any]:
         """The answers that critics read in it."""
-        found = [critique.get("evidence", {}).get("answer") for critique in self.critiques]
-        return [answer for answer in found if answer is not None]
+        answers = [critique.get("evidence", {}).get("answer") for critique in self.critiques]
+        return [answer for answer in answers if answer is not None]
 
     @property
     def feedback(self) -> str:
@@ -132,43 +134,38 @@ class Attempt:
 
     @cached_property
     def condensed(self) -> bytes:
-        """The same for two drafts that are the same but for whitespace."""
-        return condensed(self.text)
+        """A hash of the text, the same for two drafts that are the same but for whitespace."""
+        # surrogatepass: half of a surrogate pair, which a model may send, is no UTF-8.
+        return hashlib.blake2b(" ".join(self.text.split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _abstains(critique: Event) -> bool:
-    """Return whether a calibrated judge left the decision to others."""
+    """Tell if a calibrated judge left the decision to others."""
     return "calibration" in critique and critique.get("accepted") is None
 
 
 def draft_rank(*, accepted: bool, refuted: bool, score: float | None) -> tuple[int, float]:
-    """Return what drafts are ordered by, the greatest first; of equal ones the earlier stays, as `max` has it.
+    """Return the sort key of drafts, the greatest first; of equal ones the earlier stays, as `max` has it.
 
     Accepted drafts lead, by score; then what opinions scored, by score; then what nobody judged or could judge, an
     opinion without a score included; then what a verifier or a person rejected, by score.
 
     Args:
-        accepted: Whether all who judged it accepted it.
-        refuted: Whether a verifier or a person rejected it.
+        accepted: All who judged it accepted it.
+        refuted: A verifier or a person rejected it.
         score: 0–1, or `None` where nobody scored it.
     """
     place = 3 if accepted else 0 if refuted else 1 if score is None else 2
     return place, -1.0 if score is None else score
 
 
-def condensed(text: str) -> bytes:
-    """Return a hash of a text that white space does not change."""
-    # surrogatepass: half of a surrogate pair, which a model may send, is no UTF-8.
-    return hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 class RunSummary:
     """The summary of a record's current task. One that the record outgrew stays as it is."""
 
     __slots__ = (
-        *("length", "last", "start", "verdict", "retrieval", "limits", "oracle", "rounds", "usage"),
-        *("attempts", "closed", "step", "ordered", "options"),
-    )
+        "attempts", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval", "rounds",
+        "start", "step", "usage", "verdict",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.length = 0
@@ -182,9 +179,9 @@ class RunSummary:
         """How often the draft was revised, rejected revisions counted."""
         self.usage: Usage = NO_USAGE
         self.verdict = start
-        """Where what happened after the current task's last verdict begins."""
+        """Index of the first event after the current task's last verdict."""
         self.oracle = False
-        """Whether a critic that knows the gold answer had a say."""
+        """True if a critic that knows the gold answer had a say."""
         self.limits: Mapping[str, Any] = {}
         """Those in force; empty before the first task."""
         self.retrieval: int | None = None
@@ -192,16 +189,16 @@ class RunSummary:
         self.options: dict[str, Any] = {}
         """Those of the graph that runs the current task now."""
         self.ordered = False
-        """Whether the task was begun under the order of `draft_rank`."""
+        """True if the task was begun under the order of `draft_rank`."""
         self._begin_drafts()
 
     def _begin_drafts(self) -> None:
         self.attempts: list[Attempt] = []
         """Drafts in order, rejected revisions left out."""
         self.closed = 0
-        """How many of them the last verdict knew."""
+        """How many of them the last verdict covered."""
         self.step = 0
-        """Where those of the last step that wrote any begin: several, where it wrote them side by side."""
+        """Index of the first draft of the last step that wrote any: a step may write several side by side."""
 
     def grown(self, news: Iterable[Event]) -> RunSummary:
         """Return the summary of the record with these events appended."""
@@ -210,84 +207,121 @@ class RunSummary:
             setattr(new, name, getattr(self, name))
         # A copy, since the earlier summary stays as it is.
         new.attempts = self.attempts.copy()
-        for event in news:
-            new._take(event)
+        new.take(news)
         return new
 
-    def best(self) -> Attempt | None:
-        """Return the draft to answer with, by `draft_rank`; of equal ones the earlier."""
-        if not self.ordered:
-            return _best_unordered(self.attempts)
-        return max(self.attempts, key=attrgetter("rank"), default=None)
+    def take(self, news: Iterable[Event]) -> None:
+        """Fold events in, in place: for a summary that nobody else holds."""
+        spent: list[Usage] = []
+        for event in news:
+            kind = event["kind"]
+            if kind == "task":
+                self._begin(self.length)
+                self.ordered = event.get("options", {}).get("order") == ORDER
+                spent.clear()
+            self.options = event.get("options", self.options)
+            before, self.last = self.last, event
+            self.length += 1
+            usage = event.get("usage")
+            if usage and usage != NO_USAGE:
+                spent.append(usage)
+            self.oracle = self.oracle or bool(event.get("oracle"))
+            if kind in ("task", "verdict") and "limits" in event:
+                self.limits = event["limits"]
+            if kind == "verdict":
+                self.verdict, self.closed = self.length, len(self.attempts)
+            elif kind == "retrieval":
+                self.retrieval = self.length - 1
+            elif kind in DRAFT_KINDS:
+                self.rounds += kind == "revision"
+                if before is None or before["kind"] not in DRAFT_KINDS:
+                    self.step = len(self.attempts)
+                if not event.get("rejected"):
+                    if (
+                        kind == "draft"
+                    ):  # written anew, by an agent that had not finished it: it replaces the one before
+                        self._begin_drafts()
+                    self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
+            elif kind in CRITIQUE_KINDS and self.attempts:
+                self._judge(event)
+        if spent:
+            self.usage = add_usage((self.usage, *spent))
 
-    def _take(self, event: Event) -> None:
-        kind = event["kind"]
-        if kind == "task":
-            self._begin(self.length)
-            self.ordered = event.get("options", {}).get("order") == ORDER
-        if "options" in event:
-            self.options = event["options"]
-        before, self.last = self.last, event
-        self.length += 1
-        used = event.get("usage")
-        if used and used != NO_USAGE:
-            self.usage = add_usage((self.usage, used))
-        self.oracle = self.oracle or bool(event.get("oracle"))
-        if kind == "revision":
-            self.rounds += 1
-        if kind == "verdict":
-            self.verdict = self.length
-            self.closed = len(self.attempts)
-        if kind == "retrieval":
-            self.retrieval = self.length - 1
-        if kind in ("task", "verdict") and "limits" in event:
-            self.limits = event["limits"]
-        if kind in DRAFT_KINDS and (before is None or before["kind"] not in DRAFT_KINDS):
+    def _draft(self, event: Event, *, beside: bool) -> None:
+        self.rounds += event["kind"] == "revision"
+        if not beside:
             self.step = len(self.attempts)
-        if kind in DRAFT_KINDS and not event.get("rejected"):
-            if kind == "draft":  # one written anew, by an agent that had not finished it, stands for the one before
-                self._begin_drafts()
-            self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
-        elif kind in CRITIQUE_KINDS and self.attempts:
-            self._judge(event)
+        if event.get("rejected"):
+            return
+        if event["kind"] == "draft":  # written anew, by an agent that had not finished it: it replaces the one before
+            self._begin_drafts()
+        self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
 
     def _judge(self, critique: Event) -> None:
         """Attach a critique to the draft of its round, or to the newest draft where none has that round."""
         last = len(self.attempts) - 1
         at = next((i for i in range(last, -1, -1) if self.attempts[i].round == critique["round"]), last)
-        of = self.attempts[at]
         # Made anew, since its cached properties were computed without this critique.
-        self.attempts[at] = Attempt(of.round, of.text, of.by, of.base, (*of.critiques, critique))
+        self.attempts[at] = replace(self.attempts[at], critiques=(*self.attempts[at].critiques, critique))
+
+    @property
+    def best(self) -> Attempt | None:
+        """The draft to answer with, by `draft_rank`; of equal ones the earlier."""
+        if not self.ordered:
+            return _best_unordered(self.attempts)
+        return max(self.attempts, key=attrgetter("rank"), default=None)
+
+    @property
+    def answer(self) -> Attempt | None:
+        """The draft to answer with, by the `keep` that the graph recorded."""
+        return self.kept(self.options.get("keep", "best"))
+
+    def kept(self, keep: str) -> Attempt | None:
+        """Return the draft to answer with; see `best_draft`."""
+        if keep == "last":
+            return self.attempts[-1] if self.attempts else None
+        best = self.best
+        return best if best is None or best.accepted or keep != "vote" else _voted(self.attempts, best)
+
+    @property
+    def newest(self) -> list[Attempt]:
+        """The newest draft, with those that were written side by side with it."""
+        return self.attempts[self.step :] or self.attempts[-1:]
+
+    @property
+    def open(self) -> list[Attempt]:
+        """The drafts written since the last verdict, or the newest where there is none."""
+        return self.attempts[self.closed :] or self.newest
 
 
-def _best_unordered(found: Sequence[Attempt]) -> Attempt | None:
+def _best_unordered(drafts: Sequence[Attempt]) -> Attempt | None:
     """Return the best draft of a task that was begun before `draft_rank` was the order.
 
     Ties went to the latest; a draft that nobody judged counted as the one it revises, and not at all where programs
     judged.
     """
-    verified = any(attempt.verified for attempt in found)
+    verified = any(draft.verified for draft in drafts)
     worth: dict[int | None, tuple[bool, float]] = {}
-    for attempt in found:
-        if attempt.judged:
-            worth[attempt.round] = (attempt.accepted, -1.0 if attempt.score is None else attempt.score)
+    for draft in drafts:
+        if draft.judged:
+            worth[draft.round] = (draft.accepted, -1.0 if draft.score is None else draft.score)
         elif not verified:
-            worth[attempt.round] = worth.get(attempt.base, (False, -1.0))
-    ranked = [attempt for attempt in found if attempt.round in worth]
-    return max(ranked, key=lambda attempt: (*worth[attempt.round], attempt.round), default=None)
+            worth[draft.round] = worth.get(draft.base, (False, -1.0))
+    ranked = [draft for draft in drafts if draft.round in worth]
+    return max(ranked, key=lambda draft: (*worth[draft.round], draft.round), default=None)
 
 
 def summary_of(events: Sequence[Event]) -> RunSummary:
     """Return the summary of a record; where it is a graph's own, that of the last step is carried on."""
     if not isinstance(events, (Record, FrozenRecord)):  # a union would be made anew at every call
         return RunSummary().grown(events)
-    known: RunSummary | None = events.summary
-    if known is not None and known.length == len(events) and (not events or known.last is events[-1]):
-        return known
-    fits = known is not None and 0 < known.length < len(events) and known.last is events[known.length - 1]
-    read = known.grown(events[known.length :]) if known and fits else RunSummary().grown(events)
-    events.summary = read
-    return read
+    earlier: RunSummary | None = events.summary
+    if earlier is not None and earlier.length == len(events) and (not events or earlier.last is events[-1]):
+        return earlier
+    fits = earlier is not None and 0 < earlier.length < len(events) and earlier.last is events[earlier.length - 1]
+    summary: RunSummary = earlier.grown(events[earlier.length :]) if earlier and fits else RunSummary().grown(events)
+    events.summary = summary
+    return summary
 
 
 def current_run(events: Sequence[Event]) -> Sequence[Event]:
@@ -303,37 +337,30 @@ def current_run(events: Sequence[Event]) -> Sequence[Event]:
 def attempts(events: Sequence[Event]) -> list[Attempt]:
     """Return the drafts of the current task in order, rejected revisions left out.
 
-    A first draft that is written anew, by an agent that had not finished it, stands for the one before.
+    A first draft that is written anew, by an agent that had not finished it, replaces the one before.
     """
     return list(summary_of(events).attempts)
 
 
 def latest_draft(events: Sequence[Event]) -> Attempt | None:
     """Return the newest draft, or `None` before the first."""
-    return found[-1] if (found := summary_of(events).attempts) else None
+    return summary_of(events).kept("last")
 
 
 def rejected_since_draft(events: Sequence[Event]) -> list[Event]:
     """Return the rejected revisions since the newest draft, the newest first."""
-    found: list[Event] = []
-    for event in reversed(current_run(events)):
-        if event["kind"] in DRAFT_KINDS:
-            if not event.get("rejected"):
-                break
-            found.append(event)
-    return found
+    drafts = [event for event in reversed(current_run(events)) if event["kind"] in DRAFT_KINDS]
+    return list(takewhile(lambda event: event.get("rejected"), drafts))
 
 
 def open_drafts(events: Sequence[Event]) -> list[Attempt]:
     """Return the drafts written since the last verdict, or the newest where there is none; see `newest_drafts`."""
-    summary = summary_of(events)
-    return summary.attempts[summary.closed :] or newest_drafts(events)
+    return summary_of(events).open
 
 
 def newest_drafts(events: Sequence[Event]) -> list[Attempt]:
     """Return the newest draft, with those that were written side by side with it."""
-    summary = summary_of(events)
-    return summary.attempts[summary.step :] or summary.attempts[-1:]
+    return summary_of(events).newest
 
 
 def best_draft(events: Sequence[Event], *, keep: Literal["best", "last", "vote"] = "best") -> Attempt | None:
@@ -343,22 +370,20 @@ def best_draft(events: Sequence[Event], *, keep: Literal["best", "last", "vote"]
     answer that most drafts and programs share, as far as critics read answers. A task that was begun under an earlier
     order keeps it.
     """
-    if keep == "last":
-        return latest_draft(events)
-    summary = summary_of(events)
-    best = summary.best()
-    return best if best is None or best.accepted or keep != "vote" else _voted(summary.attempts, best)
+    return summary_of(events).kept(keep)
 
 
 def _voted(drafts: Sequence[Attempt], best: Attempt) -> Attempt:
     """Return the draft whose answer has most votes; of equals the better, then the earlier."""
     evidence = [critique.get("evidence", {}) for draft in drafts for critique in draft.critiques]
-    programs = [program.get("answer") for one in evidence for program in one.get("programs", ())]
-    answers = [answer for draft in drafts for answer in draft.answers] + [one for one in programs if one is not None]
-    votes = Counter(map(_vote, answers))
+    programs = [program.get("answer") for held in evidence for program in held.get("programs", ())]
+    answers = [answer for draft in drafts for answer in draft.answers]
+    votes = Counter(_vote(answer) for answer in (*answers, *programs) if answer is not None)
     # What a verifier rejected has no vote to win while there are others.
     rivals = [draft for draft in drafts if draft.rank[0] == best.rank[0]]
-    return max(rivals, key=lambda draft: (max((votes[_vote(one)] for one in draft.answers), default=0), draft.rank))
+    return max(
+        rivals, key=lambda draft: (max((votes[_vote(answer)] for answer in draft.answers), default=0), draft.rank)
+    )
 
 
 def _vote(answer: Any) -> Any:
@@ -371,17 +396,12 @@ def _vote(answer: Any) -> Any:
 
 
 def rounds(events: Sequence[Event]) -> int:
-    """Return how often the draft was revised, rejected revisions counted."""
+    """Return the number of revisions, rejected ones counted."""
     return summary_of(events).rounds
 
 
-def scores(events: Sequence[Event]) -> list[tuple[int, float | None]]:
-    """Return (round, score) of every draft, in order."""
-    return [(attempt.round, attempt.score) for attempt in attempts(events)]
-
-
 def usage_total(events: Sequence[Event]) -> Usage:
-    """Return what the current task has cost so far."""
+    """Return the usage of the current task so far."""
     return {**summary_of(events).usage}
 
 
@@ -391,12 +411,12 @@ def run_options(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def oracle_touched(events: Sequence[Event]) -> bool:
-    """Return whether a critic that knows the gold answer had a say in the current task."""
+    """Tell if a critic that knows the gold answer had a say in the current task."""
     return summary_of(events).oracle
 
 
 def accepted_by(attempt: Attempt | None) -> str | None:
-    """Return who accepted this draft, joined by commas, or `None`.
+    """Return the names of those who accepted this draft, joined by commas, or `None`.
 
     A critic that knows the gold answer is marked, so is a calibrated one, and the model that judged its own draft.
     """
@@ -406,7 +426,6 @@ def accepted_by(attempt: Attempt | None) -> str | None:
 
 
 def _marked(critique: Event) -> str:
-    marks = {"oracle": critique.get("oracle"), "calibrated": critique.get("calibration")}
-    marks["uncalibrated"] = critique.get("uncalibrated")
-    said = ", ".join(mark for mark, holds in marks.items() if holds)
-    return f"{critique['by']} ({said})" if said else critique["by"]
+    holds = {"oracle": "oracle", "calibrated": "calibration", "uncalibrated": "uncalibrated"}
+    marks = ", ".join(mark for mark, field in holds.items() if critique.get(field))
+    return f"{critique['by']} ({marks})" if marks else critique["by"]

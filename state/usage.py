@@ -67,8 +67,8 @@ def add_usage(usages: Iterable[Usage]) -> Usage:
         for name in WHERE_ANY:
             if counted := usage.get(name):
                 total[name] = total.get(name, 0) + counted
-        known, cost = total["cost_usd"], usage["cost_usd"]
-        total["cost_usd"] = None if known is None or cost is None else known + cost
+        so_far, cost = total["cost_usd"], usage["cost_usd"]
+        total["cost_usd"] = None if so_far is None or cost is None else so_far + cost
     return total
 
 

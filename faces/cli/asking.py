@@ -27,7 +27,7 @@ PROMPT = "[a]ccept, [e]dit, give [f]eedback or [s]top; Ctrl-D leaves it for late
 
 
 def can_ask(screen: Screen) -> bool:
-    """Return whether somebody sits at a terminal, to read the question and to type."""
+    """Tell if somebody sits at a terminal, to read the question and to type."""
     return sys.stdin.isatty() and screen.progress.is_terminal
 
 
@@ -41,7 +41,9 @@ def ask_person(screen: Screen, question: Mapping[str, Any], *, shown: bool) -> d
     """
     screen.line("")
     turn = f"{question['by']}, your turn" if _named(question) else "your turn"
-    screen.line((turn, "bold magenta"), f" · round {question['round']}", (f" · score {_score(question)}", "dim"))
+    screen.line(
+        (turn, "bold magenta"), f" · round {question['round']}", (f" · score {score_of(question.get('score'))}", "dim")
+    )
     if not shown:
         _show(screen, question)
     if question.get("error"):
@@ -73,7 +75,7 @@ def show_waiting(screen: Screen, question: Mapping[str, Any], *, thread_id: str,
     screen.line("")
     screen.line(
         (f"waits for {question['by'] if _named(question) else 'a person'}", "bold yellow"),
-        f" · round {question['round']} · score {_score(question)} · thread ",
+        f" · round {question['round']} · score {score_of(question.get('score'))} · thread ",
         thread_id,
     )  # fmt: skip
     for what, words in how_to_answer(question, thread_id=thread_id, db=db).items():
@@ -100,7 +102,7 @@ def keep_edit(reply: Mapping[str, Any]) -> str:
 
 
 def _named(question: Mapping[str, Any]) -> bool:
-    """Return whether the person has a name of their own; `human` is asked where nobody was named."""
+    """Tell if the person has a name of their own; `human` is asked where nobody was named."""
     return str(question.get("by", NOBODY)) != NOBODY
 
 
@@ -118,10 +120,6 @@ def _show(screen: Screen, question: Mapping[str, Any]) -> None:
     screen.block(str(question["draft"]), indent=4)
     for critique in question["critiques"]:
         show_event(screen, {"kind": "critique", **critique})
-
-
-def _score(question: Mapping[str, Any]) -> str:
-    return score_of(question.get("score"))
 
 
 def typed_line(screen: Screen, prompt: str) -> str | None:

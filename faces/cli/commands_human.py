@@ -39,16 +39,16 @@ def answer(
     from ..sessions import known_id, opened
     from ..views.console import Screen
     from .asking import keep_edit
-    from .running import finish, go_on_with_answer
+    from .running import finish, go_on
 
-    given = {
+    ways = {
         "--accept": accept or None,
         "--feedback TEXT": feedback,
         "--draft FILE": draft,
         "--stop": end or None,
     }
-    if sum(value is not None for value in given.values()) != 1:
-        raise BadInputError(f"answer with one of {', '.join(given)}")
+    if sum(value is not None for value in ways.values()) != 1:
+        raise BadInputError(f"answer with one of {', '.join(ways)}")
     with bad_input():
         text = None if draft is None else _read(draft)
         reply = answer_of(accept=accept, feedback=feedback, draft=text, stop=end, score=score)
@@ -56,8 +56,13 @@ def answer(
     try:
         with opened(db) as saver:
             thread_id = known_id(saver, thread_id)
-            values, question = go_on_with_answer(
-                saver, thread_id, reply, at=at, by=by, screen=screen, db=db, trust=trust_recipe
+            values, question = go_on(
+                saver,
+                thread_id,
+                lambda thread: thread.aready_answer(reply, at=at, by=by),
+                screen=screen,
+                db=db,
+                trust=trust_recipe,
             )
     except BadInputError as error:
         if draft != "-":

@@ -16,8 +16,9 @@ from ..problems import DEFAULT_DB, BadInputError, bad_input
 from .options import AsJson, Db, ThreadId, age
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from ...state.storage.index import RunRow
     from ..views.console import Screen
 
 __all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey", "seal"]
@@ -82,17 +83,14 @@ def prune(
     from ..views.wording import checked_reason
 
     before = (datetime.now(UTC) - age(older_than, "--older-than")).isoformat(timespec="microseconds")
-    kept = {None if checked_reason(one) == "unfinished" else one for one in keep or ()}
+    kept = {None if checked_reason(reason) == "unfinished" else reason for reason in keep or ()}
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
-        wanted: list[str] = []
-        last = None
         with bad_input():
-            while page := saver.runs.list(limit=500, before=last):
-                wanted += [row.thread_id for row in page if row.updated_at < before and row.stop_reason not in kept]
-                last = page[-1].position
+            rows = _every_row(saver)
+            wanted = [row.thread_id for row in rows if row.updated_at < before and row.stop_reason not in kept]
         if dry_run or not wanted:
-            _told(screen, "would delete", wanted, ())
+            _report(screen, "would delete", wanted, ())
             return
         _delete(screen, saver, wanted, yes=yes)
 
@@ -142,8 +140,10 @@ def import_thread(
 
     with opened(db, create=True) as saver, ExitStack() as stack, bad_input():
         lines = sys.stdin if str(file) == "-" else stack.enter_context(file.open(encoding="utf-8"))
-        made = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
-    Screen(as_json=as_json).result({"thread_id": made}, lambda screen: screen.line(("imported as ", "dim"), made))
+        imported = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
+    Screen(as_json=as_json).result(
+        {"thread_id": imported}, lambda screen: screen.line(("imported as ", "dim"), imported)
+    )
 
 
 def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
@@ -161,8 +161,8 @@ def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
             raise BadInputError(f"{name} is not set: it holds {HELD[name]}")
     with bad_input():
         count = rekeyed(db, str(old), new)
-    said = "encrypted with the new key: set REDRAFT_ENCRYPTION_KEY to it"
-    Screen(as_json=as_json).result({"values": count}, lambda screen: screen.line(f"{count} values are ", said))
+    message = f"{count} values are encrypted with the new key: set REDRAFT_ENCRYPTION_KEY to it"
+    Screen(as_json=as_json).result({"values": count}, lambda screen: screen.line(message))
 
 
 def seal(
@@ -189,11 +189,7 @@ def seal(
     refused: dict[str, str] = {}
     sealed: list[str] = []
     with opened(db) as saver, bad_input():
-        wanted, last = list(thread_ids or ()), None
-        while every and (page := saver.runs.list(limit=500, before=last)):
-            wanted += [row.thread_id for row in page]
-            last = page[-1].position
-        for thread_id in wanted:
+        for thread_id in [row.thread_id for row in _every_row(saver)] if every else thread_ids or ():
             if not every and saver.runs.get(thread_id) is None:
                 raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
             try:
@@ -218,6 +214,14 @@ HELD = {
 }
 
 
+def _every_row(saver: Any) -> Iterator[RunRow]:
+    """Yield the row of each thread, the newest first, read in pages."""
+    last = None
+    while page := saver.runs.list(limit=500, before=last):
+        yield from page
+        last = page[-1].position
+
+
 def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool) -> None:
     """Delete threads, after a question where somebody can answer it; those that somebody runs right now stay."""
     from ...state.threads.lease import BusyThreadError, leased
@@ -227,8 +231,8 @@ def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool)
     if not yes:
         if not can_ask(screen):
             raise BadInputError(f"this deletes {amount(len(thread_ids), 'thread')} for good; --yes says that it may")
-        said = typed_line(screen, f"delete {amount(len(thread_ids), 'thread')} for good? [y/N] ")
-        if (said or "").strip().casefold() not in {"y", "yes"}:
+        reply = typed_line(screen, f"delete {amount(len(thread_ids), 'thread')} for good? [y/N] ")
+        if (reply or "").strip().casefold() not in {"y", "yes"}:
             raise BadInputError("nothing was deleted")
     deleted, busy = [], []
     for thread_id in thread_ids:
@@ -238,10 +242,10 @@ def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool)
             deleted.append(thread_id)
         except BusyThreadError:
             busy.append(thread_id)
-    _told(screen, "deleted", deleted, busy)
+    _report(screen, "deleted", deleted, busy)
 
 
-def _told(screen: Screen, what: str, deleted: Sequence[str], busy: Sequence[str]) -> None:
+def _report(screen: Screen, what: str, deleted: Sequence[str], busy: Sequence[str]) -> None:
     from ..views.wording import amount
 
     def show(screen: Screen) -> None:

@@ -97,7 +97,7 @@ def pipeline(
             raise BadInputError(
                 "the pipeline has no topic: begin it with SetTopic('…'), or name a --thread that has one"
             )
-        values = run_graph(
+        values, _ = run_graph(
             graph_alone.copy({"checkpointer": saver}),
             {"limits": limits} if limits else {},
             thread_id=thread_id,

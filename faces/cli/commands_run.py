@@ -35,8 +35,6 @@ from .options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_core.runnables import RunnableConfig
-
     from ...state import Thread
     from ...state.storage.index import RunRow
     from ..run_config import RunConfig
@@ -140,10 +138,10 @@ def run(
         graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
     with opened(db, create=True) as saver:
         built = graph_alone.copy({"checkpointer": saver})
-        given: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
+        task_input: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
         if draft is not None:
-            given["draft"] = draft
-        values, question = run_asking(built, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+            task_input["draft"] = draft
+        values, question = run_asking(built, task_input, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)
 
 
@@ -163,6 +161,7 @@ def resume(
 
     Nothing that is finished is paid again. Limits that are not named stay as they were.
     """
+    from ...state import Thread
     from ...state.threads.snapshots import state_of
     from ..sessions import any_reader, known_id, opened
     from ..views.console import Screen, say
@@ -181,11 +180,17 @@ def resume(
         row = saver.runs.get(thread_id)
         if limits or row is None or row.stop_reason in (None, "failed"):
             values, question = go_on(
-                saver, thread_id, limits, screen=screen, db=db, trust=trust_recipe, allow_changes=allow_changes
+                saver,
+                thread_id,
+                lambda thread: thread.aready(limits or None, allow_changes=allow_changes),
+                screen=screen,
+                db=db,
+                trust=trust_recipe,
             )
         else:
             with bad_input():
-                values, question = dict(state_of(any_reader(saver, thread_id), _config(thread_id)).values), None
+                thread = Thread(any_reader(saver, thread_id), thread_id)
+                values, question = dict(state_of(thread.graph, thread.config).values), None
             say(f"thread {thread_id} is finished ({row.stop_reason}); {_what_now(row, db)}")
     finish(screen, values, question, thread_id=thread_id, db=db)
 
@@ -213,7 +218,7 @@ def fork(
     from ...state import Thread
     from ...state.threads.kind import kind_of
     from ..run_config import RunConfig
-    from ..sessions import any_reader, checked_thread_id, known_id, opened
+    from ..sessions import checked_thread_id, known_id, opened
     from ..views.console import Screen
     from .running import finish, go_on, trusted_recipe
 
@@ -222,8 +227,9 @@ def fork(
     named = None if new_id is None else checked_thread_id(new_id)
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
-        reader = any_reader(saver, thread_id)
         parents = RunConfig.of_thread(saver, thread_id)
+        human, search = bool(parents.options.get("human")), parents.preset == "branching"
+        reader = RunConfig.reader(saver, human=human, search=search)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
@@ -244,7 +250,7 @@ def fork(
             _keep_recipe(forked, recipe, fingerprint)
         branch = forked.thread_id
         if run_now:
-            values, question = go_on(saver, branch, {}, screen=screen, db=db, trust=trust_recipe)
+            values, question = go_on(saver, branch, Thread.aready, screen=screen, db=db, trust=trust_recipe)
     if run_now:
         finish(screen, values, question, thread_id=branch, db=db)
         return
@@ -289,7 +295,7 @@ def _keep_recipe(forked: Thread, recipe: RunConfig, fingerprint: Mapping[str, An
 
 
 def _what_now(row: RunRow, db: str) -> str:
-    """Return what can be done with a thread that came to its end, in words."""
+    """Describe the ways to go on with a thread that came to its end."""
     reason = str(row.stop_reason)
     if row.preset == "pipeline" and not reason.endswith("_budget"):
         return "all its steps are done, and new limits change nothing"
@@ -299,7 +305,3 @@ def _what_now(row: RunRow, db: str) -> str:
     if reason == "human":
         return "new limits, such as --max-rounds, open it again"
     return "new limits, such as --max-rounds, give it more room"
-
-
-def _config(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id}}

@@ -95,15 +95,13 @@ def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> N
 
 def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
-    from ...state.threads.snapshots import state_of
-    from ..sessions import reading
+    from ..sessions import read_replay
     from ..views.console import Screen
-    from .outcomes import outcome_data
+    from .running import outcome_data
     from .thread_views import show_replay
 
-    with reading(db, thread_id) as thread, bad_input():
-        thread_id, replayed = thread.thread_id, thread.replay()
-        task = state_of(thread.graph, thread.config).values.get("task") or ""
+    thread_id, replayed = read_replay(db, thread_id)
+    task = next((event["text"] for event in reversed(replayed.output["events"]) if event["kind"] == "task"), "")
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
     data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
     Screen(as_json=as_json).result(data, lambda screen: show_replay(screen, replayed, thread_id=thread_id))
@@ -128,13 +126,13 @@ def diff(
     from ..views.drafts import diff_facts
     from .thread_views import show_diff
 
-    one = read_thread(db, thread_id)
-    two = read_thread(db, other) if other is not None else None
-    if two is not None and two.thread_id == one.thread_id and before is None and after is None:
+    first = read_thread(db, thread_id)
+    second = read_thread(db, other) if other is not None else None
+    if second is not None and second.thread_id == first.thread_id and before is None and after is None:
         raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
     with bad_input():
-        facts = diff_facts(one, two, before=before, after=after)
-    thread_id, other = one.thread_id, None if two is None else two.thread_id
+        facts = diff_facts(first, second, before=before, after=after)
+    thread_id, other = first.thread_id, None if second is None else second.thread_id
     data = {
         "threads": [thread_id, other or thread_id],
         "rounds": [facts["before"]["round"], facts["after"]["round"]],

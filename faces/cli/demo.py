@@ -65,14 +65,14 @@ class DemoResult:
     seconds: float
     expected: str | None
     right: bool | None
-    """Whether the answer is the known one; `None` where a verifier alone decides."""
+    """True if the answer is the known one; `None` where a verifier alone decides."""
 
 
 def demo_tasks() -> list[DemoTask]:
     """Return the bundled tasks."""
     text = files(__package__).joinpath("demo_tasks.jsonl").read_text(encoding="utf-8")
-    found = [json.loads(line) for line in text.splitlines()]
-    return [DemoTask(**{**one, "verifiers": tuple(one["verifiers"])}) for one in found]
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [DemoTask(**{**row, "verifiers": tuple(row["verifiers"])}) for row in rows]
 
 
 def run_demo(saver: Any, *, model: str, screen: Screen, db: str) -> list[DemoResult]:
@@ -88,8 +88,8 @@ def run_demo(saver: Any, *, model: str, screen: Screen, db: str) -> list[DemoRes
         screen.block(task.title or task.task, indent=2)
         results.append(_refined(saver, task, thread_id=thread_id, model=model, screen=screen, db=db))
         if results[-1].right is not None:
-            said = "right" if results[-1].right else f"wrong: {task.answer} expected"
-            screen.line(("  the known answer, looked up after the run: ", "dim"), said)
+            verdict = "right" if results[-1].right else f"wrong: {task.answer} expected"
+            screen.line(("  the known answer, looked up after the run: ", "dim"), verdict)
     return results
 
 
@@ -99,43 +99,43 @@ def show_results(screen: Screen, results: Sequence[DemoResult], *, db: str) -> N
 
     numbers = ("rounds", "score", "tokens", "seconds")
     table = plain_table("thread", "stopped", *numbers, "answer", right=numbers)
-    for one in results:
-        answer = {True: Text("right", "green"), None: Text("–", "dim")}.get(one.right)
+    for result in results:
+        answer = {True: Text("right", "green"), None: Text("–", "dim")}.get(result.right)
         table.add_row(
-            Text(one.thread_id, "bold"),
-            Text(one.stop_reason or "unfinished", reason_style(one.stop_reason)),
-            str(one.rounds),
-            score_of(one.score),
-            f"{one.total_tokens:,}",
-            f"{one.seconds:.1f}",
-            answer if answer is not None else Text(f"wrong: {one.expected} expected", "red"),
+            Text(result.thread_id, "bold"),
+            Text(result.stop_reason or "unfinished", reason_style(result.stop_reason)),
+            str(result.rounds),
+            score_of(result.score),
+            f"{result.total_tokens:,}",
+            f"{result.seconds:.1f}",
+            answer if answer is not None else Text(f"wrong: {result.expected} expected", "red"),
         )
     screen.line("")
     screen.put(table)
     screen.line("")
     screen.line(in_a_sentence(results))
-    costs = [one.cost_usd for one in results]
+    costs = [result.cost_usd for result in results]
     cost = None if None in costs else sum(cost for cost in costs if cost is not None)
-    tokens = amount(sum(one.total_tokens for one in results), "token")
-    screen.line((f"{tokens} · {money(cost)} · {seconds(sum(one.seconds for one in results))}", "dim"))
+    tokens = amount(sum(result.total_tokens for result in results), "token")
+    screen.line((f"{tokens} · {money(cost)} · {seconds(sum(result.seconds for result in results))}", "dim"))
     if db != "memory":
         _say_what_next(screen, results, db=db)
 
 
 def in_a_sentence(results: Sequence[DemoResult]) -> str:
-    """Return what came of the tasks, failures included, in plain words."""
-    accepted = [one for one in results if one.stop_reason == "accepted"]
-    mended = sum(one.rounds > 0 for one in accepted)
+    """Sum up the results in one plain sentence, failures included."""
+    accepted = [result for result in results if result.stop_reason == "accepted"]
+    mended = sum(result.rounds > 0 for result in accepted)
     parts = [f"{len(accepted)} of {len(results)} tasks were accepted, {mended} of them after a revision"]
     if left := len(results) - len(accepted):
         parts.append(f"{left} that no program accepted {'is' if left == 1 else 'are'} shown as they are")
-    if fooled := sum(one.right is False for one in accepted):
+    if fooled := sum(result.right is False for result in accepted):
         parts.append(f"{fooled} accepted {'answer is' if fooled == 1 else 'answers are'} wrong all the same")
     return "; ".join(parts) + "."
 
 
 def _ends_in(text: str, expected: str) -> bool:
-    """Return whether the last line of a worked solution gives this number."""
+    """Tell if the last line of a worked solution gives this number."""
     from ...nodes.verify.numeric_answers import same_number
 
     lines = text.strip().splitlines() or [""]
@@ -144,7 +144,7 @@ def _ends_in(text: str, expected: str) -> bool:
 
 def results_data(results: Sequence[DemoResult]) -> dict[str, Any]:
     """Return the results as JSON holds them."""
-    return {"tasks": [asdict(one) for one in results], "summary": in_a_sentence(results)}
+    return {"tasks": [asdict(result) for result in results], "summary": in_a_sentence(results)}
 
 
 def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: Screen, db: str) -> DemoResult:
@@ -162,8 +162,8 @@ def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: 
     )
     with bad_input():
         graph = recipe.build(saver)
-    given = {"task": task.task, "limits": Limits(max_rounds=MAX_ROUNDS)}
-    values = run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+    task_input = {"task": task.task, "limits": Limits(max_rounds=MAX_ROUNDS)}
+    values, _ = run_graph(graph, task_input, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
     usage = values["usage"]
     return DemoResult(
         thread_id=thread_id,
@@ -189,12 +189,12 @@ def _free_names(saver: Any, names: list[str]) -> list[str]:
 
 
 def _say_what_next(screen: Screen, results: Sequence[DemoResult], *, db: str) -> None:
-    shown = max(results, key=lambda one: one.rounds).thread_id
+    thread_id = max(results, key=lambda result: result.rounds).thread_id
     lines = (
-        ("look at a run, step by step", command("history", shown, db=db)),
+        ("look at a run, step by step", command("history", thread_id, db=db)),
         (
             "fork it with feedback of your own",
-            command("fork", shown, "--at", "0", "--feedback", "Make it rhyme.", "--run", db=db),
+            command("fork", thread_id, "--at", "0", "--feedback", "Make it rhyme.", "--run", db=db),
         ),
         ("use a model of your own", command("run", "Write …", "--model", "openai:gpt-5-mini", db=db)),
     )

@@ -1,4 +1,4 @@
-"""Runs at the shell: a graph is run, shown as it happens, and left resumable whatever happens. Internal."""
+"""Runs at the shell: a graph is run, shown as it happens, its result printed, and always left resumable. Internal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
+from ...state.threads.answers import newest_question
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
 from ..views.console import one_line
 from ..views.live import LiveRun
+from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds, tokens_of
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
-from .outcomes import outcome_data, show_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
     Given: TypeAlias = Mapping[str, Any] | Callable[[], Awaitable[Any]] | None
 
 __all__ = [
+    "RESULT_KEYS",
     "finish",
     "go_on",
-    "go_on_with_answer",
+    "outcome_data",
     "run_asking",
     "run_graph",
+    "show_outcome",
     "trusted_recipe",
 ]
 
-MODES = ("custom", "values")
+RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
 STOPPED_FROM_OUTSIDE = 143
 """The exit code of a run that `redraft stop` ended: that of a SIGTERM, which asks for the same."""
 UNACCEPTED = 3
@@ -51,8 +54,9 @@ def run_graph(
     screen: Screen,
     db: str,
     watch: type[LiveRun] = LiveRun,
-) -> dict[str, Any]:
-    """Run a thread to its end, printing it as it happens, and return the values of its state.
+    shown: set[int] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Run a thread to its end or to a question for a person, printing it as it happens.
 
     Args:
         graph: A compiled graph with a checkpointer.
@@ -63,6 +67,10 @@ def run_graph(
         screen: Where progress goes.
         db: Named in what is said about resuming.
         watch: Prints what happens.
+        shown: The rounds whose drafts are printed are added to it.
+
+    Returns:
+        The values of its state, and the question that it waits with.
 
     Raises:
         BadInputError: Somebody else runs the thread right now, or `given` makes no sense.
@@ -71,35 +79,38 @@ def run_graph(
     """
     from langgraph.errors import GraphDrained
 
-    from ...state import Thread
+    from ...state.threads.lease import LeaseHolder
     from ...state.threads.record_checks import compared
 
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
     if callable(given):  # it is what `Thread` says to go on with
         config = compared(config)
     values: dict[str, Any] = {}
+    interrupts: Sequence[Any] = ()
 
-    async def follow() -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    async def follow() -> None:
+        nonlocal values, interrupts
         async with AsyncExitStack() as stack:
             with bad_input():
-                control = await stack.enter_async_context(Thread(graph, thread_id).astoppable())
+                control = await stack.enter_async_context(LeaseHolder(graph.checkpointer).leased(thread_id))
                 # Only now, since nobody else can change the thread any more.
                 begun = await given() if callable(given) else given
-            live = watch(screen, stack.enter_context(screen.thinking()))
+            live = watch(screen, stack.enter_context(screen.thinking()), shown)
             # One stream of two kinds: progress to show, and the state, of which the last one is the result.
             async for mode, item in graph.astream(
-                begun, config, stream_mode=list(MODES), durability="sync", control=control
+                begun, config, stream_mode=["custom", "values"], durability="sync", control=control
             ):
-                if mode == "values":
-                    found = {name: value for name, value in item.items() if name != "__interrupt__"}
-                    live.check_reader()
-                else:
+                if mode == "custom":
                     live.item(item)
-        return found
+                    continue
+                interrupts = item.pop("__interrupt__", ())
+                values = item or values
+                # Between steps, and not within one: what a step pays for is kept at its end only.
+                if live.gone:
+                    raise live.gone
 
     try:
-        values = asyncio.run(follow())  # asynchronously, since Ctrl-C can then end a call that is under way
+        asyncio.run(follow())  # asynchronously, since Ctrl-C can then end a call that is under way
     # It is worded for the user already; the last clause would make a failed run of it.
     except BadInputError:
         raise
@@ -117,13 +128,13 @@ def run_graph(
     except Exception as error:
         hint = _how_to_resume(thread_id, db, kept=graph.checkpointer.get_tuple(config) is not None)
         raise RunStoppedError(f"the run failed: {_error_line(error)}; {hint}") from error
-    return values or dict(graph.get_state(config).values)
+    return values or dict(graph.get_state(config).values), newest_question(interrupts) if interrupts else None
 
 
 def run_asking(
     graph: Any, given: Given, *, thread_id: str, recipe: RunConfig, screen: Screen, db: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Run a thread, asking who sits at the terminal wherever it waits for a person.
+    """Run a thread, asking whoever sits at the terminal wherever it waits for a person.
 
     Returns:
         The values of its state, and the question that it waits with: nobody is at a terminal, or whoever is leaves the
@@ -134,24 +145,15 @@ def run_asking(
             a draft that was edited for it is kept.
         RunStoppedError: As `run_graph`.
     """
-    from ...state import Thread
-
-    thread = Thread(graph, thread_id)
     shown: set[int] = set()
-
-    class Watch(LiveRun):
-        def item(self, item: Mapping[str, Any]) -> None:
-            super().item(item)
-            if item.get("kind") in {"draft", "revision"}:
-                shown.add(item["round"])
-
     reply: dict[str, Any] | None = None
     while True:
         try:
-            values = run_graph(graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, watch=Watch)
+            values, question = run_graph(
+                graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, shown=shown
+            )
         except BadInputError as refused:
             raise BadInputError(f"{refused}{keep_edit(reply or {})}", details=refused.details) from refused
-        question = thread.question()
         if question is None or not can_ask(screen):
             return values, question
         try:
@@ -160,70 +162,43 @@ def run_asking(
             raise interrupted(thread_id, db, kept=True) from None
         if reply is None:
             return values, question
+        from ...state import Thread
+
         # With round and person, so that it never answers a later question.
-        given = partial(thread.aready_answer, reply, at=question["round"], by=question["by"])
+        given = partial(Thread(graph, thread_id).aready_answer, reply, at=question["round"], by=question["by"])
 
 
 def go_on(
     saver: Any,
     thread_id: str,
-    limits: Mapping[str, Any],
+    ready: Callable[[Thread], Awaitable[Any]],
     *,
     screen: Screen,
     db: str,
     trust: bool = False,
-    allow_changes: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Resume a thread with the graph of its recipe, and return what `run_asking` returns.
+    """Run a thread on with the graph of its recipe, and return the result of `run_asking`.
 
     Args:
         saver: The database.
         thread_id: The thread.
-        limits: Changed ones.
+        ready: Awaited for the input to go on with: `Thread.aready`, or an answer by `Thread.aready_answer`.
         screen: Where progress goes.
         db: Named in what is said about resuming.
         trust: A recipe that somebody else wrote is followed without a question.
-        allow_changes: The thread goes on also where the recipe makes another graph now than it did.
 
     Raises:
-        BadInputError: The thread has no recipe, its recipe can't be built here or is somebody else's, or somebody else
-            runs the thread right now.
+        BadInputError: The thread has no recipe, its recipe can't be built here or is somebody else's, somebody else
+            runs the thread right now, or as `ready`.
         RunStoppedError: As `run_graph`.
     """
-    thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
-    given = partial(thread.aready, limits or None, allow_changes=allow_changes)
-    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
-
-
-def go_on_with_answer(
-    saver: Any,
-    thread_id: str,
-    reply: Mapping[str, Any],
-    *,
-    at: int | None,
-    by: str | None,
-    screen: Screen,
-    db: str,
-    trust: bool = False,
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Answer the question that a thread waits with, run it on, and return what `run_asking` returns.
-
-    Raises:
-        BadInputError: As `go_on`; or the thread waits for nobody, not with the draft of round `at`, or for another
-            person than `by`.
-        RunStoppedError: As `run_graph`.
-    """
-    thread, recipe = _rebuilt(saver, thread_id, screen=screen, trust=trust)
-    given = partial(thread.aready_answer, reply, at=at, by=by)
-    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
-
-
-def _rebuilt(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> tuple[Thread, RunConfig]:
     from ...state import Thread
 
     recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
     with bad_input():
-        return Thread(recipe.build(saver), thread_id), recipe
+        thread = Thread(recipe.build(saver), thread_id)
+    given = partial(ready, thread)
+    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
 def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> RunConfig:
@@ -288,7 +263,7 @@ def finish(
 
 
 def _judged(values: Mapping[str, Any]) -> bool:
-    """Return whether somebody judges the last draft of a run: nobody does where all steps of a pipeline are its end."""
+    """Tell if somebody judges the last draft of a run: nobody does where all steps of a pipeline are its end."""
     from ...state.summary import run_options
 
     options = run_options(values.get("events") or [])
@@ -310,3 +285,56 @@ def _error_line(error: Exception) -> str:
     from ...state.masking import masked
 
     return one_line(masked(f"{type(error).__name__}: {error}") if str(error) else type(error).__name__)[:500]
+
+
+def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
+    """Return the result of a run as JSON holds it."""
+    data = {"thread_id": thread_id, "task": values.get("task") or "", **{key: values.get(key) for key in RESULT_KEYS}}
+    if sources := _sources(values):
+        data["sources"] = sources
+    if "self_critique" in values:
+        data["self_critique"] = values["self_critique"]
+    return data
+
+
+def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
+    """Print the answer, why the run stopped, and what it cost."""
+    reason = values.get("stop_reason")
+    usage = values.get("usage") or {}
+    screen.line("")
+    screen.line(("answer", "bold"))
+    screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
+    for source in _sources(values):
+        places = [
+            source["source"] or "unnamed source",
+            *(f"{key} {source[key]}" for key in ("page", "line") if key in source),
+        ]
+        address = f" · {source['url']}" if "url" in source else ""
+        screen.line((f"  [{source['number']}] {', '.join(places)}{address}", "dim"))
+    screen.line("")
+    why = _why(values) or STOP_WORDS.get(reason, "")
+    by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"
+    screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
+    facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]
+    if usage:
+        facts += [tokens_of(usage), money(usage["cost_usd"]), seconds(usage["seconds"])]
+    screen.line((" · ".join(facts), "dim"))
+    if db != "memory":
+        screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
+
+
+def _why(values: Mapping[str, Any]) -> str:
+    """Return the record's own words on the end of a run without rounds, such as a pipeline's."""
+    events = values.get("events") or []
+    if values.get("stop_reason") != "max_rounds" or not events or events[-1]["kind"] != "verdict":
+        return ""
+    text: str = events[-1]["text"].rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _sources(values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the sources that the answer cites."""
+    # What reads a record is imported with it.
+    from ...state.retrievals import cited_sources
+
+    return cited_sources(values.get("answer") or "", values.get("events") or [])

@@ -16,7 +16,7 @@ from ..problems import command
 from ..views.console import one_line, plain_table, safe, terminal_width
 from ..views.live import show_event
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
-from .outcomes import RESULT_KEYS, show_outcome
+from .running import RESULT_KEYS, show_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,10 +93,10 @@ def model_of(row: RunRow) -> str | None:
 def branch_data(branch: ThreadTree) -> dict[str, Any]:
     """Return a branch and all below it as JSON holds them."""
     row = dataclasses.asdict(branch.row) if branch.row else {}
-    kept = ("fork_at", "stop_reason", "rounds", "score", "total_tokens", "created_at")
+    columns = ("fork_at", "stop_reason", "rounds", "score", "total_tokens", "created_at")
     return {
         "thread_id": branch.thread_id,
-        **{key: row.get(key) for key in kept},
+        **{key: row.get(key) for key in columns},
         "children": [branch_data(child) for child in branch.children],
     }
 
@@ -124,8 +124,9 @@ def _label(branch: ThreadTree, marked: str) -> Text:
         where = f"round {row.fork_at}" if isinstance(row.fork_at, int) else f"checkpoint {safe(row.fork_at)}"
         label.append(f"  from {where}", style="dim")
     label.append("  ").append_text(_stopped(row))
-    rounds = f"{row.rounds} round{'' if row.rounds == 1 else 's'}"
-    return label.append(f"  {rounds} · score {score_of(row.score)} · {row.total_tokens:,} tokens", style="dim")
+    return label.append(
+        f"  {amount(row.rounds, 'round')} · score {score_of(row.score)} · {row.total_tokens:,} tokens", style="dim"
+    )
 
 
 def _stopped(row: RunRow) -> Text:
@@ -177,31 +178,30 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
     Raises:
         ValueError: There is no such draft, or the thread holds no record of ours.
     """
-    from ...state.summary import attempts, best_draft, run_options
+    from ...state.summary import summary_of
 
     events = values.get("events")
     if not events:
         raise ValueError("this thread holds no record of a refinement run; has it begun?")
-    found = attempts(events)
-    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    summary = summary_of(events)
+    best = summary.answer
     drafts = [
         {
-            "round": one.round,
-            "by": one.by,
-            "revises": one.base,
-            "text": one.text,
-            "accepted": one.accepted,
-            "score": one.score,
-            "best": best is not None and one.round == best.round,
-            "critiques": [dict(critique) for critique in one.critiques],
+            "round": draft.round,
+            "by": draft.by,
+            "revises": draft.base,
+            "text": draft.text,
+            "accepted": draft.accepted,
+            "score": draft.score,
+            "best": best is not None and draft.round == best.round,
+            "critiques": [dict(critique) for critique in draft.critiques],
         }
-        for one in found
-        if number is None or one.round == number
+        for draft in summary.attempts
+        if number is None or draft.round == number
     ]
     if number is not None and not drafts:
-        raise ValueError(
-            f"there is no draft of round {number}; there are drafts of rounds {[one.round for one in found]}"
-        )
+        rounds = [draft.round for draft in summary.attempts]
+        raise ValueError(f"there is no draft of round {number}; there are drafts of rounds {rounds}")
     result = {
         "task": values.get("task") or "",
         "limits": values.get("limits"),
@@ -258,9 +258,9 @@ def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
     if facts["same"]:
         screen.line(("the two drafts are the same", "dim"))
         return
-    found = Diff(facts["before_text"], facts["after_text"], tuple(Change(*change) for change in facts["changes"]))
+    diff = Diff(facts["before_text"], facts["after_text"], tuple(Change(*change) for change in facts["changes"]))
     if not screen.out.is_terminal or screen.out.no_color or not shutil.get_terminal_size().columns:
-        screen.block(str(found))
+        screen.block(str(diff))
         return
     styles = {"same": "", "removed": "red strike", "added": "green"}
-    screen.put(Text.assemble(*((safe(change.text), styles[change.kind]) for change in found.changes)))
+    screen.put(Text.assemble(*((safe(change.text), styles[change.kind]) for change in diff.changes)))

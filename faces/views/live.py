@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...state.events import DRAFT_KINDS
 from ..problems import ReaderGoneError
 from .console import shortened
 from .timeline import left_out
@@ -36,14 +37,17 @@ class LiveRun:
     Args:
         screen: Where to.
         thinking: Says what is going on while nothing is printed.
+        shown: The rounds whose drafts are printed are added to it.
     """
 
-    def __init__(self, screen: Screen, thinking: Callable[[str], None]) -> None:
+    def __init__(self, screen: Screen, thinking: Callable[[str], None], shown: set[int] | None = None) -> None:
         self._screen = screen
         self._thinking = thinking
+        self._shown = set() if shown is None else shown
         self._place: tuple[int, str] | None = None
         """Of the last heading: the round, and the path where it is one of a search."""
-        self._gone: ReaderGoneError | None = None
+        self.gone: ReaderGoneError | None = None
+        """Nobody reads on: whoever runs the graph raises it between two steps."""
 
     def item(self, item: Mapping[str, Any]) -> None:
         """Print one item of the `custom` stream; a node of the user's own may send others, which are left alone."""
@@ -51,16 +55,7 @@ class LiveRun:
             self._show(item)
         except ReaderGoneError as gone:
             # Not raised within a step: what the step pays for is kept at its end only.
-            self._gone = gone
-
-    def check_reader(self) -> None:
-        """Raise ReaderGoneError once nobody reads on. Call it between steps: a step is kept at its end only.
-
-        Raises:
-            ReaderGoneError: Nobody reads on.
-        """
-        if self._gone is not None:
-            raise self._gone
+            self.gone = gone
 
     def _show(self, item: Mapping[str, Any]) -> None:
         kind = item.get("kind")
@@ -72,6 +67,8 @@ class LiveRun:
         elif isinstance(kind, str) and "round" in item:
             self._head(item)
             self._thinking("")
+            if kind in DRAFT_KINDS:
+                self._shown.add(item["round"])
             show_event(self._screen, item)
 
     def _head(self, item: Mapping[str, Any]) -> None:
@@ -113,7 +110,7 @@ def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT
 
 
 def doing(item: Mapping[str, Any]) -> str:
-    """Return what a `start` item says in words: who is at it, and in which round."""
+    """Describe a `start` item: who is at work, and in which round."""
     node = str(item.get("node"))
     if node == "feedback":
         return f"{item.get('by')} is judging the draft of round {item.get('round')}{_path(item)} …"
@@ -171,11 +168,13 @@ def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
 
 
 def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    found = event.get("documents") or []
+    passages = event.get("documents") or []
     withheld = [f"{amount(len(hidden), 'passage')} withheld"] if (hidden := event.get("withheld")) else []
-    screen.line(("retrieval", "cyan"), " · ", _details(event, amount(len(found), "passage"), *withheld), indent=indent)
+    screen.line(
+        ("retrieval", "cyan"), " · ", _details(event, amount(len(passages), "passage"), *withheld), indent=indent
+    )
     screen.block(event["text"], indent=indent + INDENT)
-    for number, document in enumerate(found, start=1):
+    for number, document in enumerate(passages, start=1):
         likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
         start = shortened(str(document.get("text", "")), 80)
         screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
@@ -191,8 +190,8 @@ def _step(screen: Screen, item: Mapping[str, Any]) -> None:
 
 
 def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
-    told = f"{item.get('node')} changed nothing: {item.get('text')}"
-    screen.line((left_out(item) if item.get("node") == "branch" else told, "yellow"), indent=indent)
+    text = f"{item.get('node')} changed nothing: {item.get('text')}"
+    screen.line((left_out(item) if item.get("node") == "branch" else text, "yellow"), indent=indent)
 
 
 def _level(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
@@ -201,12 +200,12 @@ def _level(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
 
 def _comparison(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
     """Show what a judge said of two paths of a search."""
-    told = f"{item['winner']} is better" if item.get("winner") else "a tie"
+    outcome = f"{item['winner']} is better" if item.get("winner") else "a tie"
     pair = f"{item.get('first')} and {item.get('second')}"
-    screen.line(("comparison", "cyan"), " · ", (f"{item.get('judge')} · {pair}: {told}", "dim"), indent=indent)
-    for said in (*(item.get("reasons") or ()), item.get("error")):
-        if said:
-            screen.block(str(said), indent=indent + INDENT)
+    screen.line(("comparison", "cyan"), " · ", (f"{item.get('judge')} · {pair}: {outcome}", "dim"), indent=indent)
+    for remark in (*(item.get("reasons") or ()), item.get("error")):
+        if remark:
+            screen.block(str(remark), indent=indent + INDENT)
 
 
 def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:

@@ -51,7 +51,7 @@ def show(graph_or_thread: Any, *, xray: bool = False) -> Display:
     taken = None
     if thread is not None:
         read_values(thread)  # an unknown thread is named
-        taken = path_taken(snapshots(thread.graph, thread.config), frozenset(drawing.edges))
+        taken = path_taken(snapshots(thread.graph, thread.config).make(), frozenset(drawing.edges))
     ran = taken or Taken()
     text = drawing.plain()
     facts = {

@@ -20,7 +20,7 @@ __all__ = ["curve_of", "grouped", "place_of", "round_card", "round_cards"]
 
 
 def round_cards(events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return what is shown of each round of the current task, those of a search's paths one by one; the best is open.
+    """Return a card for each round of the current task, those of a search's paths one by one; the best is open.
 
     Args:
         events: The record of a thread, or what a run that is under way has sent so far.
@@ -34,7 +34,7 @@ def round_cards(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] | None:
-    """Return what is shown of one round; `None` where that is nothing.
+    """Return the card of one round; `None` where there is nothing to show.
 
     Args:
         run: The events of the task.
@@ -46,18 +46,19 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     written = [event for event in here if event["kind"] in DRAFT_KINDS]
     notes = [event for event in here if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)]
     # That it was accepted stands beside what accepted it.
-    notes = [one for one in notes if one["kind"] != "verdict" or one.get("stop_reason") not in (None, "accepted")]
-    if not written and all(one["kind"] == "verdict" for one in notes):
+    notes = [
+        event for event in notes if event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted")
+    ]
+    if not written and all(event["kind"] == "verdict" for event in notes):
         return None
     summary = RunSummary().grown(path)
-    keep = summary.options.get("keep", "best")
-    best = summary.attempts[-1] if keep == "last" and summary.attempts else summary.best()
+    best = summary.answer
     drafts = {draft.round: draft for draft in summary.attempts}
     draft = drafts.get(number)
     base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
     text = draft.text if draft is not None else str(written[-1]["text"]) if written else ""
     rows = [event_row(event) for event in here]
-    said = [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS]
+    critiques = [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS]
     is_best = best is not None and best.round == number
     return {
         "name": f"Round {number}" + (f", path {branch}" if branch else ""),
@@ -72,7 +73,7 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
         "accepted": draft.accepted if draft else False,
         "rejected": [row for row in map(event_row, written) if row["verdict"]],
         "because": [event_row(critique) for critique in base.critiques] if base else [],
-        "said": said,
+        "said": critiques,
         "notes": [event_row(event) for event in notes],
         "forkable": draft is not None,
         "best": is_best,
@@ -83,16 +84,16 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
 
 def grouped(cards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     """Return the rounds in groups: many in a row that are neither first, best nor last under a name, others without."""
-    found: list[tuple[str, list[Mapping[str, Any]]]] = []
+    groups: list[tuple[str, list[Mapping[str, Any]]]] = []
     for at, card in enumerate(cards):
         ends = at in (0, len(cards) - 1) or card["open"]
-        if found and not ends and not any(one["open"] for one in found[-1][1]) and found[-1][1][0] is not cards[0]:
-            found[-1][1].append(card)
+        if groups and not ends and not any(each["open"] for each in groups[-1][1]) and groups[-1][1][0] is not cards[0]:
+            groups[-1][1].append(card)
         else:
-            found.append(("", [card]))
+            groups.append(("", [card]))
     return [
         (f"{inside[0]['name']} to {inside[-1]['name'].lower()}" if len(inside) >= FOLDED else "", inside)
-        for _, inside in found
+        for _, inside in groups
     ]
 
 
@@ -106,8 +107,8 @@ def place_of(event: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _changes(base: Attempt | None, text: str) -> list[tuple[str, str]]:
-    found = diff_words(base.text, text).changes if base else ()
-    return [(change.kind, change.text) for change in found]
+    changes = diff_words(base.text, text).changes if base else ()
+    return [(change.kind, change.text) for change in changes]
 
 
 WIDTH, HEIGHT, LEFT, TOP, BELOW = 330, 76, 24, 8, 96

@@ -32,7 +32,7 @@ STYLES = {"green": "good", "red": "bad", "yellow": "open"}
 
 
 def timeline_facts(thread_id: str, steps: Sequence[HistoryStep]) -> dict[str, Any]:
-    """Return what the timeline shows: a row an event, or a row a step for graphs that keep no events of ours."""
+    """Return the facts of a timeline: a row an event, or a row a step for graphs that keep no events of ours."""
     ours = any(step.events for step in steps)
     rows = list(_events(steps) if ours else _steps(steps))
     last = steps[-1] if steps else None
@@ -87,9 +87,9 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
         if event.get("stop"):
             words = "stops"
         score = event.get("score")
-        told = f"{sign} {words}" + (f" · {score_of(score)}" if score is not None else "")
+        words_and_score = f"{sign} {words}" + (f" · {score_of(score)}" if score is not None else "")
         marks = [mark for mark in ("oracle", "uncalibrated") if event.get(mark)]
-        return " · ".join([told, *marks]), STYLES[colour]
+        return " · ".join([words_and_score, *marks]), STYLES[colour]
     if kind == "verdict":
         reason = event.get("stop_reason")
         style = "" if reason is None else {"accepted": "good", "failed": "bad"}.get(str(reason), "open")
@@ -105,14 +105,14 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def left_out(event: Mapping[str, Any]) -> str:
-    """Return which path of a search never began, and why."""
+    """Name the path of a search that never began, and the reason."""
     reason = str(event.get("text"))
     why = "another path was accepted" if reason == "accepted" else stop_words(reason)
     return f"path {event.get('branch')} left out: {why}"
 
 
 def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the rows cost together; the cost is `None` as soon as one is not known."""
+    """Return the sums of the rows' costs; the dollars are `None` as soon as one price is not known."""
     rows = list(rows)
     costs = [row.get("cost_usd", 0.0) for row in rows]
     return {
@@ -141,13 +141,13 @@ def timeline_text(facts: Mapping[str, Any]) -> str:
             pad = " " * (width - cell_len(cell))
             cells.append(pad + cell if place in NUMBERS else cell + pad)
         lines.append("  ".join(cells).rstrip())
-    told = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
+    facts_line = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
     if facts["ours"]:
         tokens = amount(facts["total_tokens"], "token")
-        told += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
-    told.append(seconds(facts["total_seconds"]))
+        facts_line += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
+    facts_line.append(seconds(facts["total_seconds"]))
     waiting = [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
-    return "\n".join([*lines, "", " · ".join([*told, *waiting])])
+    return "\n".join([*lines, "", " · ".join([*facts_line, *waiting])])
 
 
 HEAD = ["step", "node", "who", "what", "tokens", "time", "verdict", "said"]
@@ -159,8 +159,8 @@ def _cells(row: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     what = row["what"] if not facts["ours"] or row["round"] is None else f"{row['what']} {row['round']}"
     tokens = "" if not row["calls"] else f"{row['tokens']:,}" if row["counted"] else "?"
     spent = seconds(row["seconds"]) if row["calls"] or not facts["ours"] else ""
-    said = "(of its parent) " + row["excerpt"] if row.get("inherited") else row["excerpt"]
-    return [str(row["step"]), row["node"], row["by"], what, tokens, spent, row["verdict"], said]
+    text = "(of its parent) " + row["excerpt"] if row.get("inherited") else row["excerpt"]
+    return [str(row["step"]), row["node"], row["by"], what, tokens, spent, row["verdict"], text]
 
 
 def _events(steps: Iterable[HistoryStep]) -> Iterable[dict[str, Any]]:
@@ -200,7 +200,7 @@ DEEPEST = 12
 
 
 def tree_facts(branch: ThreadTree, asked: str) -> dict[str, Any]:
-    """Return what the tree shows: a row a thread, parents before their forks.
+    """Return the facts of a tree: a row a thread, parents before their forks.
 
     Args:
         branch: The oldest ancestor, with all below it.
@@ -210,10 +210,10 @@ def tree_facts(branch: ThreadTree, asked: str) -> dict[str, Any]:
     # A stack and not recursion, which forks of forks could make too deep.
     waiting: list[tuple[ThreadTree, list[bool], bool]] = [(branch, [], True)]
     while waiting:
-        one, above, last = waiting.pop()
-        rows.append({**_row(one), "guide": _guide(above, last=last), "asked": one.thread_id == asked})
+        node, above, last = waiting.pop()
+        rows.append({**_row(node), "guide": _guide(above, last=last), "asked": node.thread_id == asked})
         below = [*above, last]
-        forks = [(fork, below, fork is one.children[-1]) for fork in one.children]
+        forks = [(fork, below, fork is node.children[-1]) for fork in node.children]
         waiting += reversed(forks)
     scores = [row["score"] for row in rows if row["score"] is not None]
     best = max(scores, default=None)
@@ -245,11 +245,11 @@ def tree_text(facts: Mapping[str, Any]) -> str:
     return printed(table)
 
 
-def _row(one: ThreadTree) -> dict[str, Any]:
-    row = one.row
+def _row(node: ThreadTree) -> dict[str, Any]:
+    row = node.row
     at = row.fork_at if row else None
     return {
-        "thread_id": one.thread_id,
+        "thread_id": node.thread_id,
         "kept": row is not None,
         "from": "" if at is None else f"round {at}" if isinstance(at, int) else f"checkpoint …{at[-8:]}",
         "stop_reason": row.stop_reason if row else None,

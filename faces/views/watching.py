@@ -27,7 +27,7 @@ class Watch:
 
     Args:
         title: Of the view.
-        ours: Whether the graph sends events of ours; of others, each node that ran is shown.
+        ours: The graph sends events of ours; of others, each node that ran is shown.
         renew: Called with this after each item.
     """
 
@@ -55,7 +55,7 @@ class Watch:
         self._renew(self, mode, item)
 
     def output(self) -> Any:
-        """Return what `invoke` would have returned, and say in the view how it ended."""
+        """Return the output that `invoke` would have returned, and show how the run ended."""
         values = self._values
         reason = values.get("stop_reason") if isinstance(values, dict) else None
         if self._interrupts:
@@ -160,6 +160,6 @@ def _in_terminal() -> Iterator[Callable[[Watch, str, Any], None]]:
 
 
 def _node_row(name: str, update: Any) -> dict[str, Any]:
-    told = ", ".join(map(str, update)) if isinstance(update, dict) else type(update).__name__
-    text = f"wrote {told}" if update else ""
+    keys = ", ".join(map(str, update)) if isinstance(update, dict) else type(update).__name__
+    text = f"wrote {keys}" if update else ""
     return {**event_row({"kind": "", "by": name, "text": text}), "new_round": False}

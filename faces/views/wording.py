@@ -46,12 +46,12 @@ STOP_WORDS: Mapping[str | None, str] = {
 
 
 def stop_words(reason: str | None) -> str:
-    """Return why a run stopped, in words; of a reason that is no word of ours, itself."""
+    """Return a stop reason in words; a reason that is none of ours is returned as it is."""
     return STOP_WORDS.get(reason, str(reason))
 
 
 def who_of(event: Mapping[str, Any]) -> str:
-    """Return who an event is by, and which of several refiners it was that wrote."""
+    """Return the author of an event, with the refiner that wrote where there are several."""
     by, refiner = str(event.get("by") or ""), str(event.get("refiner") or "")
     return f"{by} ({refiner})" if refiner not in ("", by) else by
 
@@ -72,9 +72,9 @@ def checked_reason(word: str | None) -> str | None:
     Raises:
         BadInputError: No thread can have stopped so.
     """
-    known = [reason or "unfinished" for reason in STOP_WORDS]
-    if word is not None and word not in known:
-        raise BadInputError(f"no thread stops with {word!r}; known are {', '.join(known)}")
+    reasons = [reason or "unfinished" for reason in STOP_WORDS]
+    if word is not None and word not in reasons:
+        raise BadInputError(f"no thread stops with {word!r}; known are {', '.join(reasons)}")
     return word
 
 
@@ -142,14 +142,14 @@ def score_of(score: float | None) -> str:
 
 
 def usage_words(usage: Mapping[str, Any]) -> list[str]:
-    """Return what a model call cost, or nothing where no model was called."""
+    """Return the cost of a model call in words; empty where no model was called."""
     if not usage.get("calls"):
         return []
     return [tokens_of(usage) if usage["total_tokens"] else "tokens unknown", seconds(usage["seconds"])]
 
 
 def tokens_of(usage: Mapping[str, Any]) -> str:
-    """Return how many tokens were used, and how many of them a provider read from its cache."""
+    """Return the number of tokens in words, and how many of them a provider read from its cache."""
     cached = usage.get("cache_read_tokens")
     return amount(usage["total_tokens"], "token") + (f", {cached:,} of them cached" if cached else "")
 

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
     from ..summary import Attempt
 
-__all__ = ["REPLIES", "Answer", "answer_of", "pending_interrupts", "question_about", "read_answer", "same_draft"]
+__all__ = [
+    "REPLIES",
+    "Answer",
+    "answer_of",
+    "newest_question",
+    "our_questions",
+    "pending_interrupts",
+    "question_about",
+    "read_answer",
+    "same_draft",
+]
 
 ASK = "review"
 """`ask` of our questions; an `interrupt` of somebody else's node asks something else."""
@@ -52,7 +62,7 @@ def question_about(task: str, draft: str, attempt: Attempt | None, *, by: str) -
         attempt: The same draft with what others said about it, or `None` where no record is kept.
         by: Name of the person who is asked.
     """
-    said = attempt.critiques if attempt else ()
+    critiques = attempt.critiques if attempt else ()
     return {
         "ask": ASK,
         "by": by,
@@ -60,13 +70,15 @@ def question_about(task: str, draft: str, attempt: Attempt | None, *, by: str) -
         "round": attempt.round if attempt else 0,
         "draft": draft,
         "score": attempt.score if attempt else None,
-        "critiques": [{key: one.get(key) for key in ("by", "text", "accepted", "score")} for one in said],
+        "critiques": [
+            {key: critique.get(key) for key in ("by", "text", "accepted", "score")} for critique in critiques
+        ],
         "replies": dict(REPLIES),
     }
 
 
 def read_answer(reply: Any, *, draft: str) -> Answer:
-    """Return what a person replied.
+    """Return a person's reply as an `Answer`.
 
     Args:
         reply: `"accept"`, `"stop"`, any other text as feedback, or a mapping as in `REPLIES`.
@@ -100,7 +112,7 @@ def read_answer(reply: Any, *, draft: str) -> Answer:
 
 
 def same_draft(one: str, other: str) -> bool:
-    """Return whether two drafts are the same but for blank lines around them and how their lines end."""
+    """Tell if two drafts are the same but for blank lines around them and how their lines end."""
     return _lines(one) == _lines(other)
 
 
@@ -117,13 +129,13 @@ def answer_of(
     Raises:
         ValueError: Not exactly one of `accept`, `feedback`, `draft` and `stop` is given.
     """
-    given: dict[str, dict[str, Any]] = {
+    replies: dict[str, dict[str, Any]] = {
         "accept=True": {"action": "accept"} if accept else {},
         "feedback=": {"action": "feedback", "text": feedback} if feedback is not None else {},
         "draft=": {"action": "edit", "draft": draft} if draft is not None else {},
         "stop=True": {"action": "stop"} if stop else {},
     }
-    chosen = {name: reply for name, reply in given.items() if reply}
+    chosen = {name: reply for name, reply in replies.items() if reply}
     if len(chosen) != 1:
         got = " and ".join(chosen) or "none"
         raise ValueError(f"answer with exactly one of accept=True, feedback=, draft= and stop=True; got {got}")
@@ -139,12 +151,25 @@ def pending_interrupts(stored: CheckpointTuple | None) -> Sequence[Interrupt]:
     """
     writes = stored.pending_writes or [] if stored else []
     done = {task for task, channel, _ in writes if channel not in WAITING}
-    found = [value for task, channel, value in writes if channel == "__interrupt__" and task not in done]
-    return [one for value in found for one in (value if isinstance(value, list | tuple) else [value])]
+    values = [value for task, channel, value in writes if channel == "__interrupt__" and task not in done]
+    return [interrupt for value in values for interrupt in (value if isinstance(value, list | tuple) else [value])]
+
+
+def our_questions(pending: Sequence[Interrupt]) -> list[Interrupt]:
+    """Return the interrupts that ask a person about a draft."""
+    return [
+        interrupt for interrupt in pending if isinstance(interrupt.value, dict) and interrupt.value.get("ask") == ASK
+    ]
+
+
+def newest_question(pending: Sequence[Interrupt]) -> dict[str, Any] | None:
+    """Return the last question about a draft that some interrupts ask."""
+    questions = our_questions(pending)
+    return dict(questions[-1].value) if questions else None
 
 
 WAITING = {"__interrupt__", "__resume__", "__error__"}
-"""What LangGraph saves of a node that has not come to its end."""
+"""Channels that LangGraph writes for a node that has not come to its end."""
 
 
 def _lines(text: str) -> list[str]:
@@ -163,5 +188,5 @@ def _score(value: Any) -> float | None:
 
 def _unusable(reply: Any) -> ValueError:
     shown = repr(reply)
-    told = " ".join(f"{action}: {how}" for action, how in REPLIES.items())
-    return ValueError(f"{shown if len(shown) <= 80 else shown[:79] + '…'} is no reply. {told}")
+    ways = " ".join(f"{action}: {how}" for action, how in REPLIES.items())
+    return ValueError(f"{shown if len(shown) <= 80 else shown[:79] + '…'} is no reply. {ways}")

@@ -19,9 +19,8 @@ from langgraph.types import Command, StateUpdate
 from ..conversation import ThreadMessages, given_messages
 from ..dual import adrive, do, drive
 from ..limits import Limits
-from .fingerprint import ChangedGraphError
 from .kind import attach_kind, kind_of
-from .record_checks import ALLOW, CHECKED, change_update, changes, compared, refuse_edited
+from .record_checks import ALLOW, CHECKED, ChangedGraphError, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterator, Sequence

@@ -37,7 +37,7 @@ class Diff:
 
 
 def diff_words(before: str, after: str) -> Diff:
-    """Return what differs between two texts, word by word; joining what is not removed gives `after`.
+    """Compare two texts word by word; joining what is not removed gives `after`.
 
     Where too many words are the same, sentences are compared, or lines, and words within those that changed.
     """
@@ -52,8 +52,8 @@ def diff_words(before: str, after: str) -> Diff:
         pairs = _pairs(gone, come)
         if pattern is not WORD and 0 < pairs <= left:
             left -= pairs
-            for less, more, kept in _hunks(gone, come):
-                changes += _changes(less, more, kept)
+            for less, more, shared in _hunks(gone, come):
+                changes += _changes(less, more, shared)
         else:
             changes += _changes(removed, added, "")
         changes += _changes("", "", same)

@@ -28,10 +28,10 @@ class HistoryStep:
     checkpoint_id: str
     step: int
     node: str
-    """What ran to make it: a node, several joined by commas, `input`, or `fork` for the first of a branch."""
+    """Its origin: a node, several joined by commas, `input`, or `fork` for the first of a branch."""
     next: tuple[str, ...]
     events: tuple[Event, ...]
-    """What it added to the record; empty for graphs that keep none."""
+    """The events that it added to the record; empty for graphs that keep none."""
     stop_reason: str | None
     created_at: str | None
 
@@ -54,12 +54,12 @@ def newest_branch(snapshots: Iterable[StateSnapshot]) -> list[StateSnapshot]:
     Args:
         snapshots: Newest first, as `graph.get_state_history(config)` gives them.
     """
-    found: list[StateSnapshot] = []
+    branch: list[StateSnapshot] = []
     for snapshot in snapshots:
-        above = found[-1].parent_config if found else None
-        if not found or (above and above["configurable"]["checkpoint_id"] == _id(snapshot)):
-            found.append(snapshot)
-    return found[::-1]
+        above = branch[-1].parent_config if branch else None
+        if not branch or (above and above["configurable"]["checkpoint_id"] == _id(snapshot)):
+            branch.append(snapshot)
+    return branch[::-1]
 
 
 def _id(snapshot: StateSnapshot) -> str:
@@ -73,16 +73,16 @@ def read_history(snapshots: Iterable[StateSnapshot], kind: GraphKind) -> list[Hi
         snapshots: Newest first, as `graph.get_state_history(config)` gives them.
         kind: Of the graph, which says where a record is.
     """
-    found, known = [], 0
+    checkpoints, length = [], 0
     for snapshot in newest_branch(snapshots):
         values: dict[str, Any] = snapshot.values if isinstance(snapshot.values, dict) else {}
         events = kind.read(values)
         reason = kind.loop_values(values).get("stop_reason")
-        found.append(
-            (_id(snapshot), snapshot.metadata or {}, snapshot.next, events[known:], reason, snapshot.created_at)
+        checkpoints.append(
+            (_id(snapshot), snapshot.metadata or {}, snapshot.next, events[length:], reason, snapshot.created_at)
         )
-        known = len(events)
-    return steps_of(found)
+        length = len(events)
+    return steps_of(checkpoints)
 
 
 Seen: TypeAlias = "tuple[str, Mapping[str, Any], tuple[str, ...], Sequence[Event], str | None, str | None]"
@@ -90,7 +90,7 @@ Seen: TypeAlias = "tuple[str, Mapping[str, Any], tuple[str, ...], Sequence[Event
 
 
 def steps_of(checkpoints: Iterable[Seen]) -> list[HistoryStep]:
-    """Return what ran to make each of the checkpoints that led to where a thread stands, oldest first."""
+    """Return the steps that made the checkpoints of a thread's branch, oldest first."""
     steps: list[HistoryStep] = []
     ran = ""
     for checkpoint_id, metadata, following, news, stop_reason, created_at in checkpoints:
@@ -114,29 +114,29 @@ def grow_tree(thread_id: str, rows: Iterable[RunRow]) -> ThreadTree:
         thread_id: A thread of the tree.
         rows: The index rows to look in.
     """
-    known = {row.thread_id: row for row in rows}
+    by_id = {row.thread_id: row for row in rows}
     children: dict[Place, list[Place]] = {}
     parents: dict[Place, Place] = {}
-    for row in sorted(known.values(), key=lambda row: row.created_at):
+    for row in sorted(by_id.values(), key=lambda row: row.created_at):
         if row.parent_thread_id:
-            parent = known.get(row.parent_thread_id)
+            parent = by_id.get(row.parent_thread_id)
             # One made after its fork took over the id of the thread that was forked.
             place = (row.parent_thread_id, parent is not None and parent.created_at <= row.created_at)
             children.setdefault(place, []).append((row.thread_id, True))
             parents[row.thread_id, True] = place
-    root: Place = (thread_id, thread_id in known)
+    root: Place = (thread_id, thread_id in by_id)
     seen = {root}
     while (above := parents.get(root)) and above not in seen:
         root = above
         seen.add(root)
-    return _grow(root, children, known)
+    return _grow(root, children, by_id)
 
 
 Place: TypeAlias = tuple[str, bool]
 """A thread's id, and whether the thread is kept: `False` is one that was deleted."""
 
 
-def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str, RunRow]) -> ThreadTree:
+def _grow(root: Place, children: Mapping[Place, list[Place]], by_id: Mapping[str, RunRow]) -> ThreadTree:
     """Build from the leaves up, with no call per generation: a thread can be forked a thousand times in a row."""
     order, placed = [root], {root}
     for place in order:
@@ -147,7 +147,7 @@ def _grow(root: Place, children: Mapping[Place, list[Place]], known: Mapping[str
     for place in reversed(order):
         name, kept = place
         below = tuple(grown[child] for child in children.get(place, ()) if child in grown)
-        grown[place] = ThreadTree(name, known[name] if kept and name in known else None, below)
+        grown[place] = ThreadTree(name, by_id[name] if kept and name in by_id else None, below)
     return grown[root]
 
 

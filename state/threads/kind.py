@@ -7,7 +7,7 @@ names of nodes or channels, so a user's own graph may use any.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..events import AGENT_RECORD, AGENT_VALUES
 from ..limits import Limits, limits_in_force, merged_limits
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..events import Event
 
-__all__ = ["ForkPoint", "GraphKind", "attach_kind", "kind_of"]
+__all__ = ["Edits", "ForkPoint", "GraphKind", "attach_kind", "kind_of"]
 
 ATTRIBUTE = "redraft_kind"
 
@@ -34,23 +34,41 @@ class ForkPoint:
     as_node: str
 
 
+class Edits(NamedTuple):
+    """The changes that a fork makes."""
+
+    feedback: str | None = None
+    """Replaces the critiques of the draft there, and with them its acceptance."""
+    draft: str | None = None
+    """Replaces that draft; it is judged anew."""
+    limits: Mapping[str, Any] | None = None
+    """Changed limits; those not named stay."""
+    opening: Mapping[str, Any] | None = None
+    """The event that stands behind what is the parent's."""
+
+    @property
+    def texts(self) -> bool:
+        """True if a text is changed, and not the limits alone."""
+        return self.feedback is not None or self.draft is not None
+
+
 class GraphKind:
     """The kind of any graph; those of ours are subclasses of it."""
 
     first_node = "__start__"
     """The node that takes a task in; until it has run, the state and the record are those of the task before."""
     forkable = False
-    """Whether it has `fork_point` and `task_again`."""
+    """True if it has `fork_point` and `task_again`."""
     keeps_record = False
-    """Whether its state holds a record of ours."""
+    """True if its state holds a record of ours."""
     entries: tuple[str, ...] = ()
     """The nodes that somebody who does not own the graph may send a thread to, one at a time."""
     fingerprint: Mapping[str, Any] = {}
     """The graph's nodes, models, critics, prompts and options; empty where a graph is not told from others by them."""
     tells_its_fingerprint = True
-    """Whether a graph without one is another than each that a record tells of."""
+    """True if a graph without one differs from each graph that a record names."""
     options: Mapping[str, Any] = {}
-    """What the record must hold of its options."""
+    """Its options that a record must hold."""
 
     def read(self, values: Any) -> list[Event]:
         """Return the record in a state's values; empty for graphs that keep none."""
@@ -61,11 +79,11 @@ class GraphKind:
         return values if self.keeps_record else {}
 
     def waiting(self, stored: CheckpointTuple) -> bool:
-        """Return whether a task waits for the first node."""
+        """Tell if a task waits for the first node."""
         return bool({"__start__", f"branch:to:{self.first_node}"} & stored.checkpoint["channel_values"].keys())
 
     def begun(self, snapshot: StateSnapshot) -> bool:
-        """Return whether the last task is past the first node, so that state and record are its."""
+        """Tell if the last task is past the first node, so that state and record are its."""
         return not {"__start__", self.first_node} & set(snapshot.next)
 
     def values_of_last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
@@ -84,10 +102,11 @@ class GraphKind:
             thread_id: Named in the message.
             graph_name: Named in the message.
         """
-        raise ValueError(f"{what} needs a graph of redraft, and {graph_name!r} is none")
+        if not self.forkable:
+            raise ValueError(f"{what} needs a graph of redraft, and {graph_name!r} is none")
 
     def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-        """Return what must be written before the thread can run on, or `None` when it just runs on.
+        """Return the update to write before the thread can run on, or `None` when it just runs on.
 
         Raises:
             ValueError: A limit makes no sense.
@@ -126,25 +145,13 @@ class GraphKind:
         """
         raise NotImplementedError
 
-    def fork_point(
-        self,
-        snapshot: StateSnapshot,
-        at: int | str,
-        *,
-        feedback: str | None = None,
-        draft: str | None = None,
-        limits: Mapping[str, Any] | None = None,
-        opening: Mapping[str, Any] | None = None,
-    ) -> ForkPoint:
-        """Return what a fork is written with.
+    def fork_point(self, snapshot: StateSnapshot, at: int | str, **edits: Any) -> ForkPoint:
+        """Return the state update that a fork begins with.
 
         Args:
             snapshot: A checkpoint: the one with the id `at`, or one whose record reaches that round.
-            at: A round or a checkpoint id.
-            feedback: Replaces the critiques of the draft there, and with them its acceptance.
-            draft: Replaces that draft; it is judged anew.
-            limits: Changed limits; those not named stay.
-            opening: The event that stands behind what is the parent's.
+            at: A round (0 is the first draft, n the n-th revision) or a checkpoint id.
+            edits: The fields of `Edits`.
 
         Raises:
             ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
@@ -152,8 +159,10 @@ class GraphKind:
         raise NotImplementedError
 
     def meant_by(self, snapshot: StateSnapshot, values: Any) -> ForkPoint | None:
-        """Return what a state update with `feedback` or a `draft` is written as: at its checkpoint they do what they do
-        to a fork, within the thread; so do `limits` alone where the thread has ended. `None` for any other update.
+        """Return the update that stands for one with `feedback` or a `draft`; `None` for any other.
+
+        At their checkpoint they do what they do to a fork, within the thread; so do `limits` alone where the thread has
+        ended.
 
         Args:
             snapshot: Where it is written.
@@ -162,16 +171,18 @@ class GraphKind:
         Raises:
             ValueError: As `fork_point`; or something else is written along with them.
         """
-        given = {name: value for name, value in values.items() if value is not None} if isinstance(values, dict) else {}
-        at_end = given.keys() == {"limits"} and not snapshot.next and bool(self.read(snapshot.values))
-        if not self.forkable or "task" in given or not (given.keys() & {"feedback", "draft"} or at_end):
+        update = (
+            {name: value for name, value in values.items() if value is not None} if isinstance(values, dict) else {}
+        )
+        at_end = update.keys() == {"limits"} and not snapshot.next and bool(self.read(snapshot.values))
+        if not self.forkable or "task" in update or not (update.keys() & {"feedback", "draft"} or at_end):
             return None
-        if others := sorted(given.keys() - {"feedback", "draft", "limits"}):
+        if others := sorted(update.keys() - {"feedback", "draft", "limits"}):
             raise ValueError(f"feedback, draft and limits are written by themselves, and not with {others[0]!r:.80}")
         for name in ("feedback", "draft"):
-            if not isinstance(given.get(name, ""), str):
-                raise ValueError(f"{name} must be a text, not {given[name]!r:.80}")  # noqa: TRY004  (as a blank one)
-        point = self.fork_point(snapshot, snapshot.config["configurable"].get("checkpoint_id", ""), **given)
+            if not isinstance(update.get(name, ""), str):
+                raise ValueError(f"{name} must be a text, not {update[name]!r:.80}")  # noqa: TRY004  (as a blank one)
+        point = self.fork_point(snapshot, snapshot.config["configurable"].get("checkpoint_id", ""), **update)
         # Only what changes: a channel with a reducer of its own would take the rest in twice.
         changed = {name: value for name, value in point.values.items() if snapshot.values.get(name, point) != value}
         if "events" in changed:
@@ -182,7 +193,7 @@ class GraphKind:
 
 
 OF_ONE_TASK = ("draft", "top_k", "confidence_threshold")
-"""What an input says for its own task only."""
+"""Fields of an input for its own task only."""
 
 
 class OwnState(GraphKind):

@@ -9,7 +9,7 @@ from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
 from ..limits import merged_limits
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
 from ..summary import attempts, current_run
-from .kind import ForkPoint, GraphKind
+from .kind import Edits, ForkPoint, GraphKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,15 +47,7 @@ class LoopKind(GraphKind):
         self.before_check = "human" if people else "feedback"
         """The node that `check` follows."""
 
-    def check(self, what: str, *, thread_id: str, graph_name: str) -> None:
-        """Return: a thread of the loop can do all."""
-
     def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-        """Return what must be written before the thread can run on, or `None` when it just runs on.
-
-        Raises:
-            ValueError: A limit makes no sense.
-        """
         values: Mapping[str, Any] = snapshot.values
         # The task still waits for `prepare`; `restart` gives it its limits.
         if not self.begun(snapshot):
@@ -65,7 +57,7 @@ class LoopKind(GraphKind):
             if not changed:
                 return None
             # Written as the node before the next one, so that the same node is still next.
-            return ForkPoint(changed, self._fork_at_checkpoint(values, snapshot.next, limits=limits).as_node)
+            return ForkPoint(changed, self._fork_at_checkpoint(values, snapshot.next, Edits(limits=limits)).as_node)
         if cut_off := self.cut_off(values):
             return ForkPoint({"stop_reason": None, **changed}, cut_off)
         reason = values.get("stop_reason")
@@ -81,7 +73,6 @@ class LoopKind(GraphKind):
         return ForkPoint(reopened, "feedback") if changed and reason != "accepted" else None
 
     def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the task of an input that waits, as an input again; an agent may be given it in messages."""
         task, messages = waiting.get("task"), waiting.get("messages")
         # Of a chat the thread keeps the messages; they wait where no task does.
         if messages and (task is None or isinstance(messages, Waiting)):
@@ -89,52 +80,26 @@ class LoopKind(GraphKind):
         return {"task": task}
 
     def task_again(self, snapshot: StateSnapshot) -> dict[str, Any]:
-        """Return the input that runs the thread's last begun task once more, with the limits in force.
-
-        Raises:
-            ValueError: No task has begun.
-        """
         values = self.values_of_last_run(snapshot)
         if not values.get("events"):
             raise ValueError("no task of this thread has begun, so none can run once more; resume() begins it")
-        said = conversation_of(values["events"])
-        given: dict[str, Any] = {"messages": said} if said else {"task": values["task"]}
+        messages = conversation_of(values["events"])
+        task_input: dict[str, Any] = {"messages": messages} if messages else {"task": values["task"]}
         for event in current_run(values["events"]):
             if event.get("given"):
-                given["draft"] = event["text"]
-            given |= event.get("plan", {}).get("asked", {})
-        return {**given, "limits": values["limits"]}
+                task_input["draft"] = event["text"]
+            task_input |= event.get("plan", {}).get("asked", {})
+        return {**task_input, "limits": values["limits"]}
 
-    def fork_point(
-        self,
-        snapshot: StateSnapshot,
-        at: int | str,
-        *,
-        feedback: str | None = None,
-        draft: str | None = None,
-        limits: Mapping[str, Any] | None = None,
-        opening: Mapping[str, Any] | None = None,
-    ) -> ForkPoint:
-        """Return what a fork is written with.
+    def fork_point(self, snapshot: StateSnapshot, at: int | str, **edits: Any) -> ForkPoint:
+        """Return the state update that a fork begins with; see `GraphKind.fork_point`.
 
         Where a revision is due at a checkpoint and the new limits leave no room for it, the fork stands before `check`,
         which says so.
-
-        Args:
-            snapshot: A checkpoint: the one with the id `at`, or one whose record reaches that round.
-            at: A round (0 is the first draft, n the n-th revision) or a checkpoint id.
-            feedback: Replaces the critiques of the draft there, and with them its acceptance.
-            draft: Replaces that draft; it is judged anew.
-            limits: Changed limits; those not named stay.
-            opening: The event that stands behind what is the parent's.
-
-        Raises:
-            ValueError: There is no such draft, a text is blank, a limit makes no sense, or the run has not begun there.
         """
-        changes: dict[str, Any] = {"feedback": feedback, "draft": draft, "limits": limits, "opening": opening}
         if isinstance(at, str):
-            return self._fork_at_checkpoint(snapshot.values, snapshot.next, **changes)
-        return _fork_at_round(self.values_of_last_run(snapshot), at, **changes)
+            return self._fork_at_checkpoint(snapshot.values, snapshot.next, Edits(**edits))
+        return _fork_at_round(self.values_of_last_run(snapshot), at, Edits(**edits))
 
     def cut_off(self, values: Mapping[str, Any]) -> str | None:
         """Return the node that wrote last in a run that has no next one and no end.
@@ -150,28 +115,17 @@ class LoopKind(GraphKind):
         node = last.get("node") if last["kind"] == "failure" else WRITERS.get(last["kind"])
         return node if node in NODES or node == self.before_check else None
 
-    def _fork_at_checkpoint(
-        self,
-        values: Mapping[str, Any],
-        following: Sequence[str],
-        *,
-        feedback: str | None = None,
-        draft: str | None = None,
-        limits: Mapping[str, Any] | None = None,
-        opening: Mapping[str, Any] | None = None,
-    ) -> ForkPoint:
+    def _fork_at_checkpoint(self, values: Mapping[str, Any], following: Sequence[str], edits: Edits) -> ForkPoint:
         events: list[Event] = list(values.get("events") or [])
         upcoming = following[0] if following else None
-        if not events or upcoming in {"__start__", "prepare"}:
+        if not events or upcoming in {"__start__", self.first_node}:
             raise ValueError("the run has not begun at this checkpoint; use rerun() to start its task anew")
-        found = attempts(events)
-        if found and (feedback is not None or draft is not None or upcoming is None):
-            return _fork_at_round(
-                values, found[-1].round, feedback=feedback, draft=draft, limits=limits, opening=opening
-            )
-        if feedback is not None or draft is not None:
+        drafts = attempts(events)
+        if drafts and (edits.texts or upcoming is None):
+            return _fork_at_round(values, drafts[-1].round, edits)
+        if edits.texts:
             raise ValueError("there is no draft yet at this checkpoint")
-        fresh = _fresh(values, _appended(events, [opening] if opening else []), limits)
+        fresh = _fresh(values, _appended(events, [edits.opening] if edits.opening else []), edits.limits)
         if upcoming == "refine":
             as_node = self._before_refine(events, values.get("limits"), fresh["limits"])
         elif upcoming == "feedback":
@@ -217,70 +171,52 @@ WRITERS = {
 """The node that writes events of a kind."""
 
 
-def _fork_at_round(
-    values: Mapping[str, Any],
-    number: int,
-    *,
-    feedback: str | None,
-    draft: str | None,
-    limits: Mapping[str, Any] | None,
-    opening: Mapping[str, Any] | None,
-) -> ForkPoint:
+def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> ForkPoint:
     events: list[Event] = list(values.get("events") or [])
-    rounds = [attempt.round for attempt in attempts(events)]
+    rounds = [draft.round for draft in attempts(events)]
     if number not in rounds:
         raise ValueError(f"there is no draft of round {number}; this run has drafts of rounds {rounds}")
-    for name, text in (("feedback", feedback), ("draft", draft)):
+    for name, text in (("feedback", edits.feedback), ("draft", edits.draft)):
         if text is not None and not text.strip():
             raise ValueError(f"{name} is blank; leave it out to keep what there is")
-    # Rounds count from 0 in each task of the thread.
-    start = len(events) - len(current_run(events))
-    # The last of that round: a draft that is written anew stands for the one before.
+    # The last of that round: a draft that is written anew stands for the one before. Rounds count from 0 in each task
+    # of the thread, so that of another task with this number comes earlier.
     index = max(
         position
         for position, event in enumerate(events)
-        if position >= start and event["kind"] in DRAFT_KINDS and event["round"] == number and not event.get("rejected")
+        if event["kind"] in DRAFT_KINDS and event["round"] == number and not event.get("rejected")
     )
     original = events[index]
-    kept = events[: index if draft is not None else index + 1]
-    news: list[Mapping[str, Any]] = [opening] if opening else []
-    if draft is not None:
-        # The link is made anew, and what a person writes costs nothing.
+    before = events[: index if edits.draft is not None else index + 1]
+    after: list[Mapping[str, Any]] = [edits.opening] if edits.opening else []
+    if edits.draft is not None:
+        # The link is made anew, and a text that a person writes costs nothing.
         edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
-        news.append({**edited, "by": "human", "text": draft})
+        after.append({**edited, "by": "human", "text": edits.draft})
     # Its critiques stay, and those of the drafts before it that were written side by side with it, so that nobody is
     # paid for judging them again; a change is not made void by another draft that was accepted.
-    changed = draft is not None or feedback is not None
-    said = [
+    critiques = [
         event
         for event in _critiques_from(events[index + 1 :])
-        if (event["round"] == number and not changed)
-        or (event["round"] < number and not (changed and event.get("accepted")))
+        if (event["round"] == number and not edits.texts)
+        or (event["round"] < number and not (edits.texts and event.get("accepted")))
     ]
-    if draft is None and said == events[index + 1 : index + 1 + len(said)]:
-        kept += said
+    if edits.draft is None and critiques == events[index + 1 : index + 1 + len(critiques)]:
+        before += critiques
     else:  # the links are made anew
-        news += [{key: value for key, value in event.items() if key != "prev"} for event in said]
-    if feedback is not None:
-        news.append(
-            {
-                "kind": "human",
-                "round": original["round"],
-                "by": "human",
-                "text": feedback,
-                "accepted": False,
-                "score": None,
-            }
-        )
-    branch = _appended(kept, news)
+        after += [{key: value for key, value in event.items() if key != "prev"} for event in critiques]
+    if edits.feedback is not None:
+        verdict = {"accepted": False, "score": None}
+        after.append({"kind": "human", "round": number, "by": "human", "text": edits.feedback, **verdict})
+    branch = _appended(before, after)
     last = _last_step(branch)
     judged = last["kind"] in CRITIQUE_KINDS and last["round"] == number
     writer = "generate" if original["kind"] == "draft" else "refine"
-    return ForkPoint(_fresh(values, branch, limits), "feedback" if judged else writer)
+    return ForkPoint(_fresh(values, branch, edits.limits), "feedback" if judged else writer)
 
 
-def _appended(kept: Sequence[Event], news: Sequence[Mapping[str, Any]]) -> list[Event]:
-    return [*kept, *record({"head": digest(kept[-1]) if kept else ""}, *news).get("events", [])]
+def _appended(before: Sequence[Event], after: Sequence[Mapping[str, Any]]) -> list[Event]:
+    return [*before, *record({"head": digest(before[-1]) if before else ""}, *after).get("events", [])]
 
 
 def _last_step(events: Sequence[Event]) -> Event:
@@ -296,12 +232,13 @@ def _critiques_from(events: Sequence[Event]) -> list[Event]:
 
 
 def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, Any] | None) -> dict[str, Any]:
-    messages = values.get("messages")
-    # Its own answer takes the place of the one that the parent gave.
-    said = {"messages": [one for one in messages if one.id != answer_id(events)]} if messages else {}
+    turns = {}
+    if messages := values.get("messages"):
+        # Its own answer takes the place of the one that the parent gave.
+        turns["messages"] = [message for message in messages if message.id != answer_id(events)]
     return {
         **values,
-        **said,
+        **turns,
         "events": events,
         "head": digest(events[-1]),
         "limits": merged_limits(values.get("limits"), limits),
@@ -311,9 +248,9 @@ def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, 
 
 
 def _unfinished(events: Sequence[Event]) -> bool:
-    """Return whether an agent stopped before it had finished the first draft, which is then written anew.
+    """Tell if an agent stopped before it had finished the first draft, which is then written anew.
 
     Where a person said what to make of it as it is, that counts.
     """
-    said = [event for event in current_run(events) if event["kind"] in (*DRAFT_KINDS, "human")]
-    return bool(said) and "incomplete" in said[-1]
+    last = next((event for event in reversed(current_run(events)) if event["kind"] in (*DRAFT_KINDS, "human")), None)
+    return last is not None and "incomplete" in last

@@ -1,4 +1,4 @@
-"""The state and the steps of a thread of the loop, read off its rows without LangGraph. Internal.
+"""The state and the steps of a thread of ours, read off its rows without LangGraph. Internal.
 
 They are what `graph.get_state` and `graph.get_state_history` give. Where there is any doubt, one of `DOUBTS` is raised:
 then the whole saver reads the thread, and says what is wrong with it.
@@ -16,16 +16,19 @@ from typing_extensions import TypedDict
 from ..checked_values import check_values
 from ..events import DRAFT_KINDS, EventOfKind
 from ..storage.thread_rows import OF_NO_TASK
+from ..summary import current_run
 from ..usage import Score, Usage  # noqa: TC001  (pydantic reads the annotations)
 from .history import steps_of
+from .replay import replay_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..storage.thread_rows import CheckpointRow, ThreadRows
     from .history import HistoryStep, Seen
+    from .replay import Replay
 
-__all__ = ["checkpoint_of_round", "plain_history", "plain_state"]
+__all__ = ["checkpoint_of_round", "latest_round", "plain_history", "plain_replay", "plain_state"]
 
 
 class Shown(TypedDict, total=False):
@@ -47,10 +50,20 @@ class Shown(TypedDict, total=False):
 def plain_state(rows: ThreadRows) -> dict[str, Any]:
     """Return the channels of `Shown` where a thread stands.
 
-    In doubt are also a search, a pipeline, a graph that is not ours, and a thread whose last step was broken off:
-    LangGraph knows what is kept of it.
+    In doubt are also a search, a graph that is not ours, and a thread whose last step was broken off: LangGraph knows
+    what is kept of it.
     """
     return PlainThread(rows).state()
+
+
+def plain_replay(rows: ThreadRows) -> Replay:
+    """Return the output recomputed from the record; in doubt is also a task that may not have begun."""
+    thread = PlainThread(rows)
+    values, reopened = thread.state(), bool(_next(rows.load(thread.newest).values))
+    task = current_run(values["events"])[:1]
+    if reopened and task and task[0]["text"] != values.get("task"):
+        raise LookupError("the record may be that of the task before")
+    return replay_record(values, reopened=reopened)
 
 
 def plain_history(rows: ThreadRows) -> list[HistoryStep]:
@@ -67,8 +80,11 @@ def checkpoint_of_round(rows: ThreadRows, number: int, first_node: str) -> str |
         first_node: What a task waits for; until it has run, the record is that of the task before.
     """
     waiting = {"__start__", first_node}
-    ends = [one for one, latest in PlainThread(rows).rounds().items() if latest == number]
-    return max((one for one in ends if not waiting & {*_next(rows.load(one).values)}), default=None)
+    ends = [checkpoint_id for checkpoint_id, latest in PlainThread(rows).rounds().items() if latest == number]
+    return max(
+        (checkpoint_id for checkpoint_id in ends if not waiting & {*_next(rows.load(checkpoint_id).values)}),
+        default=None,
+    )
 
 
 class PlainThread:
@@ -77,11 +93,11 @@ class PlainThread:
     def __init__(self, rows: ThreadRows) -> None:
         self.rows = rows
         self.newest = max(rows.parents)
-        if rows.load(self.newest).channels & OF_OTHERS:
-            raise LookupError("it is no thread of the loop")
+        if SENDS in rows.load(self.newest).channels:
+            raise LookupError("several tasks of one node at once: LangGraph knows their order")
         self._news: defaultdict[str, list[Any]] = defaultdict(list)
         self.broken_off = False
-        """Whether the newest checkpoint waits for what tasks have written already."""
+        """True if tasks have written values that no checkpoint holds yet."""
         for checkpoint_id, task_id, channel, value in rows.writes:
             if channel == "events":
                 self._news[checkpoint_id].append(value())
@@ -98,7 +114,7 @@ class PlainThread:
 
     def steps(self) -> Iterator[Seen]:
         """Yield what is known of each checkpoint that led to the newest, oldest first."""
-        known = 0
+        length = 0
         for checkpoint_id, row, record, task in self._grown():
             ts, stored, _ = row
             metadata = self.rows.metadata(checkpoint_id)
@@ -109,22 +125,22 @@ class PlainThread:
                 or not isinstance(reason, str | None)
             ):
                 raise TypeError("it has not the form of a checkpoint")
-            yield checkpoint_id, metadata, _next(stored), record[known:], reason, ts
-            known = len(record)
+            yield checkpoint_id, metadata, _next(stored), record[length:], reason, ts
+            length = len(record)
             if checkpoint_id == self.newest:
                 _checked(row, record, task)
 
     def rounds(self) -> dict[str, int | None]:
         """Return by checkpoint the round of the draft that its task's record ends with."""
-        found: dict[str, int | None] = {}
+        rounds: dict[str, int | None] = {}
         # Parents come first: a checkpoint's id is later than its parent's.
         for checkpoint_id, parent in sorted(self.rows.parents.items()):
             held = self.rows.load(checkpoint_id).values.get("events")
             if held is not None or parent is None:
-                found[checkpoint_id] = _latest_round(_list(held or []), None)
+                rounds[checkpoint_id] = latest_round(_list(held or []), None)
             else:
-                found[checkpoint_id] = _latest_round(self._added(parent), found[parent])
-        return found
+                rounds[checkpoint_id] = latest_round(self._added(parent), rounds[parent])
+        return rounds
 
     def _branch(self) -> list[str]:
         """Return the newest checkpoint and those that led to it, oldest first."""
@@ -152,14 +168,14 @@ class PlainThread:
             parent = checkpoint_id
 
     def _added(self, checkpoint_id: str) -> list[Any]:
-        """Return what was added to the record at a checkpoint."""
+        """Return the events that were added at a checkpoint."""
         news = self._news[checkpoint_id]
         if len(news) > 1:
             raise ValueError("several steps at once: LangGraph knows their order")
         return _list(news[0]) if news else []
 
 
-def _latest_round(events: Sequence[Mapping[str, Any]], base: int | None) -> int | None:
+def latest_round(events: Sequence[Mapping[str, Any]], base: int | None) -> int | None:
     """Return the round of the last draft of the newest task.
 
     Args:
@@ -185,10 +201,10 @@ def _next(stored: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 NEEDED = {"head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage"}
-OF_OTHERS = {"search", "plans", "going", "judging", "at"}
-"""Channels of searches and of pipelines, whose values and steps are read in other ways."""
+SENDS = "__pregel_tasks"
+"""LangGraph's channel of tasks that a node sends, as a search does for its paths."""
 OF_STEPS = {"__interrupt__", "__error__", "__error_source_node__", "__resume__", "__scheduled__"}
-"""What is written about a task that did not end; of its values nothing is."""
+"""Channels written for a task that did not end, and that hold none of its values."""
 
 
 def _list(value: Any) -> list[Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ..events import Event, append_events, broken_links
-from ..limits import limits_in_force
+from ..events import append_events, broken_links
 from ..stopping import decide
-from ..summary import accepted_by, best_draft, current_run, oracle_touched, rounds, run_options, usage_total
+from ..summary import RunSummary, accepted_by
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from ..events import Event
     from ..schema import RefineOutput
 
 __all__ = ["Replay", "replay_record"]
@@ -34,30 +34,40 @@ def replay_record(values: Mapping[str, Any], *, reopened: bool = False) -> Repla
 
     Args:
         values: The state's values, as `graph.get_state(config).values` has them. The limits are read off the record.
-        reopened: A run that had stopped goes on, and the record does not say so yet: what it came to was cleared.
+        reopened: A run that had stopped goes on, and the record does not say so yet: its result was cleared.
 
     Raises:
         ValueError: The state holds no record: the thread was not made by a graph of ours, or has not begun.
     """
-    events = append_events([], [values.get("events") or []])  # nothing that was read off it before is believed
+    events: list[Event] = list(values.get("events") or [])
     if not events:
         raise ValueError("this thread holds no record of a refinement run, so there is nothing to replay")
-    run = current_run(events)
-    output = _recompute(events, run)
     differences = [
         f"event {index} ({events[index]['kind']}, round {events[index]['round']}) was changed after it was written"
         for index in broken_links(events, values.get("head") or "")
     ]
+    # Folded anew: nothing that was read off the record before is believed.
+    summary, verdicts, read = RunSummary(), list[str](), 0
+    for index, event in enumerate(events):
+        if event["kind"] == "task":
+            verdicts.clear()
+        elif event["kind"] == "verdict":
+            summary.take(events[read:index])
+            read, best = index, summary.answer
+            place = f"best draft at the verdict of round {event['round']}"
+            verdicts += _difference(place, event.get("best"), best.round if best else None)
+    summary.take(events[read:])
+    run = events[summary.start :]
     if "task" in values and run[0]["kind"] == "task":
         differences += _difference("task", values["task"], run[0]["text"])
-    differences += _verdict_differences(run)
+    differences += verdicts
+    output = _output(events, summary)
     # Between two checks the record is ahead of the result; what was last read off it is compared at the next one.
     if run[-1]["kind"] == "verdict":
         cleared = ("answer", "stop_reason") if reopened and values.get("stop_reason") is None else ()
         for key in ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle"):
-            if key in cleared and not values.get(key):
-                continue
-            differences += _difference(key, values.get(key), output[key])
+            if values.get(key) or key not in cleared:
+                differences += _difference(key, values.get(key), output[key])
         recorded = {**ADDED_LATER, **(values.get("usage") or {})}
         for key, value in output["usage"].items():
             differences += _difference(f"usage.{key}", recorded.get(key), value)
@@ -65,54 +75,33 @@ def replay_record(values: Mapping[str, Any], *, reopened: bool = False) -> Repla
 
 
 ADDED_LATER = {"uncounted_calls": 0}
-"""What threads of format 1 may lack."""
+"""Usage that threads of format 1 may lack."""
 
 
-def _recompute(events: Sequence[Event], run: Sequence[Event]) -> RefineOutput:
-    options = run_options(events)
-    best = best_draft(events, keep=options.get("keep", "best"))
+def _output(events: list[Event], summary: RunSummary) -> RefineOutput:
+    best, last = summary.answer, events[-1]
     reason: str | None = None
-    if run[-1]["kind"] == "verdict":
-        last = run[-1]
-        if options.get("custom_check"):
-            reason = last.get("stop_reason")
-        else:
-            reason = decide(
-                append_events([], [run[:-1]]), limits_in_force(run), out_of_steps=last.get("out_of_steps", False)
-            )
-    return cast(
-        "RefineOutput",
-        {
-            "answer": best.text if best and reason else "",
-            "stop_reason": reason,
-            "rounds": rounds(events),
-            "score": best.score if best else None,
-            "accepted_by": accepted_by(best),
-            "oracle": oracle_touched(events),
-            "usage": usage_total(events),
-            "events": list(events),
-        },
-    )
+    if last["kind"] == "verdict":
+        reason = last.get("stop_reason")
+        if not summary.options.get("custom_check"):
+            before = append_events([], [events[summary.start : -1]])
+            reason = decide(before, summary.limits, out_of_steps=last.get("out_of_steps", False))
+    return {
+        "answer": best.text if best and reason else "",
+        "stop_reason": reason,
+        "rounds": summary.rounds,
+        "score": best.score if best else None,
+        "accepted_by": accepted_by(best),
+        "oracle": summary.oracle,
+        "usage": summary.usage.copy(),
+        "events": events,
+    }
 
 
-def _verdict_differences(run: Sequence[Event]) -> list[str]:
-    """Compare every verdict with the drafts and critiques before it."""
-    differences = []
-    before = append_events([], [])
-    for event in run:
-        if event["kind"] == "verdict":
-            best = best_draft(before, keep=run_options(before).get("keep", "best"))
-            differences += _difference(
-                f"best draft at the verdict of round {event['round']}", event.get("best"), best.round if best else None
-            )
-        before = append_events(before, [[event]])
-    return differences
-
-
-def _difference(what: str, recorded: Any, recomputed: Any) -> list[str]:
+def _difference(name: str, recorded: Any, recomputed: Any) -> list[str]:
     if recorded == recomputed:
         return []
-    return [f"{what}: the run says {_short(recorded)}, the record says {_short(recomputed)}"]
+    return [f"{name}: the run says {_short(recorded)}, the record says {_short(recomputed)}"]
 
 
 def _short(value: Any) -> str:

@@ -20,29 +20,22 @@ from ..events import Record
 from .kind import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
     from langgraph.types import StateSnapshot
 
+    from ..dual import Logic
+
     Until: TypeAlias = Callable[[StateSnapshot], bool]
 
-__all__ = [
-    "asnapshots",
-    "astate_of",
-    "check_stored",
-    "schemas_of",
-    "snapshot_at",
-    "snapshots",
-    "snapshots_of",
-    "state_of",
-]
+__all__ = ["astate_of", "check_stored", "schemas_of", "snapshot_at", "snapshots", "state_of"]
 
 
 def state_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
-    """Return what `graph.get_state(config)` gives, having looked that it can be what the graph wrote.
+    """Return `graph.get_state(config)`, having checked that it can be what the graph wrote.
 
     Args:
         graph: A compiled graph with a checkpointer. Of one that is not ours, values have any types.
@@ -61,38 +54,44 @@ async def astate_of(graph: Any, config: RunnableConfig, *, subgraphs: bool = Fal
 
 
 def snapshot_at(
-    graph: Any, config: RunnableConfig, *, subgraphs: bool = False, found: CheckpointTuple | None = None
-) -> Generator[Do, Any, StateSnapshot]:
-    """Return a snapshot of which the checkpoint is read once: what `state_of` does, for sync and async callers.
+    graph: Any, config: RunnableConfig, *, subgraphs: bool = False, checkpoint: CheckpointTuple | None = None
+) -> Logic[StateSnapshot]:
+    """Return a snapshot for which the checkpoint is read once: `state_of` for sync and async callers.
 
     Args:
         graph: As in `state_of`.
         config: As in `state_of`.
         subgraphs: As in `state_of`.
-        found: The checkpoint, where it was read and checked already.
+        checkpoint: The checkpoint, where it was read already.
     """
-    if found is None and schemas_of(graph):
-        found = yield do(graph.checkpointer, "get_tuple", config)
-        check_stored(graph, found)
-    with _named(graph, config):
-        reader = graph if found is None else _over_read_once(graph, found)
+    schemas = schemas_of(graph)
+    if checkpoint is None and schemas:
+        checkpoint = yield do(graph.checkpointer, "get_tuple", config)
+    check_stored(checkpoint, schemas)
+    reader = graph if checkpoint is None else _over_read_once(graph, schemas, checkpoint)
+    with _named(config, schemas):
         return cast("StateSnapshot", (yield do(reader, "get_state", config, subgraphs=subgraphs)))
 
 
-def check_stored(graph: Any, found: CheckpointTuple | None) -> None:
-    """Return if what a saver gave holds values of the types that the graph's state says, where that is one of ours.
+def check_stored(checkpoint: CheckpointTuple | None, schemas: tuple[type, ...], *, pending: bool = True) -> None:
+    """Raise unless the values of a checkpoint have the types of some typed states of ours.
+
+    Args:
+        checkpoint: As a saver gives it.
+        schemas: Of the graph that reads it.
+        pending: Whether to look at what waits to be applied too.
 
     Raises:
         BadCheckpointError: A value has another type.
     """
-    if found is not None and (schemas := schemas_of(graph)):
-        with naming(lambda: found.config["configurable"]):
-            check_found(found, schemas)
+    if checkpoint is not None and schemas:
+        with _named(checkpoint.config, schemas):
+            check_found(checkpoint, schemas, pending=pending)
 
 
-def _named(graph: Any, config: RunnableConfig) -> AbstractContextManager[None]:
+def _named(config: RunnableConfig, schemas: tuple[type, ...]) -> AbstractContextManager[None]:
     """Return a context that names the thread in an error of its data; another's graph raises what it likes."""
-    return naming(lambda: config["configurable"]) if schemas_of(graph) else nullcontext()
+    return naming(lambda: config["configurable"]) if schemas else nullcontext()
 
 
 def schemas_of(graph: Any) -> tuple[type, ...]:
@@ -103,44 +102,43 @@ def schemas_of(graph: Any) -> tuple[type, ...]:
     return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
 
 
-def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> list[StateSnapshot]:
-    """Return what `graph.get_state_history(config)` gives, newest first; values that did not change are shared.
+def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> Do:
+    """Return the call of `graph.get_state_history(config)`: newest first; values that did not change are shared.
 
     Args:
         graph: A compiled graph with a checkpointer.
         config: Of the thread.
         until: The first snapshot for which it holds is the last of them.
     """
-    found = []
-    with _named(graph, config):
-        for snapshot in _over_read_once(graph).get_state_history(config):
-            found.append(snapshot)
-            if until is not None and until(snapshot):
-                break
-    return found
+    schemas = schemas_of(graph)
+    reader = _over_read_once(graph, schemas)
+
+    def read() -> list[StateSnapshot]:
+        taken: list[StateSnapshot] = []
+        with _named(config, schemas):
+            for snapshot in reader.get_state_history(config):
+                taken.append(snapshot)
+                if until is not None and until(snapshot):
+                    break
+        return taken
+
+    async def aread() -> list[StateSnapshot]:
+        taken: list[StateSnapshot] = []
+        with _named(config, schemas):
+            async for snapshot in reader.aget_state_history(config):
+                taken.append(snapshot)
+                if until is not None and until(snapshot):
+                    break
+        return taken
+
+    return Do(read, aread)
 
 
-async def asnapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> list[StateSnapshot]:
-    """Async twin of `snapshots`."""
-    found = []
-    with _named(graph, config):
-        async for snapshot in _over_read_once(graph).aget_state_history(config):
-            found.append(snapshot)
-            if until is not None and until(snapshot):
-                break
-    return found
-
-
-def snapshots_of(graph: Any, config: RunnableConfig, until: Until | None = None) -> Do:
-    """Return the call of `snapshots`, for sync and async callers."""
-    return Do(snapshots, asnapshots, (graph, config, until))
-
-
-def _over_read_once(graph: Any, found: CheckpointTuple | None = None) -> Any:
+def _over_read_once(graph: Any, schemas: tuple[type, ...], checkpoint: CheckpointTuple | None = None) -> Any:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return graph
     # A copy: the caller's graph keeps its saver.
-    return graph.copy({"checkpointer": ReadOnce(graph, found)})
+    return graph.copy({"checkpointer": ReadOnce(graph, schemas, checkpoint)})
 
 
 class ReadOnce(BaseCheckpointSaver[Any]):
@@ -150,77 +148,77 @@ class ReadOnce(BaseCheckpointSaver[Any]):
 
     Args:
         graph: A graph on that saver.
+        schemas: Its typed states of ours.
         newest: A checkpoint that was read already.
     """
 
-    def __init__(self, graph: Any, newest: CheckpointTuple | None = None) -> None:
+    def __init__(self, graph: Any, schemas: tuple[type, ...], newest: CheckpointTuple | None = None) -> None:
         super().__init__(serde=graph.checkpointer.serde)
-        self._schemas = schemas_of(graph)
+        self._schemas = schemas
         self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
         # Its history, which is not asked here, would look whether the record is the one that was sealed.
         self._sealed = getattr(graph.checkpointer, "seal", None) is not None
         self._channels: Mapping[str, Any] = graph.channels
         self._newest = newest
-        self._found: dict[str, CheckpointTuple] = {}
+        self._checkpoints: dict[str, CheckpointTuple] = {}
         self._values: dict[tuple[str, str], Any] = {}
 
     def list(self, config: RunnableConfig | None, **which: Any) -> Iterator[CheckpointTuple]:
-        found = list(self._saver.list(config, **which))
-        if found and self._sealed:
-            self._saver.get_delta_channel_history(config=found[0].config, channels=["events"])
-        yield from self._seen(found)
+        checkpoints = list(self._saver.list(config, **which))
+        if checkpoints and self._sealed:
+            self._saver.get_delta_channel_history(config=checkpoints[0].config, channels=["events"])
+        yield from self._checked(checkpoints)
 
     async def alist(self, config: RunnableConfig | None, **which: Any) -> AsyncIterator[CheckpointTuple]:
-        tuples = [found async for found in self._saver.alist(config, **which)]
-        if tuples and self._sealed:
-            await self._saver.aget_delta_channel_history(config=tuples[0].config, channels=["events"])
-        for found in self._seen(tuples):
-            yield found
+        checkpoints = [checkpoint async for checkpoint in self._saver.alist(config, **which)]
+        if checkpoints and self._sealed:
+            await self._saver.aget_delta_channel_history(config=checkpoints[0].config, channels=["events"])
+        for checkpoint in self._checked(checkpoints):
+            yield checkpoint
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return self._known(config) or self._saver.get_tuple(config)
+        return self._read_already(config) or self._saver.get_tuple(config)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return self._known(config) or await self._saver.aget_tuple(config)
+        return self._read_already(config) or await self._saver.aget_tuple(config)
 
-    def _known(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that was read already, where it is the one that is meant."""
+    def _read_already(self, config: RunnableConfig) -> CheckpointTuple | None:
         if self._newest is None:
             return None
-        known, meant = self._newest.config["configurable"], config["configurable"]
-        here = {"checkpoint_ns": "", "checkpoint_id": known["checkpoint_id"], **meant}
-        same = all(here[key] == known.get(key, "") for key in ("thread_id", "checkpoint_ns", "checkpoint_id"))
+        newest = self._newest.config["configurable"]
+        wanted = {"checkpoint_ns": "", "checkpoint_id": newest["checkpoint_id"], **config["configurable"]}
+        same = all(wanted[key] == newest.get(key, "") for key in ("thread_id", "checkpoint_ns", "checkpoint_id"))
         return self._newest if same else None
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        known = self._history(config, channels)
-        return known or self._saver.get_delta_channel_history(config=config, channels=channels)
+        return self._history(config, channels) or self._saver.get_delta_channel_history(
+            config=config, channels=channels
+        )
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        known = self._history(config, channels)
-        return known or await self._saver.aget_delta_channel_history(config=config, channels=channels)
+        history = self._history(config, channels)
+        return history or await self._saver.aget_delta_channel_history(config=config, channels=channels)
 
-    def _seen(self, tuples: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
-        for found in tuples if self._schemas else ():
-            with naming(lambda: found.config["configurable"]):  # noqa: B023  (called within)
-                # What is written there is checked when it is replayed, in `_grow`.
-                check_found(found, self._schemas, pending=False)
-        self._found = {_id(found.config): found for found in tuples}
-        return tuples
+    def _checked(self, checkpoints: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
+        for checkpoint in checkpoints:
+            # What is written there is checked when it is replayed, in `_grow`.
+            check_stored(checkpoint, self._schemas, pending=False)
+        self._checkpoints = {_id(checkpoint.config): checkpoint for checkpoint in checkpoints}
+        return checkpoints
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory] | None:
-        """Return each channel's value as the seed of a history without writes, or `None` where it can't be told."""
-        known: dict[str, DeltaChannelHistory] = {}
+        """Return each channel's value as the seed of a history without writes; `None` where not all of it was read."""
+        histories: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
             spec, checkpoint_id = self._channels.get(channel), _id(config)
             if not isinstance(spec, DeltaChannel) or not self._grow(channel, spec, checkpoint_id):
                 return None
-            known[channel] = {"writes": [], "seed": _own(self._values[channel, checkpoint_id])}
-        return known
+            histories[channel] = {"writes": [], "seed": _own(self._values[channel, checkpoint_id])}
+        return histories
 
     def _grow(self, channel: str, spec: DeltaChannel[Any], checkpoint_id: str) -> bool:
         """Find the channel's value at a checkpoint that does not store it; return whether everything needed was read.
@@ -229,13 +227,13 @@ class ReadOnce(BaseCheckpointSaver[Any]):
         """
         missing = []
         while (channel, checkpoint_id) not in self._values:
-            here = self._found.get(checkpoint_id)
+            here = self._checkpoints.get(checkpoint_id)
             if here is None:
                 return False
             if here.parent_config is None:
                 self._values[channel, checkpoint_id] = spec.typ()
                 break
-            parent = self._found.get(_id(here.parent_config))
+            parent = self._checkpoints.get(_id(here.parent_config))
             # Some savers' `list` leaves writes out; their own history is asked then.
             if parent is None or parent.pending_writes is None:
                 return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from ..dual import adrive, drive
-from . import forking, resuming, stored_thread
+from . import operations
 from .answers import answer_of
 from .kind import kind_of
 from .lease import BusyThreadError, LeaseHolder, leased
-from .stored_thread import UnknownThreadError
+from .operations import UnknownThreadError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,15 +90,15 @@ class Thread:
             GraphDrained: LangGraph's own: someone asked it to `stop`. Resumed again, it goes on.
         """
         with self.stoppable() as control:
-            return drive(resuming.resume(self, limits, allow_changes, control))
+            return drive(operations.resume(self, limits, allow_changes, control))
 
     async def aresume(self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False) -> RefineOutput:
         """Async twin of `resume`."""
         async with self.astoppable() as control:
-            return await adrive(resuming.resume(self, limits, allow_changes, control))
+            return await adrive(operations.resume(self, limits, allow_changes, control))
 
     def ready(self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False) -> dict[str, Any] | None:
-        """Write what `resume` writes before it runs, and return what to invoke or stream the graph with.
+        """Write the update that `resume` writes first, and return the input to invoke or stream the graph with.
 
         To watch the run, stream it: `graph.stream(thread.ready(), thread.config)`.
 
@@ -111,13 +111,13 @@ class Thread:
             ChangedGraphError: As in `resume`.
             ValueError: A limit makes no sense, or limits are given to a graph that is not ours.
         """
-        return drive(resuming.ready(self, limits, allow_changes))
+        return drive(operations.ready(self, limits, allow_changes))
 
     async def aready(
         self, limits: Mapping[str, Any] | None = None, *, allow_changes: bool = False
     ) -> dict[str, Any] | None:
         """Async twin of `ready`."""
-        return await adrive(resuming.ready(self, limits, allow_changes))
+        return await adrive(operations.ready(self, limits, allow_changes))
 
     # read
 
@@ -127,11 +127,11 @@ class Thread:
         Raises:
             UnknownThreadError: There is no such thread.
         """
-        return drive(stored_thread.history(self))
+        return drive(operations.history(self))
 
     async def ahistory(self) -> list[HistoryStep]:
         """Async twin of `history`."""
-        return await adrive(stored_thread.history(self))
+        return await adrive(operations.history(self))
 
     def replay(self) -> Replay:
         """Return the output recomputed from the record, and whether it agrees with the result. Calls no model, ever.
@@ -142,14 +142,14 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ValueError: The thread holds no record of ours.
         """
-        return drive(stored_thread.replay(self))
+        return drive(operations.replay(self))
 
     async def areplay(self) -> Replay:
         """Async twin of `replay`."""
-        return await adrive(stored_thread.replay(self))
+        return await adrive(operations.replay(self))
 
     def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
-        """Return what differs, word by word, between two drafts of this thread or of this and another.
+        """Compare two drafts of this thread, or of this and another, word by word.
 
         Args:
             other: The thread that `after` is taken from; default: this one.
@@ -160,11 +160,11 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ValueError: There is no such draft.
         """
-        return drive(stored_thread.diff(self, other, before, after))
+        return drive(operations.diff(self, other, before, after))
 
     async def adiff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Async twin of `diff`."""
-        return await adrive(stored_thread.diff(self, other, before, after))
+        return await adrive(operations.diff(self, other, before, after))
 
     def tree(self) -> ThreadTree:
         """Return the branch tree that this thread is part of, from its oldest known ancestor.
@@ -172,11 +172,11 @@ class Thread:
         Raises:
             UnknownThreadError: There is no such thread.
         """
-        return drive(stored_thread.tree(self))
+        return drive(operations.tree(self))
 
     async def atree(self) -> ThreadTree:
         """Async twin of `tree`."""
-        return await adrive(stored_thread.tree(self))
+        return await adrive(operations.tree(self))
 
     # branch
 
@@ -206,7 +206,7 @@ class Thread:
                 neither a round nor an id, the graph is not ours, or the record was edited after it was written.
         """
         changes: dict[str, Any] = {"feedback": feedback, "draft": draft, "limits": limits}
-        return Thread(self.graph, drive(forking.fork(self, at, thread_id, metadata, **changes)))
+        return Thread(self.graph, drive(operations.fork(self, at, thread_id, metadata, **changes)))
 
     async def afork(
         self,
@@ -220,7 +220,7 @@ class Thread:
     ) -> Thread:
         """Async twin of `fork`."""
         changes: dict[str, Any] = {"feedback": feedback, "draft": draft, "limits": limits}
-        return Thread(self.graph, await adrive(forking.fork(self, at, thread_id, metadata, **changes)))
+        return Thread(self.graph, await adrive(operations.fork(self, at, thread_id, metadata, **changes)))
 
     def rerun(self, *, thread_id: str | None = None) -> Thread:
         """Run the same task with the same limits once more, in a thread of its own, and return that. Spends tokens.
@@ -229,35 +229,35 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ValueError: `thread_id` is taken, no task of this thread has begun, or the graph is not ours.
         """
-        name, given = drive(forking.rerun(self, thread_id))
+        name, task_input = drive(operations.rerun(self, thread_id))
         branch = Thread(self.graph, name)
         with branch.stoppable() as control:
-            resuming.run(branch, given, control).make()
+            operations.run(branch, task_input, control).make()
         return branch
 
     async def arerun(self, *, thread_id: str | None = None) -> Thread:
         """Async twin of `rerun`."""
-        name, given = await adrive(forking.rerun(self, thread_id))
+        name, task_input = await adrive(operations.rerun(self, thread_id))
         branch = Thread(self.graph, name)
         async with branch.astoppable() as control:
-            await resuming.run(branch, given, control).amake()
+            await operations.run(branch, task_input, control).amake()
         return branch
 
     # people
 
     def question(self) -> dict[str, Any] | None:
-        """Return what a person is asked right now, or `None` where the thread waits for nobody.
+        """Return the question that a person is asked right now, or `None` where the thread waits for nobody.
 
         It holds `task`, `round`, `draft`, `score`, `critiques` and `replies`, and in `error` why the last was refused.
 
         Raises:
             UnknownThreadError: There is no such thread.
         """
-        return drive(stored_thread.question(self))
+        return drive(operations.question(self))
 
     async def aquestion(self) -> dict[str, Any] | None:
         """Async twin of `question`."""
-        return await adrive(stored_thread.question(self))
+        return await adrive(operations.question(self))
 
     def answer(
         self,
@@ -294,7 +294,7 @@ class Thread:
         """
         reply = answer_of(accept=accept, feedback=feedback, draft=draft, stop=stop, score=score)
         with self.stoppable() as control:
-            return drive(resuming.answer(self, reply, at, by, control))
+            return drive(operations.answer(self, reply, at, by, control))
 
     async def aanswer(
         self,
@@ -310,10 +310,10 @@ class Thread:
         """Async twin of `answer`."""
         reply = answer_of(accept=accept, feedback=feedback, draft=draft, stop=stop, score=score)
         async with self.astoppable() as control:
-            return await adrive(resuming.answer(self, reply, at, by, control))
+            return await adrive(operations.answer(self, reply, at, by, control))
 
     def ready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
-        """Return what to invoke or stream the graph with to give a reply, having checked it. Writes nothing.
+        """Check a reply, and return the command to invoke or stream the graph with. Writes nothing.
 
         To watch the run, stream it within `stoppable`; `answer` checks and runs.
 
@@ -326,16 +326,16 @@ class Thread:
             UnknownThreadError: As in `answer`.
             ValueError: As in `answer`.
         """
-        return drive(resuming.ready_answer(self, reply, at, by))
+        return drive(operations.ready_answer(self, reply, at, by))
 
     async def aready_answer(self, reply: Any, *, at: int | None = None, by: str | None = None) -> Command[Any]:
         """Async twin of `ready_answer`."""
-        return await adrive(resuming.ready_answer(self, reply, at, by))
+        return await adrive(operations.ready_answer(self, reply, at, by))
 
     # stop
 
     def stoppable(self) -> AbstractContextManager[StopControl]:
-        """Give what a run of this thread is invoked with so that `stop` reaches it, also from another process.
+        """Give the control that a run of this thread is invoked with so that `stop` reaches it, from any process.
 
         ```python
         with thread.stoppable() as control:
@@ -366,8 +366,8 @@ class Thread:
             UnknownThreadError: There is no such thread.
             ValueError: Nobody runs it: it is finished, waits for a person, or lies interrupted.
         """
-        return drive(resuming.stop(self))
+        return drive(operations.stop(self))
 
     async def astop(self) -> str:
         """Async twin of `stop`."""
-        return await adrive(resuming.stop(self))
+        return await adrive(operations.stop(self))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redraft.state.events import append_events, broken_links, record, task_event
 from redraft.state.stopping import STOP_REASONS, decide
-from redraft.state.summary import attempts, best_draft, latest_draft, rounds, scores, usage_total
+from redraft.state.summary import attempts, best_draft, latest_draft, rounds, usage_total
 from redraft.state.usage import NO_USAGE, add_usage
 
 
@@ -87,7 +87,7 @@ def test_several_drafts_of_one_round_are_judged_each_by_itself() -> None:
     assert decide(chain(*start, *open_ones), {"max_rounds": 9}) == "no_progress"  # nobody could judge any
     assert decide(chain(*start, *open_ones, critique(2, 0.5)), {"max_rounds": 9}) is None
     events = chain(*start, *open_ones, critique(3, 0.5), critique(1, 0.2), critique(2, 0.1, accepted=True))
-    assert scores(events) == [(0, None), (1, 0.2), (2, 0.1), (3, 0.5)]
+    assert [(draft.round, draft.score) for draft in attempts(events)] == [(0, None), (1, 0.2), (2, 0.1), (3, 0.5)]
     assert (best_draft(events).text, decide(events, {"max_rounds": 9})) == ("c", "accepted")  # type: ignore[union-attr]
     after = chain(*events, {"kind": "verdict", "round": 3}, revision(4, "e"), critique(4, 0.1))
     assert decide(after, {"max_rounds": 9}) is None  # what was accepted before the last verdict did not end the run
@@ -102,7 +102,7 @@ def test_an_unreadable_opinion_accepts_nothing() -> None:
 def test_verifiers_make_the_score_where_there_are_any() -> None:
     """A program's score is not diluted by an opinion."""
     events = chain(TASK, draft("a"), critique(0, 0.5, verifier=True), critique(0, 1.0))
-    assert scores(events) == [(0, 0.5)]
+    assert [(draft.round, draft.score) for draft in attempts(events)] == [(0, 0.5)]
 
 
 def test_folds_start_at_the_last_task() -> None:

@@ -20,7 +20,6 @@ from redraft.state.summary import (
     oracle_touched,
     rounds,
     run_options,
-    scores,
     usage_total,
 )
 from redraft.state.usage import NO_USAGE
@@ -36,7 +35,7 @@ def everything(events: Any) -> dict[str, Any]:
         "latest": latest_draft(events),
         "rounds": rounds(events),
         "usage": usage_total(events),
-        "scores": scores(events),
+        "scores": [(draft.round, draft.score) for draft in attempts(events)],
         "options": run_options(events),
         "oracle": oracle_touched(events),
         "limits": limits_in_force(events),

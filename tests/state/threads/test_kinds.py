@@ -8,7 +8,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from redraft.graphs.branching import build_branching_graph
-from redraft.graphs.loop import build_refine_graph
+from redraft.graphs.loop import build_refine_graph, loop_reader
 from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
@@ -42,6 +42,16 @@ def named_graph(saver: Any, *nodes: str) -> Any:
         graph.add_node(node, lambda state: {"head": state.get("head", 0) + 1, "events": ["seen"], "at": 0.5})
         graph.add_edge(before, node)
     return graph.compile(checkpointer=saver, name="mine")
+
+
+@pytest.mark.parametrize("critics", [[WORDS], [WORDS, human_critic()]])
+def test_the_graph_that_only_reads_is_wired_as_the_loop(critics: list[Any]) -> None:
+    """A fork that it writes stands where one by the thread's own graph stands."""
+    loop = build_refine_graph(ScriptedModel(["a"]), critics=critics)
+    reader = loop_reader(InMemorySaver(), human=len(critics) > 1)
+    assert reader.nodes.keys() == loop.nodes.keys()
+    assert reader.get_graph().edges == loop.get_graph().edges
+    assert reader.channels.keys() == loop.channels.keys()
 
 
 @pytest.mark.parametrize(

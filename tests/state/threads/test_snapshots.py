@@ -9,13 +9,15 @@ import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Overwrite, interrupt
+from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
+from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.models import ScriptedModel
-from redraft.nodes import human_critic
+from redraft.nodes import human_critic, uses_words, verifier_critic
 from redraft.state import Critique, Thread
 from redraft.state.threads.history import read_history
-from redraft.state.threads.plain_threads import plain_history
-from redraft.state.threads.snapshots import asnapshots, snapshots
+from redraft.state.threads.plain_threads import plain_history, plain_replay, plain_state
+from redraft.state.threads.snapshots import snapshots
 
 
 def append_in_place(state: list[str], writes: list[list[str]]) -> list[str]:
@@ -82,8 +84,8 @@ async def test_every_snapshot_is_langgraphs_own(saver: Any) -> None:
     before = [None, *(one.config for one in expected[:-1])]
     assert [one for later in before for one in graph.get_state_history(on("t"), before=later, limit=1)] == expected
     assert [one async for one in graph.aget_state_history(on("t"))] == expected
-    assert snapshots(graph, on("t")) == expected
-    assert await asnapshots(graph, on("t")) == expected
+    assert snapshots(graph, on("t")).make() == expected
+    assert await snapshots(graph, on("t")).amake() == expected
 
 
 def refining(saver: Any, rounds: int) -> Any:
@@ -154,7 +156,9 @@ async def test_a_history_and_a_fork_off_the_rows_are_langgraphs(saver: Any, monk
     told = [(thread.history(), await thread.ahistory()) for thread in quick]
     forks = [quick[at].fork(at=number) for at, number in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))]
     for thread, (steps, same) in zip(quick, told, strict=True):
-        assert steps == same == read_history(snapshots(thread.graph, thread.config), thread.kind), thread.thread_id
+        assert steps == same == read_history(snapshots(thread.graph, thread.config).make(), thread.kind), (
+            thread.thread_id
+        )
         assert steps
     if hasattr(saver, "read_rows"):
         assert all(saver.read_rows(plain_history, one.thread_id) for one in quick[1:])
@@ -163,6 +167,29 @@ async def test_a_history_and_a_fork_off_the_rows_are_langgraphs(saver: Any, monk
         row = saver.runs.get(one.thread_id)
         again = Thread(one.graph, row.parent_thread_id).fork(at=row.fork_at, thread_id=f"again {at}")
         assert saver.runs.get(again.thread_id).parent_checkpoint_id == row.parent_checkpoint_id
+
+
+def test_a_search_and_a_pipeline_off_the_rows_are_langgraphs(saver: Any) -> None:
+    """Also a thread of several paths or steps is shown off its rows as LangGraph reads it, or left to LangGraph."""
+    if not hasattr(saver, "read_rows"):
+        return
+    model = ScriptedModel([f"text {number}" for number in range(30)])
+    lamp = verifier_critic(uses_words("lamp"))
+    search = build_branching_graph(model, critics=[lamp], branching_factor=2, depth=1, checkpointer=saver)
+    steps = build_pipeline_graph("SetTopic('M') | UseDraft | UseCritique | UseImprove", model, checkpointer=saver)
+    search.invoke({"task": "Write."}, on("search"))
+    steps.invoke({}, on("steps"))
+    cut_off = steps.copy({"checkpointer": saver, "interrupt_before_nodes": ["UseCritique"]})
+    cut_off.invoke({}, on("cut off"))
+    for graph, name in ((search, "search"), (steps, "steps"), (steps, "cut off")):
+        values = graph.get_state(on(name)).values
+        read = saver.read_rows(plain_state, name)
+        assert read is None or read == {key: value for key, value in values.items() if key in read}
+        seen = saver.read_rows(plain_history, name)
+        assert seen in (None, read_history(snapshots(graph, on(name)).make(), Thread(graph, name).kind))
+        replayed = saver.read_rows(plain_replay, name)
+        assert replayed in (None, Thread(graph, name).replay())
+    assert saver.read_rows(plain_replay, "steps")
 
 
 def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: Any) -> None:
@@ -176,4 +203,4 @@ def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: 
     graph.invoke({"rare": ["given"]}, on("t"))
     expected = [one.values for one in graph.get_state_history(on("t"))]
     graph.checkpointer.__class__ = Terse
-    assert [one.values for one in snapshots(graph, on("t"))] == expected
+    assert [one.values for one in snapshots(graph, on("t")).make()] == expected
