@@ -58,11 +58,6 @@ LEASES_LOCK = int.from_bytes(b"leases", "big")
 OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 """How LangGraph's saver wants its connections."""
 
-SELECT_NEWEST = (
-    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "
-    "ORDER BY checkpoint_id DESC LIMIT 1"
-)
-
 INLINE_CHARACTERS = 200
 """A longer text, such as the task, is kept once a version, and not in each checkpoint."""
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -174,7 +169,8 @@ LEASES = LeaseDialect(
         WHERE held.fence = %(follows)s OR NOT (held.expires_at > {NOW} AND held.expires_at <= {NOW} + %(longest)s)
         RETURNING fence, held.xmax = 0 AND {NOTHING_KEPT}""",  # noqa: S608  (text of our own)
     now=NOW,
-    among=lambda fences: ("fence = ANY(%(fences)s::int8[])", list(fences)),
+    among="fence = ANY(%(fences)s::int8[])",
+    as_array=list,
 )
 
 
@@ -231,15 +227,6 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         if own_ancestor(parents) is not None:
             raise ValueError(OWN_ANCESTOR)
         PostgresSaver._try_advance_walks(*walk, **more)
-
-    def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
-        """Return the names of the checkpoint that is meant: the newest where none is named."""
-        given = config["configurable"]
-        if given.get("checkpoint_id"):
-            return given
-        where = {"thread_id": str(given["thread_id"]), "namespace": given.get("checkpoint_ns", "")}
-        found = self._query(SELECT_NEWEST, where)
-        return {**given, "checkpoint_id": found[0][0] if found else None}
 
     def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
         """As LangGraph's; raises BadCheckpointError for what is no checkpoint."""
