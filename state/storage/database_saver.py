@@ -184,35 +184,36 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         Raises:
             BusyThreadError: With it a run of somebody else's graph seems to begin, and the thread is being run.
         """
+        thread_id = str(config["configurable"]["thread_id"])
         if RUNTIME in config["configurable"]:
             if self.foreign.begins(config):
                 drive(self.foreign.begin(config))
-        elif (thread_id := str(config["configurable"]["thread_id"])) in self.writer.ahead:
+        elif thread_id in self.writer.ahead:
             self.writer.write(thread_id=thread_id)
-        lease = self._lease_of(config)
-        return None if lease is not None and lease.fresh else self._noted(lease, config, self._read_tuple(config))
+        return None if self._is_new(thread_id) else self._noted(config, self._read_tuple(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread_id = str(config["configurable"]["thread_id"])
         if RUNTIME in config["configurable"]:
             if self.foreign.begins(config):
                 await adrive(self.foreign.begin(config))
-        elif (thread_id := str(config["configurable"]["thread_id"])) in self.writer.ahead:
+        elif thread_id in self.writer.ahead:
             await self.writer.awrite(thread_id=thread_id)
-        lease = self._lease_of(config)
-        if lease is not None and lease.fresh:
-            return None
-        return self._noted(lease, config, await self._aread_tuple(config))
+        return None if self._is_new(thread_id) else self._noted(config, await self._aread_tuple(config))
 
     _aread_tuple = in_db_executor(_read_tuple)
 
-    def _noted(
-        self, lease: Lease | None, config: RunnableConfig, found: CheckpointTuple | None
-    ) -> CheckpointTuple | None:
+    def _is_new(self, thread_id: str) -> bool:
+        """Return whether nothing is kept of a thread: this process saw that when it took the lease."""
+        lease = self.leases.latest.get(thread_id)
+        return lease is not None and lease.fresh and lease.is_sole()
+
+    def _noted(self, config: RunnableConfig, found: CheckpointTuple | None) -> CheckpointTuple | None:
         """Note which checkpoint is the newest: ids that are made from now on are behind it."""
         if found is not None:
             read_checkpoint(found.checkpoint["id"])
             place = config["configurable"]
-            if lease is not None and RUNTIME in place and not place.get("checkpoint_id"):
+            if RUNTIME in place and not place.get("checkpoint_id") and (lease := self.leases.lease_of(config)):
                 lease.newest.setdefault(str(place.get("checkpoint_ns") or ""), found.checkpoint["id"])
         return found
 
@@ -263,14 +264,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             BusyThreadError: Somebody runs the thread, and this is no write of a run (`update_state`, say).
             ClockError: The checkpoint would not be the newest of its thread.
         """
-        lease = self._lease_of(config)
-        if lease is None and is_of_run(config, metadata):
-            # A graph that a node runs on another thread.
-            lease = drive(self.foreign.begin(config))
-        if isinstance(lease, ForeignLease):
-            lease.works(config)
+        lease = self._lease_of(config) or self._begun(config, metadata)
+        fence = _fence(lease)
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
-        self._write(lease, thread_id, "checkpoint", steps)
+        try:
+            self.writer.write(*steps, thread_id=thread_id, key="checkpoint", fence=fence)
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            drive(self.leases.free(thread_id))
+            self.writer.write(*steps, thread_id=thread_id, key="checkpoint", fence=fence)
         return self._saved(lease, config, checkpoint)
 
     async def aput(
@@ -280,38 +283,56 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        lease = self._lease_of(config)
-        if lease is None and is_of_run(config, metadata):
-            lease = await adrive(self.foreign.begin(config))
+        lease, here = self._lease_of(config) or await self._abegun(config, metadata), get_running_loop()
+        fence = _fence(lease)
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
-        await self._awrite(lease, thread_id, "checkpoint", steps)
+        try:
+            await self.writer.put(*steps, thread_id=thread_id, key="checkpoint", fence=fence, loop=here)
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            await adrive(self.leases.free(thread_id))
+            await self.writer.put(*steps, thread_id=thread_id, key="checkpoint", fence=fence, loop=here)
         return self._saved(lease, config, checkpoint)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Save what a task wrote; raises as `put`. The checkpoint that follows it is waited for, where there is one."""
-        lease = self._lease_of(config)
+        lease = self._lease_of(config) or self._begun(config, {})
+        fence, followed = _fence(lease), _goes_on(lease, config, writes)
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
-        if isinstance(lease, ForeignLease):
-            lease.works(config)
-        if lease is not None and _goes_on(lease, task[1], writes):
-            lease.ahead = self.writer.put(*steps, thread_id=thread_id, fence=lease.fence, ahead=True)
-        else:
-            self._write(lease, thread_id, task, steps)
+        try:
+            put = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, ahead=followed)
+            if lease is not None and followed:
+                lease.ahead = put
+            else:
+                put.result()
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            drive(self.leases.free(thread_id))
+            self.writer.write(*steps, thread_id=thread_id, key=task, fence=fence)
         if isinstance(lease, ForeignLease):
             self.foreign.wrote_of_task(lease, config, writes)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        lease = self._lease_of(config)
+        lease, here = self._lease_of(config) or await self._abegun(config, {}), get_running_loop()
+        fence, followed = _fence(lease), _goes_on(lease, config, writes)
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
-        if lease is not None and _goes_on(lease, task[1], writes):
-            here = get_running_loop()
-            lease.ahead = self.writer.put(*steps, thread_id=thread_id, fence=lease.fence, loop=here, ahead=True)
-        else:
-            await self._awrite(lease, thread_id, task, steps)
+        try:
+            put = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here, ahead=followed)
+            if lease is not None and followed:
+                lease.ahead = put
+            else:
+                await put
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            await adrive(self.leases.free(thread_id))
+            await self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here)
         if isinstance(lease, ForeignLease):
             self.foreign.wrote_of_task(lease, config, writes)
 
@@ -319,30 +340,22 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Return the lease under which something is written; `None` where no run writes it."""
         place = config["configurable"]
         control = getattr(place.get(RUNTIME), "control", None)
-        return self.leases.runs.get((id(control), str(place["thread_id"]))) or self.leases.lease_of(config)
+        lease = self.leases.runs.get((id(control), str(place["thread_id"]))) or self.leases.lease_of(config)
+        if isinstance(lease, ForeignLease):
+            lease.works(config)
+        return lease
 
-    def _write(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> None:
+    def _begun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Lease | None:
+        """Make the table of leases where it is not there, and take one for a graph that a node runs on another
+        thread."""
         if not self.leases.leases.is_set_up:
             self.leases.leases.set_up()
-        try:
-            self.writer.write(*steps, thread_id=thread_id, key=key, fence=_fence(lease))
-        except LostLeaseError:
-            if lease is not None:
-                raise
-            drive(self.leases.free(thread_id))
-            self.writer.write(*steps, thread_id=thread_id, key=key, fence=UNHELD)
+        return drive(self.foreign.begin(config)) if is_of_run(config, metadata) else None
 
-    async def _awrite(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> None:
+    async def _abegun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Lease | None:
         if not self.leases.leases.is_set_up:
             await self.leases.leases.aset_up()
-        here = get_running_loop()
-        try:
-            await self.writer.put(*steps, thread_id=thread_id, key=key, fence=_fence(lease), loop=here)
-        except LostLeaseError:
-            if lease is not None:
-                raise
-            await adrive(self.leases.free(thread_id))
-            await self.writer.put(*steps, thread_id=thread_id, key=key, fence=UNHELD, loop=here)
+        return await adrive(self.foreign.begin(config)) if is_of_run(config, metadata) else None
 
     def _saved(self, lease: Lease | None, config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
         """Return the config of a checkpoint that is saved."""
@@ -397,6 +410,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             steps.append(Rows(self.inserts["new_writes"], rows))
         if row is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
+        if lease := self.leases.latest.get(thread.thread_id):
+            lease.fresh = False
         self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
@@ -431,15 +446,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         if newest and checkpoint["id"] < newest:
             raise ClockError(checkpoint["id"], newest)
         known: Any = get_checkpoint_metadata(config, metadata)
-        row = row_from_checkpoint(config, checkpoint, known)
-        rows = [] if row is None else [Rows(self.inserts["runs"], [stored_values(row, self.vault)])]
         about = known if self.seal is None else self._sealed(config, checkpoint, known)
         try:
             steps = self._checkpoint_steps(config, checkpoint, about, versions)
         except (ValueError, TypeError) as error:
             name_key(self.serde, checkpoint["channel_values"], error)
             raise
-        return str(config["configurable"]["thread_id"]), [*steps, *rows]
+        if (row := row_from_checkpoint(config, checkpoint, known)) is not None:
+            steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
+        return str(config["configurable"]["thread_id"]), steps
 
     def _of_writes(
         self,
@@ -480,12 +495,14 @@ def _fence(lease: Lease | None) -> int:
     return lease.fence
 
 
-def _goes_on(lease: Lease, checkpoint_id: str, writes: Sequence[tuple[str, Any]]) -> bool:
+def _goes_on(lease: Lease | None, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
     """Return whether a checkpoint of the run follows what one of its tasks wrote."""
+    if lease is None:
+        return False
+    checkpoint_id = config["configurable"]["checkpoint_id"]
     for channel, _ in writes:
         if channel in (ERROR, INTERRUPT):
             lease.pausing_at = checkpoint_id
-    lease.fresh = False
     return not lease.over and lease.pausing_at != checkpoint_id
 
 

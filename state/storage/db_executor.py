@@ -26,15 +26,12 @@ def in_db_executor(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
     name = method.__name__
 
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        call = getattr(self, name)
-        executor = getattr(self, "db_executor", None)
+        call, executor = partial(getattr(self, name), *args, **kwargs), getattr(self, "db_executor", None)
         if executor is None:
-            result: T = call(*args, **kwargs)
-            return result
+            return call()
         import asyncio
 
-        run = partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(executor, run)
+        return await asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, call)
 
     twin.__name__ = f"a{name}"
     twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"

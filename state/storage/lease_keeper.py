@@ -88,8 +88,11 @@ class Lease:
 
     def lacks(self, call: str) -> bool:
         """Return whether the journal can't hold a call: it did not when it was read, and nobody else writes it."""
-        absent = self.calls_read and call not in self.calls
-        return absent and self.sole and not self.lost and CLOCK() < self.sure_until
+        return self.calls_read and call not in self.calls and self.is_sole()
+
+    def is_sole(self) -> bool:
+        """Return whether nobody else can have written to the thread since the lease was taken."""
+        return self.sole and not self.lost and CLOCK() < self.sure_until
 
     def gone(self) -> bool:
         """Return whether the run can write nothing any more."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from ..checked_channels import naming, placed
+from ..langgraph_internals import DeltaSnapshot
 from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
@@ -260,7 +260,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         aside = {channel: value for channel, value in values.items() if channel in long or self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
         # As LangGraph's saver: a snapshot lies among the blobs, and this says so.
-        kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
+        kept |= {channel: True for channel, value in aside.items() if isinstance(value, DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
         known = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
         about = json.dumps(known if self.vault is None else self.vault.hide_metadata(known))
