@@ -31,7 +31,8 @@ def in_db_executor(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
             return call()
         import asyncio
 
-        return await asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, call)
+        run: Callable[[], T] = partial(contextvars.copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(executor, run)
 
     twin.__name__ = f"a{name}"
     twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
