@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from abc import abstractmethod
 from asyncio import get_running_loop
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +18,7 @@ from ..dual import adrive, drive
 from ..langgraph_internals import RUNTIME
 from .checkpoint_order import ClockError, read_checkpoint
 from .db_executor import in_db_executor
+from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
@@ -23,13 +26,13 @@ from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, store
 from .journal import RECORDS, Journal, JournalInMemory, JournalTable
 from .lease_keeper import LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
-from .listed import histories
+from .listed import histories, listed
 from .memory import RunsInMemory
 from .thread_rows import off_rows
 from .trust import name_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
@@ -59,7 +62,7 @@ SELECT_NEWEST = (
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
-    A database says how it reads (`_read_tuple`, `list`, `_read_history`, safe from several threads), which
+    A database says how it reads (`_read_tuple`, `_read_list`, `_read_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
     a consumer of `alist` may use the saver as it likes.
 
@@ -230,6 +233,24 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
 
+    @abstractmethod
+    def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        """Yield what LangGraph's `list` yields."""
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Return all that match, read before this returns: nothing is held while a caller looks at them."""
+        clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
+        # Where a part of the filter is applied here, the database can't count what matches.
+        found = self._read_list(config, filter=clear, before=before, limit=None if matches else limit)
+        return listed(found if matches is None else islice(builtins.filter(matches, found), limit))
+
     async def alist(
         self,
         config: RunnableConfig | None,
@@ -365,7 +386,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         names = {"thread_id": place["thread_id"], "checkpoint_ns": place["checkpoint_ns"]}
         return {"configurable": {**names, "checkpoint_id": checkpoint["id"]}}
 
-    def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Any]:
+    def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> builtins.list[Any]:
         """Return what was written to a thread's record at a checkpoint."""
         table, value = self.writes_table
         found = self._query(
@@ -440,7 +461,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         versions: ChannelVersions,
-    ) -> tuple[str, list[Rows]]:
+    ) -> tuple[str, builtins.list[Rows]]:
         """Return whose checkpoint it is, and all that is written of it; raises ClockError."""
         newest = lease and lease.newest.get(config["configurable"]["checkpoint_ns"])
         if newest and checkpoint["id"] < newest:
@@ -463,7 +484,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         writes: Sequence[tuple[str, Any]],
         task_id: str,
         task_path: str,
-    ) -> tuple[str, tuple[str, str, str], list[Rows]]:
+    ) -> tuple[str, tuple[str, str, str], builtins.list[Rows]]:
         """Return the thread, what it is of (namespace, checkpoint, task), and the rows.
 
         What a task wrote stays; its errors and pauses are replaced.

@@ -26,13 +26,15 @@ def in_db_executor(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
     name = method.__name__
 
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        call, executor = partial(getattr(self, name), *args, **kwargs), getattr(self, "db_executor", None)
+        call: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
+        executor = getattr(self, "db_executor", None)
         if executor is None:
             return call()
         import asyncio
 
         run: Callable[[], T] = partial(contextvars.copy_context().run, call)
-        return await asyncio.get_running_loop().run_in_executor(executor, run)
+        result: T = await asyncio.get_running_loop().run_in_executor(executor, run)
+        return result
 
     twin.__name__ = f"a{name}"
     twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"

@@ -295,17 +295,19 @@ class LeaseKeeper:
         with self._lock:
             every = list(self.runs.values())
         gone = gone.union(lease for lease in every if lease.gone())
-        ended = [lease for lease in every if not lease.given_up and (lease.over or lease in gone)]
-        for lease in ended:
+        # Seen once: one that ends from here on is given up the next time.
+        ended = gone.union(lease for lease in every if lease.over)
+        unsaid = [lease for lease in ended if not lease.given_up]
+        for lease in unsaid:
             lease.sole = False
-        if ended:
-            self.leases.renew([lease.fence for lease in ended], 0.0)
-        again = any(lease.given_up and not lease.over and lease not in gone for lease in every)
+        if unsaid:
+            self.leases.renew([lease.fence for lease in unsaid], 0.0)
+        again = any(lease.given_up and lease not in ended for lease in every)
+        # Where it only seems to have ended its entry stays: what it still writes is written under its own token.
         for lease in every:
-            lease.given_up = lease.over or lease in gone
-            # Where it only seems to have ended its entry stays: what it still writes is written under its own token.
-            if lease in gone:
-                self._forget(lease)
+            lease.given_up = lease in ended
+        for lease in gone:
+            self._forget(lease)
         return again
 
     def _renew(self) -> None:

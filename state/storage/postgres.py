@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import math
 import re
@@ -10,7 +9,6 @@ import select
 import time
 from contextlib import nullcontext
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -25,12 +23,11 @@ from ..langgraph_internals import DeltaSnapshot
 from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
-from .encryption import EncryptionKeyError, Vault, split_filter
+from .encryption import EncryptionKeyError
 from .group_writer import NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .listed import listed
 from .postgres_committer import INSERTS, Connection, PostgresCommitter
 from .postgres_reading import LENGTHS, SELECT_TABLES, connection_to, query_on
 from .thread_rows import postgres_rows
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
+    from .encryption import Vault
     from .group_writer import Committer
     from .seal import Seal
 
@@ -203,18 +201,8 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         with naming(partial(self._place, config)):
             return PostgresSaver.get_tuple(self, config)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Return all that match, read before this returns: no connection is held while a caller looks at them."""
-        clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
-        found = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-        return listed(found if matches is None else islice(builtins.filter(matches, found), limit))
+    def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        return PostgresSaver.list(self, config, **options)
 
     def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         place = partial(self._place, config)
@@ -247,7 +235,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
 
     def _checkpoint_steps(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
-    ) -> builtins.list[Rows]:
+    ) -> list[Rows]:
         place = config["configurable"]
         thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
         values, of = checkpoint["channel_values"], checkpoint["channel_versions"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import contextlib
 import json
 import sqlite3
@@ -11,7 +10,6 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -22,13 +20,11 @@ from ..._files import check_schema, limit_values, make_private
 from ..checked_channels import naming, placed
 from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
-from .encryption import Vault, split_filter
 from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .listed import listed
 from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
 from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
@@ -40,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
+    from .encryption import Vault
     from .group_writer import Put
     from .seal import Seal
 
@@ -224,18 +221,16 @@ class IndexedSqliteSaver(DatabaseSaver):
             found = SqliteSaver.get_tuple(StockReader(conn, self.serde), config)
             return None if found is None else checked(found, self.vault, self.seal)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Return all that match, read before this returns: nothing is held while a caller looks at them."""
-        with self.readers.borrowed() as conn:
-            found = StockReader(conn, self.serde).list(config, filter=filter, before=before, limit=limit)
-            return listed(found)
+    def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        # Raises for a key that is no name, before anything of the file is read.
+        search_where(config, options["filter"], options["before"])
+        at: dict[str, Any] = {}
+        with self.readers.borrowed() as conn, naming(lambda: at):
+            reader = StockReader(conn, self.serde, partial(_noted, at))
+            found: Any = reader.list(config, **options)
+            with contextlib.closing(found):  # also where a row is refused: its cursor would outlive the file
+                for one in found:
+                    yield checked(one, self.vault, self.seal, pending=False)
 
     def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         place = partial(self._place, config)
@@ -257,7 +252,7 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     def _checkpoint_steps(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
-    ) -> builtins.list[Rows]:
+    ) -> list[Rows]:
         place = config["configurable"]
         stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
         row = (
@@ -430,37 +425,18 @@ class Readers:
 class StockReader(SqliteSaver):
     """LangGraph's SQLite saver for what it reads, on a connection that is nobody else's meanwhile.
 
-    What `list` finds in a form that no checkpoint has is refused, with the names of its thread and checkpoint.
+    Args:
+        conn: The connection.
+        serde: Reads values.
+        row_factory: Sees each row.
     """
 
-    _row_factory: Any = None
-
-    def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer) -> None:
+    def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer, row_factory: Any = None) -> None:
         BaseCheckpointSaver.__init__(self, serde=serde)
         self.conn = conn
         # Else LangGraph would make the tables, on a connection that may only read.
         self.is_setup = True
-        self._vault, self._seal = serde.vault, serde.seal
-
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Yield what matches; raises BadCheckpointError, and ValueError for a filter that is none."""
-        clear, matches = (filter or None, None) if self._vault is None else split_filter(filter)
-        search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
-        at: dict[str, Any] = {}
-        self._row_factory = partial(_noted, at)
-        with naming(lambda: at):
-            # Where a part of the filter is applied here, the database can't count what matches.
-            found: Any = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-            with contextlib.closing(found) as stored:  # also where a row is refused: its cursor would outlive the file
-                seen = (checked(one, self._vault, self._seal, pending=False) for one in stored)
-                yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
+        self._row_factory = row_factory
 
     @contextlib.contextmanager
     def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:
