@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NotRequired, get_type_hints
 
-from langgraph._internal._typing import MISSING
-from langgraph.channels.binop import _get_overwrite
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from typing_extensions import TypedDict
 
 from .checked_values import check_values
 from .events import Event, Record
+from .first_nodes import UNREAD
+from .langgraph_internals import MISSING, DeltaSnapshot, get_overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,8 +76,6 @@ def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
 GIVEN = {"task", "limits"}
 """What a caller gives: until the first node has looked at it, anything."""
 PLAIN = (str, int, float, list, type(None))
-UNREAD = {"__start__", "branch:to:prepare", "branch:to:begin"}
-"""Channels that are there while a task waits for the first node."""
 
 
 def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: bool = True) -> None:
@@ -155,9 +152,9 @@ def bare(value: Any) -> Any:
     """Return what a snapshot or an `Overwrite` puts into the channel."""
     if isinstance(value, PLAIN):
         return value
-    if isinstance(value, _DeltaSnapshot):
+    if isinstance(value, DeltaSnapshot):
         return value.value
-    overwrites, new = _get_overwrite(value)
+    overwrites, new = get_overwrite(value)
     return new if overwrites else value
 
 
@@ -207,7 +204,7 @@ class CheckedDelta(DeltaChannel[Any]):
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return the channel with a stored value; raises ValueError where an item is of another type."""
-        value = checkpoint.value if isinstance(checkpoint, _DeltaSnapshot) else checkpoint
+        value = checkpoint.value if isinstance(checkpoint, DeltaSnapshot) else checkpoint
         if value is not MISSING and not isinstance(value, Record):  # a record was made here, of checked writes
             check_items(self.key, self.kind, value)
         new = super().from_checkpoint(checkpoint)

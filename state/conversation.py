@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langgraph._internal._typing import MISSING
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from typing_extensions import TypedDict
 
 from .events import digest
+from .langgraph_internals import MISSING, DeltaSnapshot
 from .schema import NEVER, RefineOutput, RefineState
 from .summary import current_run
 
@@ -87,7 +86,7 @@ class ThreadMessages(DeltaChannel[Any]):
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return the channel with a stored value."""
-        plain = checkpoint is not MISSING and not isinstance(checkpoint, _DeltaSnapshot | Turns)
+        plain = checkpoint is not MISSING and not isinstance(checkpoint, DeltaSnapshot | Turns)
         new = super().from_checkpoint(MISSING if plain else checkpoint)
         if plain and checkpoint:
             with suppress(ValueError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph._internal._typing import MISSING
 from langgraph.channels.delta import DeltaChannel
+
+from .langgraph_internals import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,6 +17,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from ...state.langgraph_internals import DURABILITY
 from ..runtime.dual import Do, DualRunnable
 from ..runtime.tool_calls import journaled_tool_calls
 from ..writing.replies import read_text
@@ -271,7 +272,7 @@ class ToolUsingModel(DualRunnable[Any, AIMessage]):
 
 KEYS = ("name", "arguments", "id", "type")
 ENCLOSED = ((re.compile(r"\s*+<tool_call>"), "</tool_call>"), (re.compile(r"\s*+```(?:json)?[^\S\n]*+\n"), "```"))
-ANY_DURABILITY: Any = {"configurable": {"__pregel_durability": "async"}}
+ANY_DURABILITY: Any = {"configurable": {DURABILITY: "async"}}
 """Configuration of an agent called inside a node: LangGraph hands the `durability="sync"` of a resumed run down to
 graphs that keep no checkpoints, and these then break."""
 NO_CALLS_LEFT = "Not run: no tool calls are left. Answer now, from what you know."

@@ -14,6 +14,7 @@ from langgraph.errors import GraphBubbleUp
 from typing_extensions import TypedDict
 
 from ...state.events import Event, clean, failure, given_draft, record, task_event
+from ...state.first_nodes import BEGIN
 from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import Raised, RefineState
 from ...state.stopping import REFUSED_OUTSIDE, StopReason, decide, since_verdict, spent_budget
@@ -383,7 +384,7 @@ def _task(
 class PipelineKind(GraphKind):
     """The kind of a pipeline. Its thread goes on after the step that was finished last, the state key `at`."""
 
-    first_node = "begin"
+    first_node = BEGIN
     keeps_record = True
 
     def __init__(self, fingerprint: Mapping[str, Any], options: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from langchain_core.globals import get_llm_cache
 from langgraph.errors import GraphBubbleUp
 
 from ...state.events import CHANGE_KINDS
+from ...state.langgraph_internals import CHECKPOINTER as SAVER
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
 from ...state.usage import add_usage
 from .dual import Do, adrive, drive
@@ -54,10 +55,6 @@ __all__ = [
 
 JOURNAL = "redraft_journal"
 """In a config's `configurable`: `False` keeps no replies, `True` insists that they are kept."""
-SAVER = "__pregel_checkpointer"
-"""Where LangGraph's config holds the saver in force."""
-
-
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
     """Return the saver of the running graph, its own or that of the graph around it; `None` where it has none."""
     found: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)

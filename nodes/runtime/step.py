@@ -21,6 +21,7 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.collector import RUNNING
 from ...state.events import frozen, record
+from ...state.langgraph_internals import RUNTIME
 from ...state.masking import mask_error
 from ...state.stopping import BUDGETS, nearly_spent, spent_budget, warning
 from ...state.storage.journal import UnkeptReplyError
@@ -173,10 +174,6 @@ def _guard(
         return spent_budget(events, limits, besides=so_far)
 
     return guard
-
-
-RUNTIME = "__pregel_runtime"
-"""Where LangGraph's config holds what a run has of its own, its control among it."""
 
 
 def control_in(config: RunnableConfig) -> RunControl | None:

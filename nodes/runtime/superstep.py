@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph._internal._typing import MISSING
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.channels.last_value import LastValue
 from langgraph.errors import GraphDrained, GraphInterrupt
 from langgraph.types import Command
 
+from ...state.langgraph_internals import MISSING, PULL
 from .dual import Do, DualRunnable
 from .step import control_in
 
@@ -74,7 +74,7 @@ async def _ainvoke(step: Step, state: Mapping[str, Any], config: RunnableConfig)
 @contextmanager
 def _named(config: RunnableConfig, node: str) -> Iterator[RunnableConfig]:
     """Give the config that a node of this name would have: by it the journal and streams know whose a call is."""
-    place = {"langgraph_node": node, "langgraph_path": ("__pregel_pull", node)}
+    place = {"langgraph_node": node, "langgraph_path": (PULL, node)}
     own: RunnableConfig = {**config, "metadata": {**config.get("metadata", {}), **place}}
     # Models below a function that takes no config find it here.
     before = var_child_runnable_config.set(own)

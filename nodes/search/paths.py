@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ...state.checked_channels import CheckedDelta
 from ...state.events import digest
+from ...state.first_nodes import PREPARE
 from ...state.schema import NEVER, RefineOutput, RefineState
 from ...state.summary import accepted_by, best_draft, draft_rank, oracle_touched, rounds, usage_total
 from ...state.threads.kind import ForkPoint, GraphKind
@@ -85,7 +86,7 @@ class SearchKind(GraphKind):
         options: Of the graph, as its `task` events have them.
     """
 
-    first_node = "prepare"
+    first_node = PREPARE
     keeps_record = True
 
     def __init__(self, fingerprint: Mapping[str, Any], options: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallb
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ...state.conversation import conversation_of, kept_conversation
+from ...state.langgraph_internals import INPUT_CHANNEL
 from ..runtime.dual import Do, DualRunnable
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
@@ -88,7 +89,7 @@ def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
 
 def _input_keys(graph: Any) -> set[str]:
     given = graph.input_channels
-    if given != "__start__":
+    if given != INPUT_CHANNEL:
         return {given} if isinstance(given, str) else set(given)
     # The builder's schemas, not the JSON schema: pydantic can't make one of `typing.TypedDict` before Python 3.12.
     return set(graph.builder.schemas[graph.builder.input_schema])

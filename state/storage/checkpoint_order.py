@@ -10,11 +10,22 @@ from uuid import UUID
 
 from langgraph.checkpoint.base import id as checkpoint_ids
 
-__all__ = ["ClockError", "check_order", "read_checkpoint"]
+__all__ = ["ClockError", "read_checkpoint"]
 
 
 class ClockError(RuntimeError):
-    """The id of a new checkpoint is before that of the thread's newest one, behind which nobody would find it."""
+    """The id of a new checkpoint is before that of the thread's newest one, behind which nobody would find it.
+
+    Args:
+        checkpoint_id: The new one's.
+        newest: The newest one's.
+    """
+
+    def __init__(self, checkpoint_id: str, newest: str) -> None:
+        super().__init__(
+            f"the clock of this machine is behind: the checkpoint {checkpoint_id} would be hidden behind {newest}, "
+            "which the thread has already; nothing was written"
+        )
 
 
 def read_checkpoint(checkpoint_id: str) -> None:
@@ -30,15 +41,6 @@ def read_checkpoint(checkpoint_id: str) -> None:
     latest = vars(checkpoint_ids).get(LATEST)
     if (latest is None or latest < at) and at < LAST:
         vars(checkpoint_ids)[LATEST] = at
-
-
-def check_order(checkpoint_id: str, newest: str | None) -> None:
-    """Raise ClockError if a new checkpoint would not be its thread's newest."""
-    if newest is not None and checkpoint_id < newest:
-        raise ClockError(
-            f"the clock of this machine is behind: the checkpoint {checkpoint_id} would be hidden behind {newest}, "
-            "which the thread has already; nothing was written"
-        )
 
 
 VERSION = 6

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import builtins
 from abc import abstractmethod
+from asyncio import get_running_loop
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-from ..dual import Do, adrive, do, drive
-from .checkpoint_order import check_order, read_checkpoint
+from ..dual import adrive, drive
+from ..langgraph_internals import RUNTIME
+from .checkpoint_order import ClockError, read_checkpoint
 from .db_executor import in_db_executor
+from .encryption import split_filter
+from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
 from .journal import RECORDS, Journal, JournalInMemory, JournalTable
-from .lease_keeper import RUNS, LeaseKeeper
+from .lease_keeper import LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
-from .listed import histories
+from .listed import histories, listed
 from .memory import RunsInMemory
 from .thread_rows import off_rows
-from .trust import naming_keys
+from .trust import name_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
@@ -44,20 +50,23 @@ if TYPE_CHECKING:
     from .trust import PlainSerializer
 
     T = TypeVar("T")
-    Logic: TypeAlias = Generator[Do, Any, T]
 
 __all__ = ["DatabaseSaver"]
+
+SELECT_NEWEST = (
+    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "
+    "ORDER BY checkpoint_id DESC LIMIT 1"
+)
 
 
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
-    A database says how it reads (`_read_tuple`, `list`, `_read_history`, safe from several threads), which
+    A database says how it reads (`_read_tuple`, `_read_list`, `_read_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
     a consumer of `alist` may use the saver as it likes.
 
-    A run takes its thread's lease when it reads where the thread stands, and writes under that lease; see
-    `lease_keeper`.
+    What a run writes is written under the lease of its thread, which it took when it began; see `lease_keeper`.
 
     Args:
         saver: Arguments of the saver that it is mixed into.
@@ -98,6 +107,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 db_executor=self.db_executor,
             )
         )
+        self.foreign = ForeignRuns(self.leases)
         self.journal: Journal = JournalTable(
             self._query,
             self.writer,
@@ -162,35 +172,52 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     # reading
 
+    def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
+        """Return the names of the checkpoint that is meant: the newest where none is named."""
+        given = config["configurable"]
+        if given.get("checkpoint_id"):
+            return given
+        where = {"thread_id": str(given["thread_id"]), "namespace": given.get("checkpoint_ns", "")}
+        found = self._query(SELECT_NEWEST, where)
+        return {**given, "checkpoint_id": found[0][0] if found else None}
+
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint; raises BusyThreadError where it is read to begin a run and somebody else runs the
-        thread."""
-        if self.leases.begins(config):
-            drive(self.leases.begin(config))
-        elif thread_id := self._awaited(config):
+        """Return a checkpoint.
+
+        Raises:
+            BusyThreadError: With it a run of somebody else's graph seems to begin, and the thread is being run.
+        """
+        thread_id = str(config["configurable"]["thread_id"])
+        if RUNTIME in config["configurable"]:
+            if self.foreign.begins(config):
+                drive(self.foreign.begin(config))
+        elif thread_id in self.writer.ahead:
             self.writer.write(thread_id=thread_id)
-        return None if self.leases.begins_fresh(config) else self._noted(config, self._read_tuple(config))
+        return None if self._is_new(thread_id) else self._noted(config, self._read_tuple(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        if self.leases.begins(config):
-            await adrive(self.leases.begin(config))
-        elif thread_id := self._awaited(config):
+        thread_id = str(config["configurable"]["thread_id"])
+        if RUNTIME in config["configurable"]:
+            if self.foreign.begins(config):
+                await adrive(self.foreign.begin(config))
+        elif thread_id in self.writer.ahead:
             await self.writer.awrite(thread_id=thread_id)
-        if self.leases.begins_fresh(config):
-            return None
-        return self._noted(config, await self._aread_tuple(config))
+        return None if self._is_new(thread_id) else self._noted(config, await self._aread_tuple(config))
 
     _aread_tuple = in_db_executor(_read_tuple)
 
-    def _awaited(self, config: RunnableConfig) -> str | None:
-        """Return the thread that is read, where what a run of it wrote is on its way, and no run reads it."""
-        thread_id = str(config["configurable"]["thread_id"])
-        return thread_id if self.writer.awaits(thread_id) and not self.leases.in_run(config) else None
+    def _is_new(self, thread_id: str) -> bool:
+        """Return whether nothing is kept of a thread: this process saw that when it took the lease."""
+        lease = self.leases.latest.get(thread_id)
+        return lease is not None and lease.fresh and lease.is_sole()
 
     def _noted(self, config: RunnableConfig, found: CheckpointTuple | None) -> CheckpointTuple | None:
+        """Note which checkpoint is the newest: ids that are made from now on are behind it."""
         if found is not None:
             read_checkpoint(found.checkpoint["id"])
-            self.leases.read(config, found.checkpoint["id"])
+            place = config["configurable"]
+            if RUNTIME in place and not place.get("checkpoint_id") and (lease := self.leases.lease_of(config)):
+                lease.newest.setdefault(str(place.get("checkpoint_ns") or ""), found.checkpoint["id"])
         return found
 
     @abstractmethod
@@ -205,6 +232,24 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         return found
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
+
+    @abstractmethod
+    def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        """Yield what LangGraph's `list` yields."""
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Return all that match, read before this returns: nothing is held while a caller looks at them."""
+        clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
+        # Where a part of the filter is applied here, the database can't count what matches.
+        found = self._read_list(config, filter=clear, before=before, limit=None if matches else limit)
+        return listed(found if matches is None else islice(builtins.filter(matches, found), limit))
 
     async def alist(
         self,
@@ -240,8 +285,17 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             BusyThreadError: Somebody runs the thread, and this is no write of a run (`update_state`, say).
             ClockError: The checkpoint would not be the newest of its thread.
         """
-        self.leases.works(config)
-        return drive(self._put(config, checkpoint, metadata, new_versions))
+        lease = self._lease_of(config) or self._begun(config, metadata)
+        fence = _fence(lease)
+        thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
+        try:
+            self.writer.write(*steps, thread_id=thread_id, key="checkpoint", fence=fence)
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            drive(self.leases.free(thread_id))
+            self.writer.write(*steps, thread_id=thread_id, key="checkpoint", fence=fence)
+        return self._saved(lease, config, checkpoint)
 
     async def aput(
         self,
@@ -250,70 +304,89 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await adrive(self._put(config, checkpoint, metadata, new_versions))
+        lease, here = self._lease_of(config) or await self._abegun(config, metadata), get_running_loop()
+        fence = _fence(lease)
+        thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
+        try:
+            await self.writer.put(*steps, thread_id=thread_id, key="checkpoint", fence=fence, loop=here)
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            await adrive(self.leases.free(thread_id))
+            await self.writer.put(*steps, thread_id=thread_id, key="checkpoint", fence=fence, loop=here)
+        return self._saved(lease, config, checkpoint)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Save what a task wrote; raises as `put`."""
-        self.leases.works(config)
-        drive(self._put_writes(config, writes, task_id, task_path))
+        """Save what a task wrote; raises as `put`. The checkpoint that follows it is waited for, where there is one."""
+        lease = self._lease_of(config) or self._begun(config, {})
+        fence, followed = _fence(lease), _goes_on(lease, config, writes)
+        thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
+        try:
+            put = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, ahead=followed)
+            if lease is not None and followed:
+                lease.ahead = put
+            else:
+                put.result()
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            drive(self.leases.free(thread_id))
+            self.writer.write(*steps, thread_id=thread_id, key=task, fence=fence)
+        if isinstance(lease, ForeignLease):
+            self.foreign.wrote_of_task(lease, config, writes)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await adrive(self._put_writes(config, writes, task_id, task_path))
-
-    def _put(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
-    ) -> Logic[RunnableConfig]:
-        thread_id, steps = self._of_checkpoint(config, checkpoint, metadata, versions)
-        lease = self.leases.lease_of(config)
-        if lease is None and metadata.get("source") in RUNS and self.leases.in_run(config):
-            # A graph that a node runs on another thread.
-            lease = yield from self.leases.begin(config)
-        if lease is not None:
-            check_order(checkpoint["id"], lease.newest.get(config["configurable"]["checkpoint_ns"]))
-        yield from self._write(lease, thread_id, "checkpoint", steps)
-        if lease is not None:
-            self.leases.wrote(lease, config, checkpoint)
-        return _saved(config, checkpoint)
-
-    def _put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Logic[None]:
-        thread_id, task, rows = self._of_writes(config, writes, task_id, task_path)
-        lease = self.leases.lease_of(config)
-        last = any(channel in (ERROR, INTERRUPT) for channel, _ in writes)
-        steps = [rows]
-        if lease is not None and isinstance(self.journal, JournalTable):
-            namespace, checkpoint_id, _ = task
-            steps += self.journal.referring(lease, namespace, checkpoint_id, writes)
-        if lease is not None and self.leases.goes_on(lease, config, last=last):
-            # The checkpoint that follows is waited for.
-            lease.fresh = False
-            lease.ahead = yield do(self.writer, "put_ahead", *steps, thread_id=thread_id, fence=lease.fence)
-        else:
-            yield from self._write(lease, thread_id, task, steps)
-        if lease is not None:
-            self.leases.wrote(lease, config, None, last=last)
-
-    def _write(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> Logic[None]:
-        fence = UNHELD
-        if lease is not None:
-            fence, lease.fresh = lease.fence, False
-        write = do(self.writer, "write", *steps, thread_id=thread_id, key=key, fence=fence)
-        if not self.leases.leases.is_set_up:
-            yield do(self.leases.leases, "set_up")
+        lease, here = self._lease_of(config) or await self._abegun(config, {}), get_running_loop()
+        fence, followed = _fence(lease), _goes_on(lease, config, writes)
+        thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
         try:
-            yield write
+            put = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here, ahead=followed)
+            if lease is not None and followed:
+                lease.ahead = put
+            else:
+                await put
         except LostLeaseError:
             if lease is not None:
                 raise
-            yield from self.leases.free(thread_id)
-            yield write
+            await adrive(self.leases.free(thread_id))
+            await self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here)
+        if isinstance(lease, ForeignLease):
+            self.foreign.wrote_of_task(lease, config, writes)
 
-    def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Any]:
+    def _lease_of(self, config: RunnableConfig) -> Lease | None:
+        """Return the lease under which something is written; `None` where no run writes it."""
+        place = config["configurable"]
+        control = getattr(place.get(RUNTIME), "control", None)
+        lease = self.leases.runs.get((id(control), str(place["thread_id"]))) or self.leases.lease_of(config)
+        if isinstance(lease, ForeignLease):
+            lease.works(config)
+        return lease
+
+    def _begun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Lease | None:
+        """Make the table of leases where it is not there, and take one for a graph that a node runs on another
+        thread."""
+        if not self.leases.leases.is_set_up:
+            self.leases.leases.set_up()
+        return drive(self.foreign.begin(config)) if is_of_run(config, metadata) else None
+
+    async def _abegun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Lease | None:
+        if not self.leases.leases.is_set_up:
+            await self.leases.leases.aset_up()
+        return await adrive(self.foreign.begin(config)) if is_of_run(config, metadata) else None
+
+    def _saved(self, lease: Lease | None, config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+        """Return the config of a checkpoint that is saved."""
+        if isinstance(lease, ForeignLease):
+            self.foreign.wrote(lease, config, checkpoint)
+        place = config["configurable"]
+        names = {"thread_id": place["thread_id"], "checkpoint_ns": place["checkpoint_ns"]}
+        return {"configurable": {**names, "checkpoint_id": checkpoint["id"]}}
+
+    def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> builtins.list[Any]:
         """Return what was written to a thread's record at a checkpoint."""
         table, value = self.writes_table
         found = self._query(
@@ -358,6 +431,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             steps.append(Rows(self.inserts["new_writes"], rows))
         if row is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
+        if lease := self.leases.latest.get(thread.thread_id):
+            lease.fresh = False
         self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
@@ -380,34 +455,76 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 self.writer.write(rows, thread_id=thread_id, key="checkpoint")
 
     def _of_checkpoint(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
-    ) -> tuple[str, list[Rows]]:
-        """Return whose checkpoint it is, and all that is written of it."""
-        known = get_checkpoint_metadata(config, metadata)
-        with naming_keys(self.serde, checkpoint["channel_values"]):
-            steps = self._checkpoint_steps(config, checkpoint, self._sealed(config, checkpoint, known), versions)
+        self,
+        lease: Lease | None,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        versions: ChannelVersions,
+    ) -> tuple[str, builtins.list[Rows]]:
+        """Return whose checkpoint it is, and all that is written of it; raises ClockError."""
+        newest = lease and lease.newest.get(config["configurable"]["checkpoint_ns"])
+        if newest and checkpoint["id"] < newest:
+            raise ClockError(checkpoint["id"], newest)
+        known: Any = get_checkpoint_metadata(config, metadata)
+        about = known if self.seal is None else self._sealed(config, checkpoint, known)
+        try:
+            steps = self._checkpoint_steps(config, checkpoint, about, versions)
+        except (ValueError, TypeError) as error:
+            name_key(self.serde, checkpoint["channel_values"], error)
+            raise
         if (row := row_from_checkpoint(config, checkpoint, known)) is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
         return str(config["configurable"]["thread_id"]), steps
 
     def _of_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> tuple[str, tuple[str, str, str], Rows]:
+        self,
+        lease: Lease | None,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> tuple[str, tuple[str, str, str], builtins.list[Rows]]:
         """Return the thread, what it is of (namespace, checkpoint, task), and the rows.
 
         What a task wrote stays; its errors and pauses are replaced.
         """
         place = config["configurable"]
         thread_id, task = str(place["thread_id"]), (str(place["checkpoint_ns"]), str(place["checkpoint_id"]), task_id)
-        with naming_keys(self.serde, dict(writes)):
-            rows: list[Sequence[Any]] = [
-                (thread_id, *task, task_path, WRITES_IDX_MAP.get(channel, index), channel, *dumped)
-                for index, (channel, value) in enumerate(writes)
-                for dumped in [self.serde.dumps_typed(value)]
-            ]
+        rows: list[Sequence[Any]] = []
         # As LangGraph's savers decide it.
-        replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        return thread_id, task, Rows(self.inserts["writes" if replaced else "new_writes"], rows)
+        replaced = True
+        try:
+            for index, (channel, value) in enumerate(writes):
+                replaced = replaced and channel in WRITES_IDX_MAP
+                at = WRITES_IDX_MAP.get(channel, index)
+                rows.append((thread_id, *task, task_path, at, channel, *self.serde.dumps_typed(value)))
+        except (ValueError, TypeError) as error:
+            name_key(self.serde, dict(writes), error)
+            raise
+        steps = [Rows(self.inserts["writes" if replaced else "new_writes"], rows)]
+        if lease is not None and lease.said and isinstance(self.journal, JournalTable):
+            steps += self.journal.referring(lease, task[0], task[1], writes)
+        return thread_id, task, steps
+
+
+def _fence(lease: Lease | None) -> int:
+    """Return the token that something is written under, by which the lease is not fresh any more."""
+    if lease is None:
+        return UNHELD
+    lease.fresh = False
+    return lease.fence
+
+
+def _goes_on(lease: Lease | None, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
+    """Return whether a checkpoint of the run follows what one of its tasks wrote."""
+    if lease is None:
+        return False
+    checkpoint_id = config["configurable"]["checkpoint_id"]
+    for channel, _ in writes:
+        if channel in (ERROR, INTERRUPT):
+            lease.pausing_at = checkpoint_id
+    return not lease.over and lease.pausing_at != checkpoint_id
 
 
 def _at(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
@@ -419,8 +536,3 @@ def _at(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
 
 
 _alist = in_db_executor(BaseCheckpointSaver.list)
-
-
-def _saved(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
-    names = {name: config["configurable"][name] for name in ("thread_id", "checkpoint_ns")}
-    return {"configurable": {**names, "checkpoint_id": checkpoint["id"]}}

@@ -26,15 +26,15 @@ def in_db_executor(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
     name = method.__name__
 
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        call = getattr(self, name)
+        call: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
         executor = getattr(self, "db_executor", None)
         if executor is None:
-            result: T = call(*args, **kwargs)
-            return result
+            return call()
         import asyncio
 
-        run = partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(executor, run)
+        run: Callable[[], T] = partial(contextvars.copy_context().run, call)
+        result: T = await asyncio.get_running_loop().run_in_executor(executor, run)
+        return result
 
     twin.__name__ = f"a{name}"
     twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"

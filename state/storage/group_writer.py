@@ -59,7 +59,7 @@ class Put:
     fence: int | None = None
     """The fencing token that it is written under, or `UNHELD`; `None` where it is written whoever runs the thread."""
     ahead: bool = False
-    """It is written with what the run puts next: see `GroupWriter.put_ahead`."""
+    """It is written with what the run puts next: see `GroupWriter.put`."""
     joined: list[Put] = field(default_factory=list)
     """What was put ahead of it."""
     rows: list[Any] = field(default_factory=list)
@@ -129,7 +129,8 @@ class GroupWriter:
     def __init__(self, *committers: Committer) -> None:
         self._queues: list[SimpleQueue[list[Put] | None]] = [SimpleQueue() for _ in committers]
         self._gathered: dict[asyncio.AbstractEventLoop, list[Put]] = {}
-        self._ahead: weakref.WeakValueDictionary[str, Put] = weakref.WeakValueDictionary()
+        self.ahead: weakref.WeakValueDictionary[str, Put] = weakref.WeakValueDictionary()
+        """By thread, what was put ahead and may not be written yet; `write` waits for it."""
         self._lock = threading.Lock()
         # A forked child has this object without its threads: what it put would wait for ever.
         self._pid = os.getpid()
@@ -150,81 +151,65 @@ class GroupWriter:
                     self._enqueue(self._gathered.pop(loop, []))
             self._close()
 
-    def write(
-        self, *steps: Rows | Statement, thread_id: str = "", key: object = None, fence: int | None = None
-    ) -> list[Any]:
-        """Return the last statement's rows when the steps are committed, together.
+    def put(
+        self,
+        *steps: Rows | Statement,
+        thread_id: str = "",
+        key: object = None,
+        fence: int | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        ahead: bool = False,
+        urgent: bool = False,
+    ) -> Any:
+        """Put steps, and return the future of the last statement's rows, which come when all are committed, together.
 
         Args:
             steps: What is written.
             thread_id: Whose they are.
             key: What they are, in the thread: two with the same key never share a transaction. Default: it may.
             fence: The fencing token that they are written under, or `UNHELD`; default: whoever runs the thread.
+            loop: The running event loop, in which the future is awaited; default: a future of threads. What one turn of
+                a loop puts is handed over at its end, at once.
+            ahead: Nobody waits: they come before the next put of the run, and are written in one transaction with it,
+                or alone, when it has not come in `AHEAD_S`. If they can't be written, neither is what the run puts
+                next, which raises their error.
+            urgent: Don't wait for the end of the turn, which takes long where hundreds of runs are at work.
 
         Raises:
-            LostLeaseError: Another run has the thread; nothing of the steps was written.
-            Exception: What the database said; nothing of the steps was written then.
             RuntimeError: This was closed, or belongs to another process.
         """
-        waiter: Future[list[Any]] = Future()
-        self._hand([Put(steps, thread_id, key, waiter, fence=fence)])
-        return waiter.result()
-
-    async def awrite(
-        self,
-        *steps: Rows | Statement,
-        thread_id: str = "",
-        key: object = None,
-        fence: int | None = None,
-        urgent: bool = False,
-    ) -> list[Any]:
-        """As `write`. What one turn of an event loop puts is handed over at its end, at once.
-
-        Args:
-            urgent: Don't wait for the end of the turn, which takes long where hundreds of runs are at work.
-        """
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[list[Any]] = loop.create_future()
+        waiter: Future[Any] | asyncio.Future[Any] = Future() if loop is None else loop.create_future()
+        put = Put(steps, thread_id, key, waiter, loop, fence, ahead)
+        if ahead:
+            self.ahead[thread_id] = put
+        if loop is None or ahead:
+            self._hand([put])
+            return waiter
         gathered = self._gathered.get(loop)
         if gathered is None:
             gathered = self._gathered[loop] = []
             if not urgent:
                 loop.call_soon(self._hand_gathered, loop)
-        gathered.append(Put(steps, thread_id, key, waiter, loop, fence))
+        gathered.append(put)
         if urgent:
             self._hand_gathered(loop)
-        return await waiter
+        return waiter
 
-    def put_ahead(self, *steps: Rows | Statement, thread_id: str, fence: int | None = None) -> Future[Any]:
-        """Put what comes before the next put of a run, and return without waiting for it.
-
-        Both are written in one transaction; or this alone, when that has not come in `AHEAD_S`. If it can't be written,
-        neither is what the run puts next, which raises its error.
-
-        Returns:
-            Has a result, or the error, when it is committed.
+    def write(self, *steps: Rows | Statement, **options: Any) -> list[Any]:
+        """Put steps as `put` does, and return the last statement's rows when they are committed.
 
         Raises:
-            RuntimeError: As `write`.
+            LostLeaseError: Another run has the thread; nothing of the steps was written.
+            Exception: What the database said; nothing of the steps was written then.
+            RuntimeError: As `put`.
         """
-        waiter: Future[Any] = Future()
-        self._ahead[thread_id] = put = Put(steps, thread_id, None, waiter, fence=fence, ahead=True)
-        self._hand([put])
-        return waiter
+        rows: list[Any] = self.put(*steps, **options).result()
+        return rows
 
-    async def aput_ahead(
-        self, *steps: Rows | Statement, thread_id: str, fence: int | None = None
-    ) -> asyncio.Future[Any]:
-        """As `put_ahead`."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Any] = loop.create_future()
-        self._ahead[thread_id] = put = Put(steps, thread_id, None, waiter, loop, fence, ahead=True)
-        self._hand([put])
-        return waiter
-
-    def awaits(self, thread_id: str) -> bool:
-        """Return whether something that was put ahead for a thread may not be written yet; `write` waits for it."""
-        return thread_id in self._ahead
+    async def awrite(self, *steps: Rows | Statement, **options: Any) -> list[Any]:
+        """As `write`."""
+        rows: list[Any] = await self.put(*steps, loop=asyncio.get_running_loop(), **options)
+        return rows
 
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         puts = self._gathered.pop(loop, [])

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ..checked_channels import bare, naming
 from ..events import broken_links
+from ..langgraph_internals import DeltaSnapshot
 from .db_executor import in_db_executor
 from .journal import KeptReply
 from .listed import is_older
@@ -396,7 +396,7 @@ def own_snapshots(found: Sequence[CheckpointTuple]) -> list[CheckpointTuple]:
         values = {
             name: value
             for name, value in one.checkpoint["channel_values"].items()
-            if not (isinstance(value, _DeltaSnapshot) and name in repeated)
+            if not (isinstance(value, DeltaSnapshot) and name in repeated)
         }
         kept.append(one._replace(checkpoint={**one.checkpoint, "channel_values": values}))
     return kept

@@ -15,6 +15,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..events import AGENT_VALUES
+from ..first_nodes import UNREAD
+from ..langgraph_internals import INPUT_CHANNEL
 from .db_executor import in_db_executor
 
 if TYPE_CHECKING:
@@ -181,10 +183,10 @@ def row_from_checkpoint(
     if config["configurable"].get("checkpoint_ns"):
         return None
     values: Mapping[str, Any] = checkpoint["channel_values"]
-    started = values.get("__start__")
+    started = values.get(INPUT_CHANNEL)
     if isinstance(started, dict) and "task" in started:
         values = {"task": started["task"]}  # a new task begins; the thread still holds the last one's result
-    elif "branch:to:prepare" in values and "head" in values:  # it waits for `prepare`, which may have refused it
+    elif "head" in values and UNREAD & values.keys():  # it waits for the first node, which may have refused it
         values = {"task": values.get("task")}
     if isinstance(agent := values.get(AGENT_VALUES), dict):
         values = agent

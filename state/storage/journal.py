@@ -165,7 +165,7 @@ class JournalTable(Journal):
 
     async def aget(self, thread_id: str, call: str) -> KeptReply | None:
         # Without a thread's detour where there is nothing to read.
-        lease = self._leases.of_thread(thread_id)
+        lease = self._leases.latest.get(thread_id)
         if lease is None or not lease.lacks(call):
             return await self._aget(thread_id, call)
         if isinstance(lease.ahead, asyncio.Future) and lease.ahead.get_loop() is asyncio.get_running_loop():
@@ -175,7 +175,7 @@ class JournalTable(Journal):
         return await self._aget(thread_id, call)
 
     def get(self, thread_id: str, call: str) -> KeptReply | None:
-        lease = self._leases.of_thread(thread_id)
+        lease = self._leases.latest.get(thread_id)
         if lease and not lease.calls_read:
             found = self._query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
             lease.calls.update(str(row[0]) for row in found)
@@ -209,12 +209,11 @@ class JournalTable(Journal):
         self._writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        await self._writer.awrite(
-            self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call), urgent=True
-        )
+        row, here = self._row(thread_id, call, kept), asyncio.get_running_loop()
+        await self._writer.put(row, thread_id=thread_id, key=("reply", call), loop=here, urgent=True)
 
     def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
-        if lease := self._leases.of_thread(thread_id):
+        if lease := self._leases.latest.get(thread_id):
             lease.calls.add(call)
             if kept.said:
                 lease.said[kept.said] = call, kept
@@ -261,7 +260,7 @@ class JournalTable(Journal):
         raise ValueError(f"the checkpoint {checkpoint_id!r:.80} that it refers to has no event of its text")
 
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        if lease := self._leases.of_thread(thread_id):
+        if lease := self._leases.latest.get(thread_id):
             # They are not to come back with what the node writes of its failure.
             waiting = [] if calls is None else [*lease.said.items()]
             lease.said = {said: one for said, one in waiting if one[0] not in (calls or ())}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .db_executor import in_db_executor
 
@@ -39,7 +39,6 @@ __all__ = [
     "LeasesInMemory",
     "LostLeaseError",
     "Runner",
-    "Taken",
     "alive",
     "this_process",
 ]
@@ -75,21 +74,15 @@ class Runner:
     stop_requested: bool = False
     fence: int = 0
     """The fencing token."""
+    fresh: bool = False
+    """Nothing was kept of the thread when the lease was taken, no checkpoint and no reply; `False` also where that
+    can't be told."""
 
     @property
     def described(self) -> str:
         """Return the process as a message names it."""
         host, pid, _ = self.process.rsplit(":", 2)
         return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
-
-
-class Taken(NamedTuple):
-    """A lease as it was taken."""
-
-    fence: int
-    """The fencing token."""
-    fresh: bool = False
-    """Nothing is kept of the thread, no checkpoint and no reply; `False` also where that can't be told."""
 
 
 class Leases(ABC):
@@ -105,12 +98,12 @@ class Leases(ABC):
     aset_up = in_db_executor(set_up)
 
     @abstractmethod
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Taken | None:
-        """Return a new lease of the thread; `None` where somebody else's lease has not expired.
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
+        """Return the runner with the new lease that it has; `None` where somebody else's has not expired.
 
         Args:
             thread_id: The thread.
-            runner: Who wants it.
+            runner: The run that wants it.
             seconds: How long the lease holds; with 0 nobody has it from now on.
             follows: The token of a lease that is known to be nobody's any more.
         """
@@ -180,18 +173,16 @@ class LeaseTable(Leases):
             self._set_up()
             self.is_set_up = True
 
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Taken | None:
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
         self.set_up()
-        rows = self._query(self._dialect.take, _taking(thread_id, runner, seconds, follows))
-        return Taken(rows[0][0], bool(rows[0][1])) if rows else None
+        return _taken(runner, self._query(self._dialect.take, _taking(thread_id, runner, seconds, follows)))
 
     async def atake(
         self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0
-    ) -> Taken | None:
+    ) -> Runner | None:
         if not self.is_set_up:
             await self.aset_up()
-        rows = await self._aquery(self._dialect.take, _taking(thread_id, runner, seconds, follows))
-        return Taken(rows[0][0], bool(rows[0][1])) if rows else None
+        return _taken(runner, await self._aquery(self._dialect.take, _taking(thread_id, runner, seconds, follows)))
 
     def get(self, thread_id: str) -> Runner | None:
         statement = (
@@ -208,15 +199,14 @@ class LeaseTable(Leases):
         return bool(self._query(statement, {"thread_id": thread_id, "token": token}))
 
     def standing(self, fences: Sequence[int]) -> dict[int, bool]:
-        fence, given = self._dialect.among(fences)
-        rows = self._read(f"SELECT fence, asked FROM redraft_leases WHERE {fence}", {"fences": given})  # noqa: S608
-        return {fence: bool(asked) for fence, asked in rows}
+        statement = f"SELECT fence, asked FROM redraft_leases WHERE {self._dialect.among}"  # noqa: S608
+        rows = self._read(statement, {"fences": self._dialect.as_array(fences)})
+        return dict(rows)  # type: ignore[arg-type]  # 0 and 1
 
     def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
-        fence, given = self._dialect.among(fences)
         until = f"{self._dialect.now} + %(seconds)s" if seconds else "0"
-        statement = f"UPDATE redraft_leases SET expires_at = {until} WHERE {fence} RETURNING fence"  # noqa: S608
-        self._query(statement, {"fences": given, "seconds": seconds})
+        statement = f"UPDATE redraft_leases SET expires_at = {until} WHERE {self._dialect.among} RETURNING fence"  # noqa: S608
+        self._query(statement, {"fences": self._dialect.as_array(fences), "seconds": seconds})
 
     def forget(self, thread_id: str) -> None:
         self.set_up()
@@ -248,6 +238,10 @@ def _taking(thread_id: str, runner: Runner, seconds: float, follows: int) -> Map
     }
 
 
+def _taken(runner: Runner, rows: Sequence[Sequence[Any]]) -> Runner | None:
+    return replace(runner, fence=rows[0][0], fresh=bool(rows[0][1])) if rows else None
+
+
 @dataclass(frozen=True)
 class LeaseDialect:
     """What differs between the databases."""
@@ -257,8 +251,10 @@ class LeaseDialect:
     """Returns the fencing token, and whether it can be told that nothing is kept of the thread."""
     now: str
     """The database's clock, in seconds since the epoch."""
-    among: Callable[[Sequence[int]], tuple[str, Any]]
-    """From tokens to the condition that a row has one of them, and the value of its parameter `fences`."""
+    among: str
+    """The condition that a row has one of the tokens in the parameter `fences`."""
+    as_array: Callable[[Sequence[int]], Any]
+    """From tokens to the value of that parameter."""
 
     @property
     def holds(self) -> str:
@@ -276,7 +272,7 @@ class LeasesInMemory(Leases):
         self._threads: dict[int, str] = {}
         """By their latest tokens."""
 
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Taken | None:
+    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
         with self._lock:
             found, expires_at = self._held.get(thread_id, (None, 0.0))
             if found is not None and found.fence != follows and expires_at > monotonic():
@@ -285,7 +281,7 @@ class LeasesInMemory(Leases):
             self._latest += 1
             self._held[thread_id] = replace(runner, fence=self._latest), monotonic() + seconds if seconds else 0.0
             self._threads[self._latest] = thread_id
-            return Taken(self._latest)
+            return self._held[thread_id][0]
 
     def get(self, thread_id: str) -> Runner | None:
         found, expires_at = self._held.get(thread_id, (None, 0.0))

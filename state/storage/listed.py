@@ -10,9 +10,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
 from ..checked_channels import Writes, refusal
+from ..langgraph_internals import DeltaSnapshot
 from .trust import OWN_ANCESTOR, own_ancestor
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _history(place: ListedPlace, channel: str, together_with: Sequence[str], rea
 
 def _own(value: Any) -> Any:
     """Return a copy, since a reducer may change what it is given, and others begin with it too."""
-    return _DeltaSnapshot(copy(value.value)) if isinstance(value, _DeltaSnapshot) else copy(value)
+    return DeltaSnapshot(copy(value.value)) if isinstance(value, DeltaSnapshot) else copy(value)
 
 
 NAMES = ("thread_id", "checkpoint_ns", "checkpoint_id")

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from ..dual import drive
+from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
 from .index import PATH, Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
-from .lease_keeper import RUNS, LeaseKeeper
+from .lease_keeper import LeaseKeeper
 from .leases import LeasesInMemory, LostLeaseError
 from .listed import histories, listed
-from .trust import PlainSerializer, checked, naming_keys
+from .trust import PlainSerializer, checked, name_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,15 +57,16 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         self.journal = JournalInMemory()
         self._held = LeasesInMemory()
         self.leases = LeaseKeeper(self._held)
+        self.foreign = ForeignRuns(self.leases)
 
     def close(self) -> None:
         """Give up every lease; every saver can be closed."""
         self.leases.close()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint; raises BusyThreadError where it is read to begin a run and the thread is being run."""
-        if self.leases.begins(config):
-            drive(self.leases.begin(config))
+        """Return a checkpoint; raises as those of databases do."""
+        if self.foreign.begins(config):
+            drive(self.foreign.begin(config))
         with self.lock:
             found = super().get_tuple(config)
         return None if found is None else self._unsealed(found)
@@ -91,42 +92,45 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        self.leases.works(config)
         lease = self.leases.lease_of(config)
-        if lease is None and metadata.get("source") in RUNS and self.leases.in_run(config):
-            lease = drive(self.leases.begin(config))
-        with self._fenced(config, lease):
+        if lease is None and is_of_run(config, metadata):
+            lease = drive(self.foreign.begin(config))
+        with self._fenced(config, lease, checkpoint["channel_values"]):
             previous = self.runs.get(str(config["configurable"]["thread_id"]))
             known = get_checkpoint_metadata(config, metadata)
             row = row_from_checkpoint(config, checkpoint, known, previous=previous)
-            with naming_keys(self.serde, checkpoint["channel_values"]):
-                saved = super().put(config, checkpoint, self._sealed(config, checkpoint, metadata), new_versions)
+            saved = super().put(config, checkpoint, self._sealed(config, checkpoint, metadata), new_versions)
             if row is not None:
                 self.runs.upsert(row)
-        if lease is not None:
-            self.leases.wrote(lease, config, checkpoint)
+        if isinstance(lease, ForeignLease):
+            self.foreign.wrote(lease, config, checkpoint)
         return saved
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self.leases.works(config)
         lease = self.leases.lease_of(config)
-        with self._fenced(config, lease), naming_keys(self.serde, dict(writes)):
+        with self._fenced(config, lease, dict(writes)):
             super().put_writes(config, writes, task_id, task_path)
-        if lease is not None:
-            self.leases.wrote(lease, config, None, last=any(channel in (ERROR, INTERRUPT) for channel, _ in writes))
+        if isinstance(lease, ForeignLease):
+            self.foreign.wrote_of_task(lease, config, writes)
 
     @contextmanager
-    def _fenced(self, config: RunnableConfig, lease: Lease | None) -> Iterator[None]:
-        """Let the block write to a thread that no other run has."""
+    def _fenced(self, config: RunnableConfig, lease: Lease | None, values: Mapping[str, Any]) -> Iterator[None]:
+        """Let the block write these values to a thread that no other run has."""
+        if isinstance(lease, ForeignLease):
+            lease.works(config)
         thread_id = str(config["configurable"]["thread_id"])
         with self.lock:
             if not self._held.admits(thread_id, UNHELD if lease is None else lease.fence):
                 if lease is not None:
                     raise LostLeaseError(thread_id)
                 drive(self.leases.free(thread_id))
-            yield
+            try:
+                yield
+            except (ValueError, TypeError) as error:
+                name_key(self.serde, values, error)
+                raise
 
     def delete_thread(self, thread_id: str) -> None:
         names = with_paths(self.runs, str(thread_id))

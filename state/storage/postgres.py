@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import math
 import re
@@ -10,27 +9,25 @@ import select
 import time
 from contextlib import nullcontext
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from ..checked_channels import naming, placed
+from ..langgraph_internals import DeltaSnapshot
 from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
 from .db_executor import in_db_executor
-from .encryption import EncryptionKeyError, Vault, split_filter
+from .encryption import EncryptionKeyError
 from .group_writer import NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .listed import listed
 from .postgres_committer import INSERTS, Connection, PostgresCommitter
 from .postgres_reading import LENGTHS, SELECT_TABLES, connection_to, query_on
 from .thread_rows import postgres_rows
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
+    from .encryption import Vault
     from .group_writer import Committer
     from .seal import Seal
 
@@ -57,11 +55,6 @@ LEASES_LOCK = int.from_bytes(b"leases", "big")
 
 OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 """How LangGraph's saver wants its connections."""
-
-SELECT_NEWEST = (
-    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "
-    "ORDER BY checkpoint_id DESC LIMIT 1"
-)
 
 INLINE_CHARACTERS = 200
 """A longer text, such as the task, is kept once a version, and not in each checkpoint."""
@@ -174,7 +167,8 @@ LEASES = LeaseDialect(
         WHERE held.fence = %(follows)s OR NOT (held.expires_at > {NOW} AND held.expires_at <= {NOW} + %(longest)s)
         RETURNING fence, held.xmax = 0 AND {NOTHING_KEPT}""",  # noqa: S608  (text of our own)
     now=NOW,
-    among=lambda fences: ("fence = ANY(%(fences)s::int8[])", list(fences)),
+    among="fence = ANY(%(fences)s::int8[])",
+    as_array=list,
 )
 
 
@@ -207,18 +201,8 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         with naming(partial(self._place, config)):
             return PostgresSaver.get_tuple(self, config)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Return all that match, read before this returns: no connection is held while a caller looks at them."""
-        clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
-        found = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-        return listed(found if matches is None else islice(builtins.filter(matches, found), limit))
+    def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        return PostgresSaver.list(self, config, **options)
 
     def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         place = partial(self._place, config)
@@ -231,15 +215,6 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         if own_ancestor(parents) is not None:
             raise ValueError(OWN_ANCESTOR)
         PostgresSaver._try_advance_walks(*walk, **more)
-
-    def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
-        """Return the names of the checkpoint that is meant: the newest where none is named."""
-        given = config["configurable"]
-        if given.get("checkpoint_id"):
-            return given
-        where = {"thread_id": str(given["thread_id"]), "namespace": given.get("checkpoint_ns", "")}
-        found = self._query(SELECT_NEWEST, where)
-        return {**given, "checkpoint_id": found[0][0] if found else None}
 
     def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
         """As LangGraph's; raises BadCheckpointError for what is no checkpoint."""
@@ -260,7 +235,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
 
     def _checkpoint_steps(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
-    ) -> builtins.list[Rows]:
+    ) -> list[Rows]:
         place = config["configurable"]
         thread_id, namespace = str(place["thread_id"]), place["checkpoint_ns"]
         values, of = checkpoint["channel_values"], checkpoint["channel_versions"]
@@ -273,7 +248,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         aside = {channel: value for channel, value in values.items() if channel in long or self._goes_aside(value)}
         kept = {channel: value for channel, value in values.items() if channel not in aside}
         # As LangGraph's saver: a snapshot lies among the blobs, and this says so.
-        kept |= {channel: True for channel, value in aside.items() if isinstance(value, _DeltaSnapshot)}
+        kept |= {channel: True for channel, value in aside.items() if isinstance(value, DeltaSnapshot)}
         data = json.dumps({**checkpoint, "channel_values": kept})
         known = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
         about = json.dumps(known if self.vault is None else self.vault.hide_metadata(known))

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
-from ..checked_channels import UNREAD, bare
+from ..checked_channels import bare
 from ..events import broken_links
+from ..first_nodes import UNREAD
+from ..langgraph_internals import DeltaSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -138,7 +138,7 @@ class Seal:
             [
                 [name, _number(bare(value))]
                 for name, value in sorted(values.items())
-                if not isinstance(value, _DeltaSnapshot) or name in texts
+                if not isinstance(value, DeltaSnapshot) or name in texts
             ],
             sorted(checkpoint["channel_versions"].items()),
             [[node, sorted(seen.items())] for node, seen in sorted(checkpoint["versions_seen"].items())],
@@ -149,7 +149,7 @@ class Seal:
 def _kept_texts(checkpoint: Mapping[str, Any]) -> list[str]:
     """Return the channels of texts that are stored once, where they were written: here, or somewhere before."""
     values = checkpoint["channel_values"].items()
-    return [name for name, value in values if isinstance(value, _DeltaSnapshot) and isinstance(value.value, str)]
+    return [name for name, value in values if isinstance(value, DeltaSnapshot) and isinstance(value.value, str)]
 
 
 def _replayed(history: DeltaChannelHistory, empty: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -10,7 +10,6 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -21,13 +20,11 @@ from ..._files import check_schema, limit_values, make_private
 from ..checked_channels import naming, placed
 from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
-from .encryption import Vault, split_filter
 from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .listed import listed
 from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
 from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
+    from .encryption import Vault
     from .group_writer import Put
     from .seal import Seal
 
@@ -113,7 +111,8 @@ LEASES = LeaseDialect(
             AND expires_at > {NOW} AND expires_at <= {NOW} + %(longest)s
         ) RETURNING fence, {NOTHING_KEPT}""",  # noqa: S608  (text of our own)
     now=NOW,
-    among=lambda fences: ("fence IN (SELECT value FROM json_each(%(fences)s))", json.dumps(list(fences))),
+    among="fence IN (SELECT value FROM json_each(%(fences)s))",
+    as_array=json.dumps,
 )
 LATEST = "SELECT fence FROM redraft_leases WHERE fence IN (SELECT value FROM json_each(?))"
 HELD = "SELECT thread_id FROM redraft_leases WHERE thread_id IN (SELECT value FROM json_each(?)) AND expires_at > 0"
@@ -218,25 +217,26 @@ class IndexedSqliteSaver(DatabaseSaver):
         return _version(int(whole or 0) + 1, len(whole) > SHORT)
 
     def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with self.readers.borrowed() as conn:
-            return StockReader(conn, self.serde).get_tuple(config)
+        with naming(partial(self._place, config)), self.readers.borrowed() as conn:
+            found = SqliteSaver.get_tuple(StockReader(conn, self.serde), config)
+            return None if found is None else checked(found, self.vault, self.seal)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Return all that match, read before this returns: nothing is held while a caller looks at them."""
-        with self.readers.borrowed() as conn:
-            found = StockReader(conn, self.serde).list(config, filter=filter, before=before, limit=limit)
-            return listed(found)
+    def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        # Raises for a key that is no name, before anything of the file is read.
+        search_where(config, options["filter"], options["before"])
+        at: dict[str, Any] = {}
+        with self.readers.borrowed() as conn, naming(lambda: at):
+            reader = StockReader(conn, self.serde, partial(_noted, at))
+            found: Any = reader.list(config, **options)
+            with contextlib.closing(found):  # also where a row is refused: its cursor would outlive the file
+                for one in found:
+                    yield checked(one, self.vault, self.seal, pending=False)
 
     def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        with self.readers.borrowed() as conn:
-            return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
+        place = partial(self._place, config)
+        with naming(place), self.readers.borrowed() as conn:
+            reader = StockReader(conn, self.serde)
+            return placed(reader.get_delta_channel_history(config=config, channels=channels), place)
 
     def delete_thread(self, thread_id: str) -> None:
         self.leases.leases.set_up()
@@ -252,7 +252,7 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     def _checkpoint_steps(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
-    ) -> builtins.list[Rows]:
+    ) -> list[Rows]:
         place = config["configurable"]
         stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
         row = (
@@ -277,14 +277,16 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # Without a thread's detour, so that what many runs begin at once is one transaction.
-        return await self.writer.awrite(Statement(named(statement), values, durable=False))
+        step, here = Statement(named(statement), values, durable=False), asyncio.get_running_loop()
+        rows: Sequence[Sequence[Any]] = await self.writer.put(step, loop=here)
+        return rows
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # SQLite has one writer at a time, which is the writer's thread.
         if not statement.startswith("SELECT"):
             return self.writer.write(Statement(named(statement), values))
         with self.readers.borrowed() as conn:
-            return query_on(conn, statement, values)
+            return conn.execute(named(statement), values).fetchall()
 
 
 class SqliteCommitter(Committer):
@@ -423,64 +425,33 @@ class Readers:
 class StockReader(SqliteSaver):
     """LangGraph's SQLite saver for what it reads, on a connection that is nobody else's meanwhile.
 
-    What is stored in a form that no checkpoint has is refused, with the names of its thread and checkpoint.
+    Args:
+        conn: The connection.
+        serde: Reads values.
+        row_factory: Sees each row.
     """
 
-    def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer) -> None:
+    def __init__(self, conn: sqlite3.Connection, serde: PlainSerializer, row_factory: Any = None) -> None:
         BaseCheckpointSaver.__init__(self, serde=serde)
         self.conn = conn
         # Else LangGraph would make the tables, on a connection that may only read.
         self.is_setup = True
-        self._vault, self._seal = serde.vault, serde.seal
-        self._at: dict[str, Any] = {}
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint; raises BadCheckpointError."""
-        self._at = dict(config["configurable"])
-        with naming(lambda: self._at):
-            found = super().get_tuple(config)
-            return None if found is None else checked(found, self._vault, self._seal)
-
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  (the base class names it)
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Yield what matches; raises BadCheckpointError, and ValueError for a filter that is none."""
-        clear, matches = (filter or None, None) if self._vault is None else split_filter(filter)
-        search_where(config, clear, before)  # raises for a key that is no name, before anything of the file is read
-        with naming(lambda: self._at):
-            # Where a part of the filter is applied here, the database can't count what matches.
-            found: Any = super().list(config, filter=clear, before=before, limit=None if matches else limit)
-            with contextlib.closing(found) as stored:  # also where a row is refused: its cursor would outlive the file
-                seen = (checked(one, self._vault, self._seal, pending=False) for one in stored)
-                yield from islice(seen if matches is None else builtins.filter(matches, seen), limit)
-
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what led to a checkpoint; raises BadCheckpointError."""
-        place = dict(config["configurable"])
-        self._at = {**place}
-        with naming(lambda: self._at):
-            return placed(super().get_delta_channel_history(config=config, channels=channels), lambda: place)
+        self._row_factory = row_factory
 
     @contextlib.contextmanager
     def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:
         """Yield a cursor; the transaction is the borrower's."""
         with contextlib.closing(self.conn.cursor()) as cur:
-            cur.row_factory = self._noted
+            cur.row_factory = self._row_factory
             yield cur
 
-    def _noted(self, cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return a row, having noted whose it is."""
-        for column, value in zip(cursor.description, row, strict=True):
-            if column[0] in ("thread_id", "checkpoint_ns", "checkpoint_id"):
-                self._at[column[0]] = value
-        return row
+
+def _noted(at: dict[str, Any], cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row, having noted whose it is."""
+    for column, value in zip(cursor.description, row, strict=True):
+        if column[0] in ("thread_id", "checkpoint_ns", "checkpoint_id"):
+            at[column[0]] = value
+    return row
 
 
 @lru_cache(maxsize=4096)  # every run counts from 1, and holds some of these for as long as it is under way

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 
+from ..langgraph_internals import INPUT_CHANNEL
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
     from typing import TypeVar
@@ -169,6 +171,7 @@ POSTGRES_CHECKPOINTS = (
 )
 POSTGRES_VALUES = (
     "SELECT channel, version, type, blob FROM checkpoint_blobs "  # noqa: S608
-    f"WHERE {OF_THREAD} AND channel IN ('__start__', 'accepted_by', 'answer', 'events', 'limits', 'task', 'usage')"
+    f"WHERE {OF_THREAD} AND channel IN ("
+    f"'{INPUT_CHANNEL}', 'accepted_by', 'answer', 'events', 'limits', 'task', 'usage')"
 )
 POSTGRES_WRITES = f"SELECT checkpoint_id, task_id, channel, type, blob FROM checkpoint_writes WHERE {WRITES_OF}"  # noqa: S608

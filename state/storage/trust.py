@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
-from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.jsonplus import (
     EXT_CONSTRUCTOR_KW_ARGS,
     EXT_CONSTRUCTOR_POS_ARGS,
@@ -22,17 +20,22 @@ from langgraph.checkpoint.serde.jsonplus import (
     EXT_PYDANTIC_V1,
     EXT_PYDANTIC_V2,
     JsonPlusSerializer,
-    _msgpack_default,
-    _option,
 )
 
 from ..checked_channels import check_found, naming
+from ..langgraph_internals import (
+    INPUT_CHANNEL,
+    SAFE_MSGPACK_METHODS,
+    SAFE_MSGPACK_TYPES,
+    msgpack_default,
+    msgpack_option,
+)
 from ..schema import RefineState
 from .encryption import TAG_MARK, EncryptionKeyError
 from .seal import SEAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
 
@@ -44,7 +47,7 @@ __all__ = [
     "OWN_ANCESTOR",
     "PlainSerializer",
     "checked",
-    "naming_keys",
+    "name_key",
     "own_ancestor",
 ]
 
@@ -97,14 +100,14 @@ class PlainSerializer(JsonPlusSerializer):
             gate = self._gate()
 
             def encoded(part: Any) -> Any:
-                found = _msgpack_default(part)
+                found = msgpack_default(part)
                 # Only objects are looked at, so plain data pay nothing.
                 if isinstance(found, ormsgpack.Ext):
                     ormsgpack.unpackb(ormsgpack.packb(found), ext_hook=gate.look, option=ormsgpack.OPT_NON_STR_KEYS)
                 return found
 
             try:
-                kind, data = "msgpack", ormsgpack.packb(obj, default=encoded, option=_option)
+                kind, data = "msgpack", ormsgpack.packb(obj, default=encoded, option=msgpack_option)
             except ormsgpack.MsgpackEncodeError as error:
                 raise (ValueError(f"it would not be read back: {gate.refusal}") if gate.refusal else error) from None
         if len(data) > LARGEST_VALUE:
@@ -145,28 +148,21 @@ class PlainSerializer(JsonPlusSerializer):
         return _Gate(SAFE_MSGPACK_TYPES | named, self._unpack_ext_hook)
 
 
-@contextmanager
-def naming_keys(serde: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """Name the key of the state, and the type, of what can't be kept.
+def name_key(serde: Any, values: Mapping[str, Any], error: Exception) -> None:
+    """Raise an error that names the key of the state, and the type, of what can't be kept; nothing where none is bad.
 
     Args:
         serde: Serialises them.
-        values: What is written within, by its key.
-
-    Raises:
-        ValueError, TypeError: As raised within, with the key before it.
+        values: What was to be written, by its key.
+        error: Raised when it was.
     """
-    try:
-        yield
-    except (ValueError, TypeError, ormsgpack.MsgpackEncodeError) as error:
-        given = values.get("__start__")
-        for key, value in [*(given.items() if isinstance(given, dict) else ()), *values.items()]:
-            try:
-                serde.dumps_typed(value)
-            except (ValueError, TypeError) as reason:
-                kind = ValueError if isinstance(reason, ValueError) else TypeError
-                raise kind(f"the state's {key!r} can't be kept: {reason}") from error
-        raise
+    started = values.get(INPUT_CHANNEL)
+    for key, value in [*(started.items() if isinstance(started, dict) else ()), *values.items()]:
+        try:
+            serde.dumps_typed(value)
+        except (ValueError, TypeError) as reason:
+            kind = ValueError if isinstance(reason, ValueError) else TypeError
+            raise kind(f"the state's {key!r} can't be kept: {reason}") from error
 
 
 class _Gate:

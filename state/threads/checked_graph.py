@@ -1,4 +1,4 @@
-"""Compiled graph that looks at a thread before it goes on with it: whose it is, and whether it was edited. Internal.
+"""Compiled graph that has its thread to itself while it runs, and looks at it before it goes on with it. Internal.
 
 `Thread` looks by itself; this is for plain `graph.invoke(None, config)`, `Command(resume=…)`, `stream`, `update_state`
 and their async twins, and for a graph of ours inside another, which goes on when that does.
@@ -10,20 +10,20 @@ from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from langgraph._internal._config import ensure_config, patch_configurable
-from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER, CONFIG_KEY_READ, CONFIG_KEY_RESUMING
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateUpdate
 
 from ..conversation import ThreadMessages, given_messages
 from ..dual import adrive, do, drive
+from ..langgraph_internals import CHECKPOINTER, READ, RESUMING, ensure_config, patch_configurable
 from ..limits import Limits
 from .kind import attach_kind, kind_of
+from .lease import RunLease
 from .record_checks import ALLOW, CHECKED, ChangedGraphError, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Container, Iterator, Sequence
+    from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.graph import Graph
@@ -55,16 +55,10 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph of ours."""
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002
-        whole, input = ensure_config(self.config, config), self._heard(input, config)  # noqa: A001
-        if _goes_on(input, whole):
-            return self._stream_on(input, whole, options)
-        return super().stream(input, _unmarked(config), **options)
+        return self._run(self._heard(input, config), config, options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002
-        whole, input = ensure_config(self.config, config), self._heard(input, config)  # noqa: A001
-        if _goes_on(input, whole):
-            return self._astream_on(input, whole, options)
-        return super().astream(input, _unmarked(config), **options)
+        return self._arun(self._heard(input, config), config, options)
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         return _without_raising(super().get_graph(config, xray=xray), self.nodes)
@@ -87,22 +81,43 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         elif given.get("messages") and "messages" not in inputs and "task" in inputs and given.get("task") is None:
             raise ValueError(f"{self.get_name()!r} is no chat: give it a task, in place of messages")
         # Inside another graph the whole state of that is the input.
-        nested = CONFIG_KEY_READ in ensure_config(config).get("configurable", {})
+        nested = READ in ensure_config(config).get("configurable", {})
         if not nested and (unknown := [name for name in given if name not in inputs]):
             limit = " but in limits" if unknown[0] in Limits() else ""
             taken = ", ".join(sorted(inputs))
             raise ValueError(f"{self.get_name()!r} takes no {unknown[0]!r:.80}{limit}; it takes {taken}")
         return given
 
-    def _stream_on(self, given: Any, config: RunnableConfig, options: dict[str, Any]) -> Iterator[Any]:
-        config = drive(self._look(given, config))
-        yield from super().stream(given, config, **options)
+    def _run(self, given: Any, config: RunnableConfig | None, options: dict[str, Any]) -> Iterator[Any]:
+        whole = ensure_config(self.config, config)
+        config = drive(self._look(given, whole)) if _goes_on(given, whole) else _unmarked(config)
+        if (held := self._wanted(whole, options)) is None:
+            yield from super().stream(given, config, **options)
+            return
+        held.take()
+        try:
+            yield from super().stream(given, config, **{**options, "control": held.lease.control})
+        finally:
+            held.finish()
 
-    async def _astream_on(self, given: Any, config: RunnableConfig, options: dict[str, Any]) -> AsyncIterator[Any]:
-        config = await adrive(self._look(given, config))
-        async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
-            async for part in parts:
-                yield part
+    async def _arun(self, given: Any, config: RunnableConfig | None, options: dict[str, Any]) -> AsyncIterator[Any]:
+        whole = ensure_config(self.config, config)
+        config = await adrive(self._look(given, whole)) if _goes_on(given, whole) else _unmarked(config)
+        if (held := self._wanted(whole, options)) is not None:
+            await held.atake()
+            options = {**options, "control": held.lease.control}
+        try:
+            async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
+                async for part in parts:
+                    yield part
+        finally:
+            if held is not None:
+                held.finish()
+
+    def _wanted(self, config: RunnableConfig, options: Mapping[str, Any]) -> RunLease | None:
+        """Return the lease that this run takes; `None` where it runs within another's, or keeps nothing."""
+        saver = False if self.checkpointer is False else config["configurable"].get(CHECKPOINTER, self.checkpointer)
+        return RunLease.wanted(saver, config, options.get("control"))
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
         return super().bulk_update_state(config, drive(self._meant(config, supersteps)))
@@ -128,7 +143,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         found = changes(kind, self.get_name(), snapshot)
         if not found:
             return config
-        nested = CONFIG_KEY_CHECKPOINTER in place
+        nested = CHECKPOINTER in place
         answered = isinstance(given, Command) and given.resume is not None
         if not place.get(ALLOW) or (answered and not nested):
             raise ChangedGraphError(
@@ -175,7 +190,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def _keeps_threads(self, config: RunnableConfig) -> bool:
         place = config["configurable"]
-        saver = place.get(CONFIG_KEY_CHECKPOINTER, self.checkpointer)
+        saver = place.get(CHECKPOINTER, self.checkpointer)
         return isinstance(saver, BaseCheckpointSaver) and place.get("thread_id") is not None
 
 
@@ -194,7 +209,7 @@ def _goes_on(given: Any, config: RunnableConfig) -> bool:
     place = config.get("configurable", {})
     if place.get(CHECKED):
         return False
-    return bool(place.get(CONFIG_KEY_RESUMING, given is None or isinstance(given, Command)))
+    return bool(place.get(RESUMING, given is None or isinstance(given, Command)))
 
 
 def _unmarked(config: RunnableConfig | None) -> RunnableConfig | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dual import Do, do
+from ..langgraph_internals import INPUT_CHANNEL
 from ..storage.index import row_from_checkpoint
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def steps_of(checkpoints: Iterable[Seen]) -> list[HistoryStep]:
             node = "fork"
         number = metadata.get("step", 0)
         steps.append(HistoryStep(checkpoint_id, number, node, following, tuple(news), stop_reason, created_at))
-        ran = ", ".join(following).replace("__start__", "start")
+        ran = ", ".join(following).replace(INPUT_CHANNEL, "start")
     return steps
 
 

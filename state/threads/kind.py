@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..events import AGENT_RECORD, AGENT_VALUES
+from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run
 
@@ -55,7 +56,7 @@ class Edits(NamedTuple):
 class GraphKind:
     """The kind of any graph; those of ours are subclasses of it."""
 
-    first_node = "__start__"
+    first_node = INPUT_CHANNEL
     """The node that takes a task in; until it has run, the state and the record are those of the task before."""
     forkable = False
     """True if it has `fork_point` and `task_again`."""
@@ -80,11 +81,11 @@ class GraphKind:
 
     def waiting(self, stored: CheckpointTuple) -> bool:
         """Tell if a task waits for the first node."""
-        return bool({"__start__", f"branch:to:{self.first_node}"} & stored.checkpoint["channel_values"].keys())
+        return bool({INPUT_CHANNEL, BRANCH_TO + self.first_node} & stored.checkpoint["channel_values"].keys())
 
     def begun(self, snapshot: StateSnapshot) -> bool:
         """Tell if the last task is past the first node, so that state and record are its."""
-        return not {"__start__", self.first_node} & set(snapshot.next)
+        return not {INPUT_CHANNEL, self.first_node} & set(snapshot.next)
 
     def values_of_last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
         """Return the state's values; of a task that has not begun, those of the one before, as the record has them."""
@@ -124,8 +125,8 @@ class GraphKind:
         if limits is None or self.begun(snapshot):
             return None
         waiting: Mapping[str, Any] = snapshot.values
-        if "__start__" in snapshot.next:  # those values are still the last task's
-            waiting = stored.checkpoint["channel_values"]["__start__"]
+        if INPUT_CHANNEL in snapshot.next:  # those values are still the last task's
+            waiting = stored.checkpoint["channel_values"][INPUT_CHANNEL]
         # Only to refuse what makes no sense, before anything is written.
         merged_limits(waiting.get("limits"), limits)
         # What neither names is left out: the first node takes it from the thread or the graph.

@@ -1,6 +1,7 @@
 """The lease of a thread by name: held for a `with` block, whose run hears who wants it to stop. Internal.
 
-What a lease is says `redraft.state.storage.leases`; a run that nobody holds one for takes it by itself.
+What a lease is says `redraft.state.storage.leases`. A run of a graph of ours takes one by itself, unless it runs within
+such a block.
 """
 
 from __future__ import annotations
@@ -8,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from langgraph.runtime import RunControl
 
 from ..dual import Do, adrive, do, drive
-from ..storage.lease_keeper import LOOK_S, REQUESTED, TAKEN_OVER, Lease, LeaseKeeper, works
+from ..storage.lease_keeper import LOOK_S, REQUESTED, TAKEN_OVER, Lease, LeaseKeeper, control_of, works
 from ..storage.leases import BusyThreadError, LeasesInMemory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 
+    from langchain_core.runnables import RunnableConfig
+
     from ..storage.leases import Leases, Runner
 
-__all__ = ["BusyThreadError", "LeaseHolder", "StopControl", "leased", "leases_of", "request_stop"]
+__all__ = ["BusyThreadError", "LeaseHolder", "RunLease", "StopControl", "leased", "leases_of", "request_stop"]
 
 LOG = logging.getLogger("redraft")
 
@@ -115,7 +119,7 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
     """
     keeper, held = _keeper_of(saver), list[Lease]()
     control = StopControl(lambda: _stop_reason(keeper.leases.standing([held[0].fence]), held[0]), outer=outer)
-    held.append(drive(keeper.hold(thread_id, control)))
+    held.append(drive(keeper.take(Lease(thread_id, control))))
     _CONTROLS[held[0].token] = control
     keeper.enter(held[0])
     try:
@@ -158,7 +162,7 @@ class LeaseHolder:
 
         control = StopControl(alook=look, outer=outer)
         while True:
-            taking = asyncio.ensure_future(adrive(self._keeper.hold(thread_id, control)))
+            taking = asyncio.ensure_future(adrive(self._keeper.take(Lease(thread_id, control))))
             try:
                 # Shielded: a write that is under way can't be called back, so that its lease is given back instead.
                 held.append(await asyncio.shield(taking))
@@ -193,6 +197,57 @@ class LeaseHolder:
                 await leaving.amake()
 
         await asyncio.shield(asyncio.ensure_future(released()))
+
+
+@dataclass(frozen=True)
+class RunLease:
+    """The lease that a run of a graph takes where it begins, and gives back where it ends.
+
+    Args:
+        keeper: Of the leases of its saver.
+        lease: What is taken.
+    """
+
+    keeper: LeaseKeeper
+    lease: Lease
+
+    @classmethod
+    def wanted(cls, saver: Any, config: RunnableConfig, control: RunControl | None) -> RunLease | None:
+        """Return the lease that a run is to take; `None` where its thread is held already, or its saver keeps none."""
+        place, keeper = config["configurable"], getattr(saver, "leases", None)
+        if not isinstance(keeper, LeaseKeeper) or place.get("thread_id") is None:
+            return None
+        thread_id, control = str(place["thread_id"]), control or control_of(place)
+        held = keeper.find(thread_id, control)
+        # A `with` block may have ended whose context lives on.
+        if held is not None and not (held.over and type(held) is Lease):
+            return None
+        return cls(keeper, Lease(thread_id, control or RunControl()))
+
+    def take(self) -> None:
+        """Take it.
+
+        Raises:
+            BusyThreadError: Somebody runs the thread right now.
+        """
+        drive(self.keeper.take(self.lease))
+
+    async def atake(self) -> None:
+        """As `take`; one that comes while the run is cancelled is given back."""
+        taking = asyncio.ensure_future(adrive(self.keeper.take(self.lease)))
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(self._given_back)
+            raise
+
+    def finish(self) -> None:
+        """Give it back; nothing is waited for."""
+        self.keeper.finish(self.lease)
+
+    def _given_back(self, taking: asyncio.Future[Lease]) -> None:
+        if not taking.cancelled() and taking.exception() is None:
+            self.finish()
 
 
 def request_stop(leases: Leases, thread_id: str) -> Generator[Do, Any, Runner | None]:

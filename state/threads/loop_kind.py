@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..conversation import Waiting, answer_id, conversation_of
 from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
+from ..first_nodes import PREPARE
+from ..langgraph_internals import INPUT_CHANNEL
 from ..limits import merged_limits
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
 from ..summary import attempts, current_run
@@ -30,7 +32,7 @@ class LoopKind(GraphKind):
         options: Of the graph, as its `task` events have them.
     """
 
-    first_node = "prepare"
+    first_node = PREPARE
     forkable = True
     keeps_record = True
     entries = ("generate", "feedback", "check", "refine")
@@ -118,7 +120,7 @@ class LoopKind(GraphKind):
     def _fork_at_checkpoint(self, values: Mapping[str, Any], following: Sequence[str], edits: Edits) -> ForkPoint:
         events: list[Event] = list(values.get("events") or [])
         upcoming = following[0] if following else None
-        if not events or upcoming in {"__start__", self.first_node}:
+        if not events or upcoming in {INPUT_CHANNEL, self.first_node}:
             raise ValueError("the run has not begun at this checkpoint; use rerun() to start its task anew")
         drafts = attempts(events)
         if drafts and (edits.texts or upcoming is None):

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from ..checked_values import check_values
 from ..events import DRAFT_KINDS, EventOfKind
+from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL, JOIN, PREGEL
 from ..storage.thread_rows import OF_NO_TASK
 from ..summary import current_run
 from ..usage import Score, Usage  # noqa: TC001  (pydantic reads the annotations)
@@ -79,7 +80,7 @@ def checkpoint_of_round(rows: ThreadRows, number: int, first_node: str) -> str |
         number: The round, of the task that was the newest there.
         first_node: What a task waits for; until it has run, the record is that of the task before.
     """
-    waiting = {"__start__", first_node}
+    waiting = {INPUT_CHANNEL, first_node}
     ends = [checkpoint_id for checkpoint_id, latest in PlainThread(rows).rounds().items() if latest == number]
     return max(
         (checkpoint_id for checkpoint_id in ends if not waiting & {*_next(rows.load(checkpoint_id).values)}),
@@ -194,8 +195,8 @@ def latest_round(events: Sequence[Mapping[str, Any]], base: int | None) -> int |
 
 def _next(stored: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the node that a checkpoint waits for."""
-    waits = [name.removeprefix("branch:to:") for name in stored if name.startswith(("branch:to:", "__start__"))]
-    if len(waits) > 1 or any(name.startswith(("join:", "__pregel")) for name in stored):
+    waits = [name.removeprefix(BRANCH_TO) for name in stored if name.startswith((BRANCH_TO, INPUT_CHANNEL))]
+    if len(waits) > 1 or any(name.startswith((JOIN, PREGEL)) for name in stored):
         raise ValueError("several steps at once: LangGraph knows their order")
     return tuple(waits)
 

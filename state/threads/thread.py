@@ -346,6 +346,9 @@ class Thread:
         was asked to stop, and then raises LangGraph's `GraphDrained`; what is finished is saved. Processes see each
         other where the checkpointer is a database of ours.
 
+        Around a run of a graph that redraft did not build it is also how to say where the run begins and ends; without
+        it, the saver guesses that.
+
         Raises:
             BusyThreadError: The thread is being run right now.
         """

@@ -11,6 +11,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,7 +94,7 @@ async def test_what_many_runs_save_at_once_is_one_transaction(numbers: Numbers) 
 async def test_a_step_is_saved_with_the_checkpoint_that_follows_or_not_at_all(numbers: Numbers) -> None:
     """What a task wrote and the checkpoint behind it are one transaction; where the first is refused, also earlier, the
     run hears of it at its checkpoint, which is not saved either; and what nothing follows is saved all the same."""
-    ahead = numbers.writer.put_ahead
+    ahead = partial(numbers.writer.put, ahead=True)
     busy = asyncio.create_task(numbers.writer.awrite(Statement("SELECT hold()")))
     assert await asyncio.to_thread(numbers.held.wait, 30)
     ahead(numbers.add(1), thread_id="a")

@@ -269,8 +269,9 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert [row.thread_id for row in await saver.runs.alist(limit=1)] == ["b"]
     assert await saver.runs.achildren("a") == []
     lease, runner = leases_of(saver), Runner("token", this_process())
-    fence, fresh = await lease.atake("a", runner)
-    assert not fresh  # it has a checkpoint
+    taken = await lease.atake("a", runner)
+    fence = taken.fence
+    assert not taken.fresh  # it has a checkpoint
     assert await lease.atake("a", Runner("other", this_process())) is None
     assert await lease.aget("a") == lease.get("a") == replace(runner, fence=fence)
     assert await lease.astanding([fence]) == {fence: False}
@@ -279,7 +280,7 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert (await lease.aget("a")).stop_requested
     await lease.arenew([fence], 0.0)
     assert await lease.aget("a") is None
-    after, _ = await lease.atake("a", Runner("other", this_process()))
+    after = (await lease.atake("a", Runner("other", this_process()))).fence
     assert after > fence
     assert await lease.astanding([fence, after]) == {after: False}
     saver.delete_thread("a")

@@ -16,6 +16,7 @@ from redraft.nodes.critics.critics import human_critic, verifier_critic
 from redraft.nodes.reasoning.pipeline_steps import PipelineKind
 from redraft.nodes.search.paths import SearchKind
 from redraft.state import Thread
+from redraft.state.first_nodes import UNREAD
 from redraft.state.schema import RefineState
 from redraft.state.threads.kind import OTHER, OWN_STATE, kind_of
 from redraft.state.threads.loop_kind import LoopKind
@@ -111,3 +112,9 @@ def test_a_loop_inside_a_users_graph_keeps_working() -> None:
     assert [event["kind"] for event in thread.history()[-1].events] == ["task", "draft", "critique", "verdict"]
     with pytest.raises(ValueError, match="needs a graph of redraft, and 'outer' is none"):
         thread.fork(at=0)
+
+
+def test_every_kind_names_a_first_node_that_stored_checkpoints_are_known_by() -> None:
+    """Whether a task waits at a checkpoint is seen without its graph, by the nodes that the kinds of graphs name."""
+    for kind in (LoopKind, SearchKind, PipelineKind):
+        assert f"branch:to:{kind.first_node}" in UNREAD

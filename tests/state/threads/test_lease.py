@@ -21,7 +21,7 @@ from redraft.nodes.verify.verifiers import uses_words
 from redraft.state import Thread, open_checkpointer
 from redraft.state.critique import Critique
 from redraft.state.storage.lease_keeper import LeaseKeeper
-from redraft.state.storage.leases import LeasesInMemory, LostLeaseError, Runner, Taken
+from redraft.state.storage.leases import LeasesInMemory, LostLeaseError, Runner
 from redraft.state.threads.lease import LeaseHolder, leases_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Slow(LeasesInMemory):
         self.db_executor = executor
         self.asked, self.may = threading.Event(), threading.Event()
 
-    def take(self, *given: Any, **options: Any) -> Taken | None:
+    def take(self, *given: Any, **options: Any) -> Runner | None:
         self.asked.set()
         assert self.may.wait(20)
         return super().take(*given, **options)
