@@ -66,9 +66,9 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
         by = outcome.model or _name(writer)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
             spent = AgentRun("", (), str(outcome.error), budget=outcome.error.budget)
-            return agent_update(state, spent, {"kind": "draft", "round": 0, "by": by, **outcome.told})
+            return agent_update(state, spent, {"kind": "draft", "round": 0, "by": by, **outcome.fields})
         if outcome.error is None and isinstance(outcome.result, AgentRun):
-            return agent_update(state, outcome.result, {"kind": "draft", "round": 0, "by": by, **outcome.told})
+            return agent_update(state, outcome.result, {"kind": "draft", "round": 0, "by": by, **outcome.fields})
         error, text = outcome.error, ""
         if error is None and not (text := read_text(outcome.result)).strip():
             why = marked_refusal(outcome.result)
@@ -82,9 +82,9 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
                 raise error
             # Of an error only its type: what it says may hold prompts and paths, and goes to who gave the task.
             why = masked(str(error)) if isinstance(error, EmptyDraftError) else type(error).__name__
-            failed = {"kind": "draft", "round": 0, "by": by, "rejected": "empty", "incomplete": why, **outcome.told}
+            failed = {"kind": "draft", "round": 0, "by": by, "rejected": "empty", "incomplete": why, **outcome.fields}
             return {**record(state, failed), "raised": Raised(error)}
-        draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
+        draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.fields}
         update = writer_update(state, writer, outcome.result, draft)
         if outcome.refused and not spent_budget([*state["events"], *update["events"]], state["limits"]):
             # Of several samples, some were made.

@@ -61,7 +61,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
-            update = record(state, failure("refine", number, error, **chosen, **outcome.failed))
+            update = record(state, failure("refine", number, error, **chosen, **outcome.failure_fields))
             emit(**update["events"][0])
             return update
         # A writer may revise another draft than the one that would be the answer: the last one, say.
@@ -81,7 +81,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
                 "by": new.by,
                 "text": text,
                 **chosen,
-                **outcome.told,
+                **outcome.fields,
                 "usage": usage,
                 "base": new.base,
                 "rejected": rejection(text, earlier=alike, result=_message(reply), critique=critique, known=known)

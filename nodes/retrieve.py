@@ -80,7 +80,7 @@ def retrieve(
         called = search.bind(**given) if given and isinstance(search, Runnable) else search
         outcome = yield from call(called, wanted, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            return record(state, failure("retrieve", 0, outcome.error, **outcome.failed))
+            return record(state, failure("retrieve", 0, outcome.error, **outcome.failure_fields))
         if outcome.error is not None:
             raise outcome.error
         found = _plain(outcome.result, by=_name(documents))[: given.get("top_k", k)]

@@ -13,7 +13,7 @@ from langgraph.pregel import Pregel
 
 from ...state.events import DRAFT_KINDS
 from ...state.summary import attempts, rounds
-from ..runtime.dual import Do, adrive, drive
+from ..runtime.dual import Do
 from ..runtime.meter import BudgetSpentError
 from ..writing.conversation import with_context
 from ..writing.prompts import attempt_at_hand, prompt_values
@@ -62,14 +62,8 @@ class AgentWriter(AdaptedRunnable):
         """Whether it is a graph with checkpoints: resumed after an error it goes on, and what it had used counts."""
         return isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
-        return drive(self._run(input, config))
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
-        return await adrive(self._run(input, config))
-
-    def _run(self, state: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:
-        given, watch = self.translated(state), self._watch(state)
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:  # noqa: A002
+        given, watch = self.translated(input), self._watch(input)
         own = self._config(config, watch)
         try:
             if isinstance(self.runnable, Pregel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique, Verifier
@@ -90,25 +91,25 @@ class NamedCritic:
     checks: tuple[NamedCritic, ...] = ()
     """Of a person: the verifiers, which check what the person writes."""
 
-    @property
+    @cached_property
     def verifier(self) -> bool:
         return self.rank == VERIFIER
 
-    @property
+    @cached_property
     def human(self) -> bool:
         return self.rank == HUMAN
 
-    @property
+    @cached_property
     def yields(self) -> bool:
         """True where it is asked only if no verifier and no calibrated judge decided."""
         return self.rank in {CALIBRATED, CALLABLE, OTHER_MODEL, SELF}
 
-    @property
+    @cached_property
     def uncalibrated(self) -> bool:
         """True for the model that judges its own drafts."""
         return self.rank == SELF
 
-    @property
+    @cached_property
     def oracle(self) -> bool:
         return bool(getattr(self.call, "oracle", False))
 

@@ -239,11 +239,11 @@ def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
         emit(kind="start", node="think", round=number)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            return record(state, failure("think", number, outcome.error, **outcome.failed))
+            return record(state, failure("think", number, outcome.error, **outcome.failure_fields))
         if outcome.error is not None:
             raise outcome.error
         by, text = outcome.model or "think", read_text(outcome.result)
-        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, **outcome.told})
+        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, **outcome.fields})
         emit(**update["events"][0])
         return update
 

@@ -74,13 +74,10 @@ class CallCeiling(Meter):
         used = self._of_call(response, run_id)
         self._ended(None if is_reused(self._message(response)) else used)
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **given: Any) -> None:
-        """Count one that failed, and what it is billed for."""
-        if getattr(error, "completion", None) is not None:
-            super().on_llm_error(error, run_id=run_id, **given)  # as one that was answered
-        else:
-            with self._lock:
-                self._forget(run_id)
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **options: Any) -> None:
+        """Count a failed call, with what it is billed for."""
+        super().on_llm_error(error, run_id=run_id, **options)
+        if getattr(error, "completion", None) is None:  # else it was counted as one that was answered
             self._ended({**NO_USAGE, "calls": 1})
 
     def _ended(self, used: Usage | None) -> None:

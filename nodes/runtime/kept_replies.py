@@ -33,11 +33,11 @@ class KeptMessage(AIMessage):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AIMessage:  # type: ignore[override]
         """Return the reply with its own usage."""
         message = AIMessage(**_fields(self))
-        _given[id(message)] = message
+        _in_use[id(message)] = message
         return message
 
 
-_given: WeakValueDictionary[int, AIMessage] = WeakValueDictionary()
+_in_use: WeakValueDictionary[int, AIMessage] = WeakValueDictionary()
 """The replies out of a journal that are in use, by their `id`: nothing in them says where they are from."""
 
 
@@ -45,7 +45,7 @@ def is_reused(message: AIMessage | None) -> bool:
     """Return whether a reply is out of a journal, or of a cache of LangChain's, which marks it."""
     if message is None:
         return False
-    return _given.get(id(message)) is message or "total_cost" in (message.usage_metadata or {})
+    return _in_use.get(id(message)) is message or "total_cost" in (message.usage_metadata or {})
 
 
 def kept_reply(generations: Sequence[Generation], seconds: float) -> KeptReply | None:
@@ -55,16 +55,16 @@ def kept_reply(generations: Sequence[Generation], seconds: float) -> KeptReply |
         generations: What the model replied.
         seconds: As `KeptReply` has them.
     """
-    messages: list[Any] = [getattr(one, "message", None) for one in generations]
-    if not messages or not all(isinstance(one, AIMessage) for one in messages):
+    messages: list[Any] = [getattr(generation, "message", None) for generation in generations]
+    if not messages or not all(isinstance(message, AIMessage) for message in messages):
         return None
     try:
-        reply = json.dumps([_fields(one) for one in messages], allow_nan=False, separators=(",", ":"))
+        reply = json.dumps([_fields(message) for message in messages], allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         return None
-    said = messages[0].content
-    repeatable = len(messages) == 1 and isinstance(said, str) and len(said) >= SHORTEST
-    return KeptReply(reply, seconds, said if repeatable else "")
+    text = messages[0].content
+    repeatable = len(messages) == 1 and isinstance(text, str) and len(text) >= SHORTEST
+    return KeptReply(reply, round(seconds, 6), text if repeatable else "")
 
 
 def reply_of(text: str) -> list[Generation]:
@@ -74,12 +74,12 @@ def reply_of(text: str) -> list[Generation]:
         ValueError: The text is no reply of a model.
     """
     try:
-        found = json.loads(text)
+        messages = json.loads(text)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    if not isinstance(found, list) or not found:
+    if not isinstance(messages, list) or not messages:
         raise ValueError("it is no list of messages")
-    return [ChatGeneration(message=_message(fields)) for fields in found]
+    return [ChatGeneration(message=_message(fields)) for fields in messages]
 
 
 def _message(fields: Any) -> AIMessage:

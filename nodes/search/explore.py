@@ -7,13 +7,13 @@ import uuid
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...state.dual import do
+from ...state.dual import Do, do
 from ...state.events import failure
 from ...state.storage.journal import KeptReply
 from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
-from ..runtime.journal import SAVER, node_journal, place_in, saver_of
-from ..runtime.step import Call, Step, Steps, emit
+from ..runtime.journal import SAVER, place_in, saver_of
+from ..runtime.step import Step, Steps, emit, journal_in_force, metered
 from .path_run import LostDraft
 from .path_threads import own_thread
 from .paths import drafts, explored, lost, own_usage, search_options
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from ...state.dual import Do
     from ..writing.prompts import Keep
     from .path_run import PathRun
     from .shared_budget import SharedBudgets
@@ -84,16 +83,14 @@ def _named(state: Mapping[str, Any], config: RunnableConfig, drafts: int) -> Gen
 
     With `durability="exit"` a search that was killed is begun again; its paths are there, and are its own.
     """
-    journal = node_journal(config)
-    if journal is None:
-        return uuid.uuid4().hex, (yield from _free_name(config, drafts))
-    key = f"{journal.key(place_in(state), str(state.get('task')), str(drafts))}.search"
-    kept = yield from journal.find(key)
-    if kept is None:
-        search, base = uuid.uuid4().hex, (yield from _free_name(config, drafts))
-        yield from journal.keep(key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
+    journal = journal_in_force()
+    key = f"{journal.key(place_in(state), str(state.get('task')), str(drafts))}.search" if journal else ""
+    if journal and (row := (yield do(journal, "read", key))) is not None:
+        search, base = map(str, json.loads(row.reply))
         return search, base
-    search, base = map(str, json.loads(kept.reply))
+    search, base = uuid.uuid4().hex, (yield from _free_name(config, drafts))
+    if journal:
+        yield do(journal, "write", key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
     return search, base
 
 
@@ -151,7 +148,9 @@ def explore_path(runs: Sequence[PathRun], budgets: SharedBudgets, *, keep: Keep,
             shared.begun |= {one["name"] for one, values in states if values}
             shared.accepted |= any(values.get("stop_reason") == "accepted" for _, values in states)
         accepting = stop_when == "exhausted"
-        outcome = yield Call(runs[plan["variation"]], ((plan, shared, accepting),), config, shared)
+        run = runs[plan["variation"]]
+        with metered(shared):
+            outcome = yield Do(run.invoke, run.ainvoke, ((plan, shared, accepting), config))
         if isinstance(outcome, str):
             emit(kind="skipped", node="branch", branch=plan["name"], round=level, text=outcome)
             return {"paths": [{**_plan(plan), "search": search, "skipped": outcome, "usage": NO_USAGE.copy()}]}

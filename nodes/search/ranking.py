@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from ..runtime.meter import Prices
-    from ..runtime.step import Call
     from ..writing.prompts import Prompt
     from .paths import Path
 
@@ -139,7 +138,7 @@ class Ranking:
         """The cost of the search so far."""
         return add_usage([self.explored, self.judging])
 
-    def top(self, paths: Sequence[Path], most: int) -> Generator[Call, Any, list[Path]]:
+    def top(self, paths: Sequence[Path], most: int) -> Generator[Do, Any, list[Path]]:
         """Return the best paths, at most so many, best first. Where all have room nobody is asked."""
         ranked: list[Path] = []
         for path in sorted(paths, key=order, reverse=True):
@@ -150,7 +149,7 @@ class Ranking:
             del ranked[most:]
         return ranked
 
-    def _wins(self, path: Path, leader: Path) -> Generator[Call, Any, bool]:
+    def _wins(self, path: Path, leader: Path) -> Generator[Do, Any, bool]:
         """Return whether the judge puts a path before one that the scores put first.
 
         An error of the judge is a tie, and noted. Once a budget is spent it is not asked.
