@@ -128,7 +128,7 @@ def _revisions(
 def _written(
     writer: Writer, state: Mapping[str, Any], config: RunnableConfig, *, prices: Prices | None, number: int
 ) -> Generator[Any, Any, tuple[Outcome, Writer, dict[str, str]]]:
-    """Ask for the revision; return the outcome, its writer, and the event's fields of the choice where there was one."""
+    """Ask for the revision; return the outcome, its writer, and the event's fields about the choice of one."""
     about: dict[str, Any] = {"config": config, "prices": prices, "state": state, "round": number}
     outcome = yield from call(writer, state, **about)
     if not isinstance(writer, Refiners) or outcome.error is not None:

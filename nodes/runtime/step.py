@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -88,12 +89,22 @@ Steps = Generator[Do, Any, Update]
 Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]
 
 
-@dataclass
 class Execution:
-    """One execution of a node: the journal of its calls, and whether it has made any."""
+    """One execution of a node, as its calls see it.
 
-    journal: NodeJournal | None
-    called: bool = False
+    Args:
+        config: As the node was given it.
+    """
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self.called = False
+        self._config = config
+
+    @cached_property
+    def journal(self) -> NodeJournal | None:
+        """The journal of its calls, opened by the first; `None` where none is kept."""
+        self.called = True
+        return node_journal(self._config)
 
 
 EXECUTION: ContextVar[Execution | None] = ContextVar("redraft_execution", default=None)
@@ -130,8 +141,6 @@ def call(
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
         UnkeptReplyError: The journal can't be written or read. That is no answer, so no run ends with it.
     """
-    if (execution := EXECUTION.get()) is not None:
-        execution.called = True
     warned: list[str] = []
     meter = Meter(prices, guard=_guard(state, besides, warned))
     own = config
@@ -233,42 +242,44 @@ class Step(Runnable[Any, Update]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, making its calls in this thread."""
         config = config or {}
-        execution = Execution(node_journal(config))
+        execution = Execution(config)
         before = EXECUTION.set(execution)
         logic = self.logic(input, config)
         try:
             update = drive(logic)
         except Exception as error:
-            if execution.journal and execution.journal.fails_again(error):
+            if execution.called and execution.journal and execution.journal.fails_again(error):
                 execution.journal.forget()
             raise
         finally:
             logic.close()  # in its own context, also after Ctrl-C
             EXECUTION.reset(before)
-        if execution.journal and execution.journal.failed_in(update):
+        if execution.called and execution.journal and execution.journal.failed_in(update):
             execution.journal.forget()
         return update
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
         config = config or {}
-        execution = Execution(node_journal(config))
+        execution = Execution(config)
         before = EXECUTION.set(execution)
         logic = self.logic(input, config)
         RUNNING.begin()
         try:
             update = await adrive(logic)
         except Exception as error:
-            if execution.journal and execution.journal.fails_again(error):
+            if execution.called and execution.journal and execution.journal.fails_again(error):
                 await execution.journal.aforget()
             raise
         finally:
             logic.close()  # in its own context, also where it was cancelled
             EXECUTION.reset(before)
             RUNNING.end()
+        if not execution.called:
+            return update
         if execution.journal and execution.journal.failed_in(update):
             await execution.journal.aforget()
-        if execution.called and isinstance(control := control_in(config), StopControl):
+        if isinstance(control := control_in(config), StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
 

@@ -61,7 +61,7 @@ def _once(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -
     journaled, call = JOURNALED_CALL.get(), request.tool_call
     if journaled is None:
         return (yield Do(execute, execute, (request,)))
-    # Its place in the conversation, and not a count of equal calls: a resumed agent has not made its earlier ones again.
+    # By its place in the conversation: a resumed agent has not made its earlier calls again, so they can't be counted.
     messages = request.state["messages"]
     calls = next(message.tool_calls for message in reversed(messages) if isinstance(message, AIMessage))
     place, args = f"{len(messages)}.{calls.index(call)}", json.dumps(call["args"], sort_keys=True, default=str)
