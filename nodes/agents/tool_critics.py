@@ -16,7 +16,7 @@ from ...state.critique import Critique
 from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
 from ..runtime.dual import Do, DualCritic
-from ..verify.expressions import Expression, plain_notation
+from ..verify.expressions import UnreadableExpressionError, compute
 from ..writing.prompt_injection import fence, opens_part
 from .agent_answers import steps_of
 from .react import ANY_DURABILITY, react_agent
@@ -208,14 +208,12 @@ def search_tool(retriever: BaseRetriever, *, name: str = "search", about: str = 
 def _computed(text: str) -> str:
     if not text.strip() or len(text) > LONGEST:
         raise ToolException(f"Give one arithmetic expression of at most {LONGEST} characters.")
-    found = Expression(plain_notation(text.strip()))
-    if found.by_zero:
-        raise ToolException("That divides by zero.")
-    if found.value is None or not found.whole:
-        raise ToolException(
-            f"{text!r} can't be read as one arithmetic expression: use numbers, + - * / ^ and brackets."
-        )
-    return _shown(found.value)
+    try:
+        return _shown(compute(text))
+    except ZeroDivisionError:
+        raise ToolException("That divides by zero.") from None
+    except UnreadableExpressionError as error:
+        raise ToolException(f"{error}: use numbers, + - * / ^ and brackets.") from None
 
 
 def _shown(exact: Fraction) -> str:
