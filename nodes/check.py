@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 
 from ..state.choices import arms_of, choose
 from ..state.conversation import answer_id
-from ..state.events import failure, record
+from ..state.events import Event, failure, record
 from ..state.stopping import (
     STOP_REASONS,
     StopReason,
@@ -27,7 +27,6 @@ from .runtime.step import Step, Steps, call, emit, extra_update
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from ..state.events import Event
     from .writing.prompts import Keep
 
 __all__ = ["check"]

@@ -7,18 +7,13 @@ the same graph is no part of it: keys, addresses, limits, sampling settings, pri
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..state.threads.fingerprint import FORM, HASHED, RELEASE
-from .critics.critics import VerifierCritic
+from .critics.critics import NamedCritic, VerifierCritic
 from .verify.text_verifiers import wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from .critics.critics import NamedCritic
 
 __all__ = ["fingerprint"]
 

@@ -13,7 +13,7 @@ from ..state.schema import Raised
 from ..state.stopping import spent_budget
 from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .runtime.journal import saver_of
-from .runtime.meter import BudgetSpentError
+from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit, extra_update
 from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
 from .writing.sampling import SampledReply
@@ -21,7 +21,6 @@ from .writing.sampling import SampledReply
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .runtime.meter import Prices
     from .writing.writers import Writer
 
 __all__ = ["GENERATE_PROMPT", "EmptyDraftError", "agent_update", "generate", "writer_update"]

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..state.events import clean, given_draft, record, task_event
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
-from .runtime.meter import BudgetSpentError
+from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, extra_update
 from .writing.conversation import read_conversation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from .runtime.meter import Prices
 
 __all__ = ["prepare"]
 

@@ -12,7 +12,7 @@ from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
-from .runtime.step import Step, Steps, call, emit
+from .runtime.step import Outcome, Step, Steps, call, emit
 from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
 from .writing.refiners import Refiners
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from .runtime.meter import Prices
-    from .runtime.step import Outcome
     from .writing.writers import Writer
 
 __all__ = ["REFINE_PROMPT", "refine"]

@@ -5,24 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
 from .retrieval.documents import place_of
 from .retrieval.measured import WithheldDocument
-from .runtime.meter import BudgetSpentError
+from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit
-
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-
-    from .runtime.meter import Prices
 
 __all__ = ["Search", "as_search", "retrieve"]
 

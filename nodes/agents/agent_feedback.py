@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import latest_draft, rejected_since_draft
+from ...state.summary import Attempt, latest_draft, rejected_since_draft
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Keep, Prompts, attempt_at_hand, chat_prompt, prompt_values
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from langchain_core.prompts import BaseChatPromptTemplate
 
     from ...state.events import Event
-    from ...state.summary import Attempt
 
 __all__ = ["AGENT_FEEDBACK_PROMPT", "AgentFeedback"]
 

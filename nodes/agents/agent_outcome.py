@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
-from ...state.summary import best_draft, latest_draft, rejected_since_draft, rounds
+from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from .agent_files import files_in, restored
 from .agent_state import feedback_message, since_asked
 from .structured_answers import like, schema_in
@@ -17,7 +17,6 @@ from .structured_answers import like, schema_in
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...state.summary import Attempt
     from ..writing.prompts import Keep
     from .agent_feedback import AgentFeedback
 

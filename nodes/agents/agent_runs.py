@@ -16,8 +16,8 @@ from ...state.summary import attempts, rounds
 from ..runtime.dual import Do
 from ..runtime.meter import BudgetSpentError
 from ..writing.conversation import with_context
-from ..writing.prompts import attempt_at_hand, prompt_values
-from ..writing.writers import AdaptedRunnable, input_kind
+from ..writing.prompts import Keep, Memory, Prompts, attempt_at_hand, prompt_values
+from ..writing.writers import AdaptedRunnable, InputKind, Writer, input_kind
 from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, unfinished
 from .agent_feedback import AgentFeedback
 from .other_agents import AgentStoppedError, OtherAgent, as_runnable
@@ -28,8 +28,6 @@ from .structured_answers import as_json, schema_of
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from ..writing.prompts import Keep, Memory, Prompts
-    from ..writing.writers import InputKind, Writer
 
 __all__ = ["AgentWriter", "agent_reviser", "agent_writer"]
 

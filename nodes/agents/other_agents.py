@@ -8,23 +8,23 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..runtime.dual import DualRunnable, calling
+from ..runtime.dual import Do, DualRunnable, calling
 from ..runtime.meter import COUNTS, METER
 from ..writing.conversation import with_context
 from ..writing.replies import read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from langchain_core.messages import ToolCall
-
-    from ..runtime.dual import Do
 
 __all__ = ["AgentStoppedError", "OtherAgent", "as_runnable"]
 

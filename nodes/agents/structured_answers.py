@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, TypeAdapter
 
 from ...state.summary import current_run
@@ -19,7 +19,6 @@ from ..writing.replies import read_text
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import RunnableConfig
 
     from ...state.critique import Verifier

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.tools import StructuredTool, ToolException, create_retriever_tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_retriever_tool
 
 from ...state.critique import Critique
 from ..critics.model_critic import ModelCritic, Verdict
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.retrievers import BaseRetriever
-    from langchain_core.tools import BaseTool
 
     from ...state.events import Event
     from ..sandbox import Sandbox, SandboxResult

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
-from ...state.events import clean
+from ...state.events import Event, clean
 from ...state.summary import attempts
 from ..runtime.dual import Do, DualCritic
 from ..verify.numeric_answers import extract_number, same_number
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from ...state.events import Event
     from ..sandbox import Sandbox, SandboxResult
 
 __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "read_program"]

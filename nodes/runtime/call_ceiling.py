@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.tracers.context import register_configure_hook
 
-from ...state.usage import NO_USAGE
+from ...state.usage import NO_USAGE, Usage
 from .kept_replies import is_reused
-from .meter import METER, BudgetSpentError, Meter
+from .meter import METER, BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from langchain_core.outputs import LLMResult
 
-    from ...state.usage import Usage
-    from .meter import Prices
 
 __all__ = ["CallCeiling", "under_ceiling"]
 

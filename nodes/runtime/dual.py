@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
@@ -16,9 +16,6 @@ from langgraph.errors import GraphBubbleUp
 from ...state.critique import Critique
 from ...state.dual import Do, adrive, drive
 from ...state.events import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 __all__ = [
     "Do",

@@ -24,7 +24,7 @@ from langgraph.errors import GraphBubbleUp
 
 from ...state.events import CHANGE_KINDS
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
-from ...state.usage import add_usage
+from ...state.usage import Usage, add_usage
 from .kept_replies import kept_reply, reply_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from ...state.usage import Usage
     from .meter import Meter
 
 __all__ = [

@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from ...state.usage import NO_USAGE, add_usage, usage_besides
+from ...state.usage import NO_USAGE, Usage, add_usage, usage_besides
 from .kept_replies import is_reused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
-
-    from ...state.usage import Usage
 
 __all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices"]
 

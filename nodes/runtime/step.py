@@ -6,7 +6,7 @@ A node's logic is a generator that yields the calls it wants made (see `redraft.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -25,17 +25,14 @@ from ...state.stopping import BUDGETS, nearly_spent, spent_budget, warning
 from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import rounds
 from ...state.threads.lease import StopControl
-from ...state.usage import add_usage
+from ...state.usage import Usage, add_usage
 from .dual import Do, DualCallable, DualRunnable, adrive, calling, drive
 from .journal import JOURNALED_CALL, JournaledCall, NodeJournal, node_journal
 from .meter import METER, BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from langgraph.runtime import RunControl
 
-    from ...state.usage import Usage
 
 __all__ = [
     "Logic",

@@ -13,15 +13,13 @@ from langgraph.errors import GraphDrained, GraphInterrupt
 from langgraph.types import Command
 
 from .dual import Do, DualRunnable
-from .step import control_in
+from .step import Step, Update, control_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.channels.base import BaseChannel
-
-    from .step import Step, Update
 
     Channels = Mapping[str, BaseChannel[Any, Any, Any]]
 

@@ -14,7 +14,7 @@ from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
 from ..runtime.journal import SAVER, place_in, saver_of
 from ..runtime.step import Step, Steps, emit, journal_in_force, metered
-from .path_run import LostDraft
+from .path_run import LostDraft, PathRun
 from .path_threads import own_thread
 from .paths import drafts, explored, lost, own_usage, search_options
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from ..writing.prompts import Keep
-    from .path_run import PathRun
     from .shared_budget import SharedBudgets
 
 __all__ = ["StopWhen", "explore_path", "prepare_search"]

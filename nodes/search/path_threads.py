@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ...state.dual import do, do_all
+from ...state.dual import Do, do, do_all
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from ...state.dual import Do
 
 __all__ = ["PATH_RECIPE", "SEARCH", "own_thread"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...state.checked_channels import CheckedDelta
-from ...state.events import digest
+from ...state.events import Event, digest
 from ...state.schema import NEVER, RefineOutput, RefineState
 from ...state.summary import accepted_by, best_draft, draft_rank, oracle_touched, rounds, usage_total
 from ...state.threads.kind import ForkPoint, GraphKind
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from langgraph.types import StateSnapshot
 
-    from ...state.events import Event
 
 __all__ = [
     "BranchingOutput",

@@ -15,9 +15,9 @@ from ..critics.structured_replies import StructuredModel, UnreadableReplyError
 from ..runtime.dual import Do, DualCallable, calling
 from ..runtime.step import call, emit
 from ..writing.prompt_injection import fenced_messages
-from ..writing.prompts import chat_prompt
+from ..writing.prompts import Prompt, chat_prompt
 from ..writing.replies import same_text
-from .paths import order, outranks
+from .paths import Path, order, outranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from ..runtime.meter import Prices
-    from ..writing.prompts import Prompt
-    from .paths import Path
 
 __all__ = ["PAIRWISE_PROMPT", "Comparison", "PairwiseJudge", "Ranking"]
 

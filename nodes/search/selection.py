@@ -11,8 +11,8 @@ from ...state.summary import accepted_by, best_draft, current_run, oracle_touche
 from ...state.usage import add_usage
 from ..check import EXPLANATIONS
 from ..runtime.step import Step, Steps, emit
-from .paths import lineage, revisions, shown_path
-from .ranking import Ranking
+from .paths import Path, lineage, revisions, shown_path
+from .ranking import PairwiseJudge, Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..runtime.meter import Prices
     from ..writing.prompts import Keep
     from .explore import StopWhen
-    from .paths import Path
-    from .ranking import PairwiseJudge
     from .shared_budget import SharedBudgets
 
 __all__ = ["select"]

@@ -6,23 +6,21 @@ import asyncio
 import threading
 from bisect import insort
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...state.stopping import StopReason, spent_budget
 from ...state.usage import Usage, add_usage
-from ..runtime.meter import BudgetSpentError, Meter
+from ..runtime.meter import BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
 
-    from ..runtime.meter import Prices
 
 __all__ = ["SharedBudget", "SharedBudgets", "Turns"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..critics.critics import HumanCritic
 from ..generate import GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
-from ..writing.prompts import PromptedModel, seen_by_refiner
+from ..writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..writing.sampling import require_model, sampled
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..writing.prompts import Prompts
 
 __all__ = ["Variation", "check_critics", "names_of", "varied_options"]
 

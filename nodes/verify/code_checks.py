@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from ..sandbox.launch import names_module
 from .code_replies import DEFINITION, find_entry_point, given_code, read_code
 from .text_verifiers import named
@@ -15,7 +15,6 @@ from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.critique import Verifier
     from ..sandbox import Sandbox, SandboxResult
 
 __all__ = ["passes_visible_tests"]

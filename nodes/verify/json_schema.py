@@ -10,7 +10,7 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from .patterns import bounded_search
 from .text_verifiers import named
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from jsonschema.exceptions import ValidationError
 
-    from ...state.critique import Verifier
 
 __all__ = ["matches_json_schema"]
 

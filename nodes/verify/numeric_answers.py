@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from .expressions import plain_notation
 from .text_verifiers import named
-
-if TYPE_CHECKING:
-    from ...state.critique import Verifier
 
 __all__ = ["ends_with_answer", "extract_number", "lone_number", "same_number"]
 

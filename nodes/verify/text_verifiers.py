@@ -6,13 +6,11 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from .patterns import bounded_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from ...state.critique import Verifier
 
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from ...state.choices import SAMPLE, Arm, latest_choice
 from ...state.stopping import rounds_allowed
@@ -15,7 +15,6 @@ from ..runtime.dual import Do, DualRunnable
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.runnables import RunnableConfig
 
 __all__ = ["AdaptiveWriter", "Drafts"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import current_run, rejected_since_draft, rounds
+from ...state.summary import Attempt, current_run, rejected_since_draft, rounds
 from ..runtime.dual import Do
 from .prompt_injection import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from ...state.summary import Attempt
 
 __all__ = ["CLAUSE_PROMPT", "WordAddingWriter", "joined"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages, convert_to_openai_messages
 
 from ...state.conversation import Waiting, before_task, conversation_of, said_so_far
 from .prompt_injection import fence, opens_part
@@ -12,8 +12,6 @@ from .replies import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from langchain_core.messages import BaseMessage
 
     from ...state.events import Event
 

@@ -16,17 +16,14 @@ import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter, ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from langchain_core.messages import HumanMessage
-from langchain_core.prompts import HumanMessagePromptTemplate, PromptTemplate
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.prompts import BaseChatPromptTemplate, HumanMessagePromptTemplate, PromptTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Self
 
-    from langchain_core.messages import BaseMessage
-    from langchain_core.prompts import BaseChatPromptTemplate
 
 __all__ = ["Lines", "fence", "fenced_messages", "opens_part"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
 
-from ...state.events import DRAFT_KINDS
+from ...state.events import DRAFT_KINDS, Event
 from ...state.retrievals import passages
 from ...state.summary import Attempt, best_draft, current_run, rounds, summary_of
 from ..runtime.dual import Do, DualRunnable
@@ -20,12 +20,9 @@ from .prompt_injection import Lines, fence, opens_part
 from .seeds import reseeded
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from ...state.events import Event
 
 __all__ = [
     "Keep",

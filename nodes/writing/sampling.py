@@ -5,7 +5,7 @@ Models whose replies to one prompt differ, and a writer that answers with the ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
@@ -19,8 +19,6 @@ from .seeds import reseeded
 from .voting import majority_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from langchain_core.language_models import BaseChatModel
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
@@ -12,9 +12,6 @@ from ...state.conversation import conversation_of, kept_conversation
 from ..runtime.dual import Do, DualRunnable
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 __all__ = ["AdaptedRunnable", "InputKind", "Writer", "as_writer", "from_runnable", "input_kind"]
 
