@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
 from ..runtime.dual import Do, DualCritic
-from ..writing.cache_points import prompt_messages
-from ..writing.prompts import chat_prompt
+from ..writing.prompts import chat_prompt, prompt_messages
 from ..writing.replies import is_stop_phrase, read_text
 
 if TYPE_CHECKING:

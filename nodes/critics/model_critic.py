@@ -10,9 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from ...state.critique import Critique
 from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCritic
-from ..writing.cache_points import prompt_messages
 from ..writing.conversation import in_context
-from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_values
+from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_messages, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, names_a_key_twice, parsed_reply, structured_model, unreadable_errors
 

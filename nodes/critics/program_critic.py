@@ -18,10 +18,9 @@ from ...state.events import Event, clean
 from ...state.summary import attempts
 from ..runtime.dual import Do, DualCritic
 from ..verify.numeric_answers import extract_number, same_number
-from ..writing.prompts import Prompts, chat_prompt
+from ..writing.prompts import Prompts, chat_prompt, reseeded
 from ..writing.replies import read_text
 from ..writing.sampling import sampled
-from ..writing.seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

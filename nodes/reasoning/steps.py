@@ -21,8 +21,7 @@ from ..refine import refine
 from ..runtime.dual import Do, DualCritic
 from ..runtime.meter import BudgetSpentError
 from ..runtime.step import Step, Steps, call, emit
-from ..writing.cache_points import prompt_messages
-from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_values
+from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_messages, prompt_values
 from ..writing.replies import read_text, refused
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.tracers.context import register_configure_hook
 
 from ...state.usage import NO_USAGE, Usage
-from .kept_replies import is_reused
+from .journal import is_reused
 from .meter import METER, BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from ...state.usage import NO_USAGE, Usage, add_usage, usage_besides
-from .kept_replies import is_reused
+from .journal import is_reused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,7 @@ from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
 from ..runtime.journal import SAVER, place_in, saver_of
 from ..runtime.step import Step, Steps, emit, journal_in_force, metered
-from .path_run import LostDraft, PathRun
-from .path_threads import own_thread
+from .path_run import LostDraft, PathRun, own_thread
 from .paths import drafts, explored, lost, own_usage, search_options
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -14,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp, GraphDrained
 
-from ...state.dual import Do, adrive, do, drive
+from ...state.dual import Do, adrive, do, do_all, drive
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
 from ...state.threads.lease import LeaseHolder, leased
@@ -22,12 +23,12 @@ from ...state.threads.record_checks import CHECKED
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import control_in, emitter
-from .path_threads import PATH_RECIPE, SEARCH, own_thread
 from .paths import forked_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
@@ -39,10 +40,39 @@ if TYPE_CHECKING:
     """A plan, what it shares with its siblings, and whether it begins though another path was accepted."""
     Outcome: TypeAlias = "StateSnapshot | LostDraft | str"
 
-__all__ = ["LostDraft", "PathRun"]
+__all__ = ["PATH_RECIPE", "SEARCH", "LostDraft", "PathRun", "own_thread"]
 
+SEARCH = "redraft_search"
+"""In the metadata of a path's checkpoints: the token of its search."""
+PATH_RECIPE = "redraft_path_recipe"
+"""In the metadata of a search: what rebuilds one of its paths, as `redraft_recipe` rebuilds the search."""
 STEPS = 25
 """A path takes at most seven."""
+
+
+def own_thread(
+    saver: BaseCheckpointSaver[Any] | None, plan: Mapping[str, Any], search: str
+) -> Generator[Do, Any, str | None]:
+    """Return the thread id of a path: as planned, or with a number behind where that thread is somebody else's.
+
+    Args:
+        saver: Where threads are kept; `None` leaves the name as planned.
+        plan: Of the path.
+        search: Token of the search.
+    """
+    planned: str | None = plan["thread_id"]
+    if saver is None or planned is None:
+        return planned
+    for number in count(1):
+        name = planned if number == 1 else f"{planned}-{number}"
+        config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+        stored = yield do(saver, "get_tuple", config)
+        if stored is None or stored.metadata.get(SEARCH) == search:
+            return name
+        # One of ours that was run on by hand since has the mark on its older checkpoints only.
+        if (yield do_all(saver, "list", config, filter={SEARCH: search}, limit=1)):
+            return name
+    raise AssertionError("unreachable: names don't end")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...state.summary import Attempt, current_run, rejected_since_draft, rounds
 from ..runtime.dual import Do
 from .prompt_injection import fenced_messages
-from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
+from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt, reseeded
 from .replies import read_text, rejection
-from .seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

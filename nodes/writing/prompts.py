@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.language_models import BaseChatModel
+from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
 
+from ...models.prices import innermost
 from ...state.events import DRAFT_KINDS, Event
 from ...state.retrievals import passages
 from ...state.summary import Attempt, best_draft, current_run, rounds, summary_of
 from ..runtime.dual import Do, DualRunnable
-from .cache_points import prompt_messages
 from .conversation import in_context
 from .exported_prompts import exported_prompt
-from .prompt_injection import Lines, fence, opens_part
-from .seeds import reseeded
+from .prompt_injection import Lines, fence, fenced_messages, opens_part
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -33,7 +34,9 @@ __all__ = [
     "attempt_at_hand",
     "chat_prompt",
     "is_prompt",
+    "prompt_messages",
     "prompt_values",
+    "reseeded",
     "seen_by_refiner",
 ]
 
@@ -178,6 +181,62 @@ def _within(text: str) -> str:
 
 FEEDBACK = "Feedback on it:"
 ATTEMPT = re.compile("attempt[0-9]+$")
+
+
+def prompt_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any], *, model: object) -> list[BaseMessage]:
+    """Return the messages of a prompt as `fenced_messages` does, with a cache point where the model takes them.
+
+    Args:
+        template: The prompt.
+        values: What its variables stand for.
+        model: Who is asked, also with arguments bound, or recorded.
+    """
+    messages = fenced_messages(template, values)
+    asked = innermost(model)
+    if not isinstance(asked, BaseChatModel) or asked._llm_type != "anthropic-chat":
+        return messages  # one with fallbacks included: another provider would refuse the mark
+    # What the same prompt looks like in every round, up to the first variable that does not stay.
+    changing = dict.fromkeys(CHANGING, "\0")
+    said = [str(message.text) for message in fenced_messages(template, {**values, **changing})]
+    at = next((at for at, text in enumerate(said) if "\0" in text), 0)
+    stays = said[at].partition("\0")[0] if "\0" in said[at] else ""
+    if at and not stays.strip():
+        at, stays = at - 1, said[at - 1]
+    whole = messages[at].content
+    if len(stays) < SHORTEST_CACHED or not isinstance(whole, str) or not whole.startswith(stays):
+        return messages
+    blocks: list[Any] = [{"type": "text", "text": stays, "cache_control": {"type": "ephemeral"}}]
+    rest = whole[len(stays) :]
+    if rest.strip():  # Anthropic refuses a block of white space
+        blocks.append({"type": "text", "text": rest})
+    return [*messages[:at], messages[at].model_copy(update={"content": blocks}), *messages[at + 1 :]]
+
+
+CHANGING = ("draft", "feedback", "history")
+"""Variables whose text is another in the next round: before the first, a prompt is the same in all."""
+SHORTEST_CACHED = 1024
+"""Characters. Nothing below 1,024 tokens is cached, and hardly a token is shorter than a character."""
+
+
+def reseeded(model: Runnable[Any, AIMessage], number: int, messages: Sequence[BaseMessage]) -> Runnable[Any, AIMessage]:
+    """Return a model with a seed for this sample of this prompt; one that was built without a seed as it is.
+
+    Args:
+        model: A chat model, or one with arguments bound.
+        number: Of the reply among those to one task, from 0.
+        messages: The prompt.
+    """
+    seed = getattr(getattr(model, "bound", model), "seed", None)
+    if not isinstance(seed, int):
+        return model
+    drawn = hashlib.blake2b(
+        "\0".join([str(seed), str(number), *map(str, (one.text for one in messages))]).encode("utf-8", "surrogatepass")
+    )
+    return model.bind(seed=int.from_bytes(drawn.digest()[:8]) % MOST_SEED)
+
+
+MOST_SEED = 2**31
+"""Every provider takes a seed below it."""
 
 
 REVISERS = ("refine_prompt", "refiner_prompt", "improve_prompt")

@@ -13,9 +13,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
 
 from ...state.events import Sample, clean
 from ..runtime.dual import Do, DualRunnable
-from .prompts import PromptedModel, Prompts
+from .prompts import PromptedModel, Prompts, reseeded
 from .replies import cut_off, read_text
-from .seeds import reseeded
 from .voting import majority_text
 
 if TYPE_CHECKING:
