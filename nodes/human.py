@@ -87,7 +87,14 @@ def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list
         number: Round of the new one.
         by: Name of the person.
     """
-    said = {"kind": "human", "round": base, "by": by, "text": critique.text or EDITED, "accepted": False, "score": None}
+    critique_event = {
+        "kind": "human",
+        "round": base,
+        "by": by,
+        "text": critique.text or EDITED,
+        "accepted": False,
+        "score": None,
+    }
     text = critique.draft if isinstance(critique, PersonalCritique) else ""
     revision = {
         "kind": "revision",
@@ -98,7 +105,7 @@ def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list
         "base": base,
         "rejected": "",
     }
-    return [said, revision]
+    return [critique_event, revision]
 
 
 EDITED = "A person wrote it anew."

@@ -50,11 +50,11 @@ def prepare(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         earlier = state.get("events") or []
-        heard = read_conversation(state)
-        asked = heard.pop("task", state.get("task"))
-        older = {"messages": heard.pop("messages")} if "messages" in heard else {}
-        left_out = then is not None and asked is None
-        task = "" if left_out else _checked(asked)
+        conversation = read_conversation(state)
+        request = conversation.pop("task", state.get("task"))
+        older = {"messages": conversation.pop("messages")} if "messages" in conversation else {}
+        left_out = then is not None and request is None
+        task = "" if left_out else _checked(request)
         draft = None if state.get("draft") is None else given_draft(state["draft"])["text"]
         if draft is not None and no_draft:
             raise ValueError(f"draft has no place here: {no_draft}")
@@ -70,22 +70,22 @@ def prepare(
             "usage": NO_USAGE.copy(),
             **older,
         }
-        opening = _opening(state, task, valid, options, fingerprint=fingerprint, **heard)
+        opening = _opening(state, task, valid, options, fingerprint=fingerprint, **conversation)
         if then is not None:
             fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
             outcome = yield from call(then, fresh, config=config, prices=prices, state=fresh)
             # A spent budget ends the run where it is looked at next, and what it cost is on the task.
             if outcome.error is not None and not isinstance(outcome.error, BudgetSpentError):
                 raise outcome.error
-            given = outcome.result if isinstance(outcome.result, Mapping) else {}
-            task = _checked(given.get("task", None if left_out else task))
+            changes = outcome.result if isinstance(outcome.result, Mapping) else {}
+            task = _checked(changes.get("task", None if left_out else task))
             # What it cost stands on its own events, or else on the task.
-            counted = any(event.get("usage") for event in given.get("events", []))
+            counted = any(event.get("usage") for event in changes.get("events", []))
             usage = {} if counted else {"usage": outcome.usage}
             # Made anew: `then` may have changed the task or the limits that the first one holds.
-            changed = merged_limits(valid, given.get("limits"))
-            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **heard, **usage)
-            added = extra_update({**fresh, **opening}, given, by="prepare")
+            changed = merged_limits(valid, changes.get("limits"))
+            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **conversation, **usage)
+            added = extra_update({**fresh, **opening}, changes, by="prepare")
             opening = {**added, **opening, **_appended(opening, added)}
         # Written once more, for `generate`: the channel holds it for one step only.
         return {**update, **opening, **({} if draft is None else {"draft": draft})}

@@ -107,11 +107,11 @@ def steps_of(message: BaseMessage) -> Iterator[dict[str, Any]]:
         yield {"step": "model", "by": by, "text": clean(read_text(message))}
         for call in message.tool_calls:
             tool, args = clean(call["name"]), _plain(call["args"])
-            shown = f"{tool}({json.dumps(args, ensure_ascii=False)})"
+            written = f"{tool}({json.dumps(args, ensure_ascii=False)})"
             yield {
                 "step": "tool_call",
                 "by": by,
-                "text": shown,
+                "text": written,
                 "tool": tool,
                 "args": args,
                 "id": clean(call["id"] or ""),

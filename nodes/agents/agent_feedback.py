@@ -29,8 +29,8 @@ class AgentFeedback:
 
     def __init__(self, prompt: Prompts | None = None, *, name: str = "feedback_prompt") -> None:
         self.name = name
-        given = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
-        self.templates = chat_prompt(given, what=name, needed=["feedback"])
+        prompts = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
+        self.templates = chat_prompt(prompts, what=name, needed=["feedback"])
         self._showing = chat_prompt(AGENT_RETURN_PROMPT, what=name) if prompt is None else self.templates
 
     def __call__(self, task: str, events: Sequence[Event], *, keep: Keep) -> str:

@@ -57,7 +57,7 @@ class AgentWriter(AdaptedRunnable):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is a graph with checkpoints: resumed after an error it goes on, and what it had used counts."""
+        """True for a graph with checkpoints: resumed after an error it goes on, and its usage so far counts."""
         return isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:  # noqa: A002
@@ -99,7 +99,7 @@ class AgentWriter(AdaptedRunnable):
         return watch.state
 
     def translated(self, state: Mapping[str, Any]) -> Any:
-        """Return what the agent is given: it always begins anew, whatever draft it left unfinished before."""
+        """Return the input of the agent: it always begins anew, whatever draft it left unfinished before."""
         events = [event for event in state.get("events", []) if event["kind"] not in DRAFT_KINDS]
         return super().translated({**state, "events": events})
 
@@ -154,7 +154,7 @@ class AgentReviser(AgentWriter):
         self._feedback = feedback
 
     def translated(self, state: Mapping[str, Any]) -> Any:
-        """Return what the agent is given: its answers so far, with what was found in them, after the request."""
+        """Return the input of the agent: the request, then its answers so far, each with its critique."""
         task, events, given = state["task"], state["events"], super().translated(state)
         drafts = attempts(events)
         said = given if isinstance(given, list) else given.get("messages", [("user", task)])

@@ -156,8 +156,8 @@ class StepWatch(BaseCallbackHandler):
 
 def _after_last(messages: list[Any], asked: str) -> int:
     """Return the index after the last message of a user that says this; 0 where none does."""
-    found = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
-    return found[-1] if found else 0
+    places = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
+    return places[-1] if places else 0
 
 
 def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:

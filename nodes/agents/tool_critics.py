@@ -78,22 +78,22 @@ class ToolCritic(DualCritic):
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Look things up, and judge."""
-        asked = self._judge.messages(task, draft, history)
-        state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": asked}, UNBOUNDED))
-        found = state["messages"][len(asked) :]
-        if not _answered(found):
-            return self._unread(found, "It went on calling tools, and gave no verdict.")
-        reply = found[-1]
+        question_messages = self._judge.messages(task, draft, history)
+        state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": question_messages}, UNBOUNDED))
+        transcript = state["messages"][len(question_messages) :]
+        if not _answered(transcript):
+            return self._unread(transcript, "It went on calling tools, and gave no verdict.")
+        reply = transcript[-1]
         if self._structured is not None:
             # As text, for not every model takes calls back.
-            lines = "\n".join(_line(step) for message in found for step in steps_of(message))
-            question = [*asked, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
+            lines = "\n".join(_line(step) for message in transcript for step in steps_of(message))
+            question = [*question_messages, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
             try:
                 reply = yield Do(self._structured.invoke, self._structured.ainvoke, (question,))
             except unreadable_errors() as error:
-                return self._unread(found, str(error))
-        said = self._judge.read(reply)
-        return Critique(said.text, said.accepted, said.score, evidence=_evidence(found))
+                return self._unread(transcript, str(error))
+        verdict = self._judge.read(reply)
+        return Critique(verdict.text, verdict.accepted, verdict.score, evidence=_evidence(transcript))
 
     def _unread(self, found: Sequence[BaseMessage], why: str) -> Critique:
         text = f"The verdict could not be read, so the draft is not accepted. {why}"

@@ -149,13 +149,13 @@ def read_critiques(result: Any, *, by: str) -> list[Critique]:
     Raises:
         TypeError: It is neither a Critique, a mapping with its fields, nor a list of these.
     """
-    found = []
+    critiques = []
     for one in result if isinstance(result, list | tuple) else [result]:
         critique = Critique(**one) if isinstance(one, dict) and "text" in one else one
         if not isinstance(critique, Critique):
             raise TypeError(f"the critic {by!r} must return a Critique, not {one!r}")
-        found.append(critique)
-    return found
+        critiques.append(critique)
+    return critiques
 
 
 def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:

@@ -52,10 +52,10 @@ class LogprobCritic(DualCritic):
         messages = fenced_messages(self.templates[0], {"task": task, "draft": draft})
         bound = self.model.bind(logprobs=True, top_logprobs=20, max_tokens=1)
         reply = yield Do(bound.invoke, bound.ainvoke, (messages,))
-        given = (reply.response_metadata.get("logprobs") or {}).get("content") or ()
-        if not given:
+        tokens = (reply.response_metadata.get("logprobs") or {}).get("content") or ()
+        if not tokens:
             raise ValueError(f"the model of the critic {self.name!r} gives no log-probabilities")
-        score = probability_of_yes(given[0].get("top_logprobs") or given)
+        score = probability_of_yes(tokens[0].get("top_logprobs") or tokens)
         if score is None:
             return Critique("It could not be told whether the draft is right.", None)
         return Critique("" if score > 0.5 else "The draft is probably not right.", score > 0.5, score)

@@ -94,8 +94,8 @@ class ModelCritic(DualCritic):
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return the messages to the judge."""
-        asked = in_context(task, history)
-        values = prompt_values(asked, history, latest_draft(history), memory=self.memory) | {"draft": draft}
+        request = in_context(task, history)
+        values = prompt_values(request, history, latest_draft(history), memory=self.memory) | {"draft": draft}
         template = self.templates[min(rounds(history), len(self.templates) - 1)]
         return prompt_messages(template, values, model=self.model)
 
@@ -110,19 +110,19 @@ class ModelCritic(DualCritic):
             )
         raw, parsed = reply.get("raw"), parsed_reply(reply)
         said = read_text(raw) if raw is not None else ""
-        given = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
+        fields = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
         try:
-            verdict = Verdict.model_validate(given)
+            verdict = Verdict.model_validate(fields)
         except ValidationError:
             return _no_verdict(said)
-        if given.keys() - Verdict.model_fields or names_a_key_twice(raw):  # a verdict with a reservation is none
+        if fields.keys() - Verdict.model_fields or names_a_key_twice(raw):  # a verdict with a reservation is none
             return _no_verdict(said)
         return Critique(verdict.feedback, verdict.accepted, verdict.score)
 
 
 def _no_verdict(reply: str) -> Critique:
-    said = f" It said: {reply.strip()[:500]}" if reply.strip() else " It said nothing."
-    return Critique(f"The verdict could not be read, so the draft is not accepted.{said}", accepted=None)
+    quoted = f" It said: {reply.strip()[:500]}" if reply.strip() else " It said nothing."
+    return Critique(f"The verdict could not be read, so the draft is not accepted.{quoted}", accepted=None)
 
 
 JUDGED = """\

@@ -85,8 +85,8 @@ class StructuredModel(Generic[Form]):
         try:
             if self._native is not None and names_a_key_twice(raw):
                 raise ValueError(TWICE)  # noqa: TRY301
-            given = _json_object(text) if self._native is None else parsed_reply(reply)
-            return self.form.model_validate(given.model_dump() if isinstance(given, BaseModel) else given)
+            fields = _json_object(text) if self._native is None else parsed_reply(reply)
+            return self.form.model_validate(fields.model_dump() if isinstance(fields, BaseModel) else fields)
         except (ValueError, RecursionError):  # its words say more than pydantic's
             raise UnreadableReplyError(f"it has not the form that was asked for: {_shortened(text)!r}") from None
 
@@ -97,10 +97,10 @@ def _json_object(text: str) -> dict[str, Any]:
     Raises:
         ValueError: It is none, or names a key twice: which of the two is meant, nobody can say.
     """
-    found = json.loads(unfenced(text), object_pairs_hook=_keys_once)
-    if not isinstance(found, dict):
+    value = json.loads(unfenced(text), object_pairs_hook=_keys_once)
+    if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  as what json raises
-    return found
+    return value
 
 
 def unfenced(text: str) -> str:
@@ -111,10 +111,10 @@ def unfenced(text: str) -> str:
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         raise ValueError(TWICE)
-    return found
+    return value
 
 
 def names_a_key_twice(raw: Any) -> bool:
@@ -134,7 +134,7 @@ def names_a_key_twice(raw: Any) -> bool:
 
 
 def parsed_reply(reply: Mapping[str, Any]) -> Any:
-    """Return what a structured reply gives; after a thought it is read here, since a parser may have read the thought.
+    """Return the data of a structured reply; after a thought it is read here, since a parser may have read the thought.
 
     Args:
         reply: The `raw` reply, and what was `parsed` of it.
@@ -152,8 +152,8 @@ def parsed_reply(reply: Mapping[str, Any]) -> Any:
 
 
 def _shortened(text: str) -> str:
-    said = text.strip()
-    return said if len(said) <= MOST_SHOWN else f"{said[:MOST_SHOWN]}…"
+    bare = text.strip()
+    return bare if len(bare) <= MOST_SHOWN else f"{bare[:MOST_SHOWN]}…"
 
 
 def structured_model(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:

@@ -54,7 +54,7 @@ class CallCeiling(Meter):
 
     @property
     def used(self) -> Usage:
-        """What was used so far."""
+        """The usage so far."""
         return self.usage(seconds=0.0)
 
     def _check_budget(self) -> None:

@@ -53,7 +53,7 @@ class ModelCall(NamedTuple):
     """A model call under way, as far as it is known."""
 
     provider: str | None = None
-    """Who serves it, or the address where it is served."""
+    """Its provider, or the address where it is served."""
     model: str = ""
     prompt: Sequence[Any] | None = None
 

@@ -93,7 +93,7 @@ def _named(state: Mapping[str, Any], config: RunnableConfig, drafts: int) -> Gen
 
 
 def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:
-    """Return what the thread ids of a search begin with: that of its own thread, and a number from its second task on.
+    """Return the prefix of a search's thread ids: the id of its own thread, and a number from its second task on.
 
     A name is free where none of the drafts' threads exists; where nothing is kept it is empty. A search inside another
     graph has its node's name and a part of the task's id behind, since several may run at once.
@@ -101,10 +101,10 @@ def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:
     saver = saver_of(config)
     if saver is None:
         return ""
-    known = config.get("configurable", {})
-    outside = str(known.get("checkpoint_ns") or "").split("|")[:-1]
+    place = config.get("configurable", {})
+    outside = str(place.get("checkpoint_ns") or "").split("|")[:-1]
     node, _, task = outside[-1].partition(":") if outside else ("", "", "")
-    base = f"{known.get('thread_id')}/{node}-{task[:8]}" if node else str(known.get("thread_id"))
+    base = f"{place.get('thread_id')}/{node}-{task[:8]}" if node else str(place.get("thread_id"))
     for number in count(1):
         name, taken = base if number == 1 else f"{base}/{number}", False
         for draft in range(1, drafts + 1):
@@ -187,4 +187,4 @@ def _sibling_states(
 
 
 SENT = ("task", "limits", "spent", "siblings", "search", "root", "values")
-"""What every plan of a level is sent with."""
+"""Keys that every plan of a level is sent with."""

@@ -82,7 +82,7 @@ class LostDraft:
     thread_id: str | None
     error: Exception
     usage: Usage
-    """What was paid for it; no event says so."""
+    """Its cost; no event holds it."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
                 return await adrive(self._run(begun, control))
 
     def _begin(self, sent: Sent, config: RunnableConfig) -> Generator[Do, Any, _Begun | str]:
-        """Return what the path runs with, or why it need not begin.
+        """Prepare the path's run; return its setup, or why it need not begin.
 
         Raises:
             GraphDrained: The search is to stop. It is resumed with this path.
@@ -208,9 +208,9 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
 
     def _thread(self, plan: Mapping[str, Any], config: RunnableConfig) -> Any:
         """Return the config of the path's own thread: what else the caller configured, and who its parent is."""
-        known = config.get("configurable", {})
+        configurable = config.get("configurable", {})
         # LangGraph's own keys are the search's: with them the path would run as its subgraph.
-        own = {key: value for key, value in known.items() if not key.startswith("__") and key not in PLACE}
+        own = {key: value for key, value in configurable.items() if not key.startswith("__") and key not in PLACE}
         recipe = config.get("metadata", {}).get(PATH_RECIPE)
         parent = {
             "redraft_parent_thread": plan["parent_thread"] or plan["root"],

@@ -32,7 +32,7 @@ Better = Literal["first", "second", "neither"]
 
 
 class Preference(BaseModel):
-    """What is found first, the verdict last."""
+    """The reason first, the verdict last."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -97,10 +97,10 @@ class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
 
     def _preference(self, task: str, first: str, second: str) -> Generator[Do, Any, Preference]:
         if self._function is not None:
-            said = yield calling(self._function, task, first, second)
-            if said not in ("first", "second", "neither"):
-                raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {said!r}")
-            return Preference(reason="", better=said)
+            answer = yield calling(self._function, task, first, second)
+            if answer not in ("first", "second", "neither"):
+                raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {answer!r}")
+            return Preference(reason="", better=answer)
         messages = fenced_messages(self.templates[0], {"task": task, "first": first, "second": second})
         try:
             read: Preference = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
@@ -164,14 +164,19 @@ class Ranking:
         drafts = (self.state["task"], leader["answer"], path["answer"])
         outcome = yield from call(self.judge, *drafts, config=self.config, prices=self.prices, state=so_far)
         self.judging = add_usage([self.judging, outcome.usage])
-        said: dict[str, Any] = {"level": level, "judge": outcome.model or self.judge.name, **names, "winner": None}
+        comparison: dict[str, Any] = {
+            "level": level,
+            "judge": outcome.model or self.judge.name,
+            **names,
+            "winner": None,
+        }
         if outcome.error is None:
-            said |= {"winner": names.get(outcome.result.winner), "reasons": list(outcome.result.reasons)}
+            comparison |= {"winner": names.get(outcome.result.winner), "reasons": list(outcome.result.reasons)}
         else:
-            said["error"] = f"{type(outcome.error).__name__}: {str(outcome.error)[:500]}"
-        self.compared.append(said)
-        emit(kind="comparison", node="select", round=level, **said)
-        return bool(said["winner"] == path["name"])
+            comparison["error"] = f"{type(outcome.error).__name__}: {str(outcome.error)[:500]}"
+        self.compared.append(comparison)
+        emit(kind="comparison", node="select", round=level, **comparison)
+        return bool(comparison["winner"] == path["name"])
 
 
 VARIABLES = ("task", "first", "second")

@@ -126,7 +126,7 @@ class _Level:
     """Every path of the search, in the order of its plans, those that were left out too."""
     begun: list[Path]
     before: list[Path]
-    """What became of a path of these in earlier attempts at its draft."""
+    """Earlier attempts at the drafts of these."""
     running: list[Path]
     """Those that are neither lost nor revised in other paths."""
     open: list[Path]
@@ -200,13 +200,13 @@ def _record(
     if any(path["oracle"] for path in level.begun):
         verdict["oracle"] = True
     lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
-    if evidence := {name: said for name, said in (("comparisons", ranking.compared), ("lost", lost)) if said}:
+    if evidence := {name: entries for name, entries in (("comparisons", ranking.compared), ("lost", lost)) if entries}:
         verdict["evidence"] = evidence
     return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
 
 
 def _output(events: Sequence[Any], *, keep: Keep) -> dict[str, Any]:
-    """Return what the record of a search says, as it is replayed."""
+    """Return the output that follows from the record of a search, as a replay computes it."""
     best = best_draft(events, keep=keep)
     return {
         "answer": best.text if best else "",

@@ -110,7 +110,7 @@ class SharedBudget(Meter):
         self.run_inline = False  # it may refuse a call; see Meter
         self.turns = Turns(most)
         self.accepted = False
-        """Whether a path was accepted, so that no further one need begin."""
+        """True if a path was accepted, so that no further one need begin."""
         self.begun: set[str] = set()
         """Names of the paths that began."""
         self.error: Exception | None = None

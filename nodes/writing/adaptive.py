@@ -21,12 +21,12 @@ __all__ = ["AdaptiveWriter", "Drafts"]
 
 @dataclass(frozen=True)
 class Drafts:
-    """What one step wrote side by side."""
+    """Drafts that one step wrote side by side."""
 
     replies: Sequence[Any]
     """Each a draft of its own."""
     fresh: bool
-    """Whether they are samples, written from the task alone."""
+    """True for samples, which are written from the task alone."""
 
 
 class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):

@@ -69,8 +69,8 @@ class WordAddingWriter(PromptedModel):
         # After a clause that was no draft, the next words have their turn.
         rejected = len(rejected_since_draft(events))
         skipped = rejected * self.at_once % len(words)
-        asked = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
-        messages = fenced_messages(self.clause, {"words": asked, "draft": draft})
+        listed = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
+        messages = fenced_messages(self.clause, {"words": listed, "draft": draft})
         model = reseeded(self.model, rounds(events) + 1, messages)
         return joined(draft, (yield Do(model.invoke, model.ainvoke, (messages, config))))
 

@@ -129,9 +129,9 @@ class Lines(str):
     parts: tuple[str, ...]
 
     def __new__(cls, parts: Iterable[str]) -> Self:
-        found = tuple(parts)
-        new = super().__new__(cls, "\n".join(found))
-        new.parts = found
+        lines = tuple(parts)
+        new = super().__new__(cls, "\n".join(lines))
+        new.parts = lines
         return new
 
 
@@ -171,10 +171,10 @@ class Shape:
 def _shape(template: BaseChatPromptTemplate) -> Shape:
     """Return the shape of a template, which is read off it once."""
     messages = tuple(getattr(template, "messages", ()))
-    found = SHAPES.get(id(template))
+    known = SHAPES.get(id(template))
     # The identity of an object that is gone may be given to another.
-    if found and found[0]() is template and [*map(id, found[1].messages)] == [*map(id, messages)]:
-        return found[1]
+    if known and known[0]() is template and [*map(id, known[1].messages)] == [*map(id, messages)]:
+        return known[1]
     parts, own = _parts(template)
     names = {*template.input_variables, *template.partial_variables, *template.optional_variables} - DELIMITED
     shape = Shape(messages, {name: Guard(parts - {own.get(name, "")}) for name in names}, _one_text(template, messages))
@@ -262,10 +262,10 @@ def _latin(plain: str) -> str:
     Args:
         plain: In NFKD, with no other ends of lines than ASCII has, and without `ß`.
     """
-    found = plain.encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN)
-    if not found.isascii():
-        found = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + LOOK_ALIKE)
-    return "\n" + found.decode()
+    letters = plain.encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN)
+    if not letters.isascii():
+        letters = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + LOOK_ALIKE)
+    return "\n" + letters.decode()
 
 
 def _letters(folded: str) -> str:

@@ -155,7 +155,7 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
 
 
 def thoughts(run: Sequence[Event]) -> str:
-    """Return what was thought aloud about the current task, under a heading; empty where nothing was."""
+    """Return the notes of a thinking step on the current task, under a heading; empty without any."""
     texts = [event["text"].strip() for event in run if event["kind"] == "thought"]
     notes = TAG.sub("&lt;", "\n\n".join(text for text in texts if text))
     return f"{THOUGHTS}\n<thoughts>\n{notes}\n</thoughts>\n\n" if notes else ""
@@ -192,16 +192,16 @@ def prompt_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any],
         model: Who is asked, also with arguments bound, or recorded.
     """
     messages = fenced_messages(template, values)
-    asked = innermost(model)
-    if not isinstance(asked, BaseChatModel) or asked._llm_type != "anthropic-chat":
+    innermost_model = innermost(model)
+    if not isinstance(innermost_model, BaseChatModel) or innermost_model._llm_type != "anthropic-chat":
         return messages  # one with fallbacks included: another provider would refuse the mark
     # What the same prompt looks like in every round, up to the first variable that does not stay.
     changing = dict.fromkeys(CHANGING, "\0")
-    said = [str(message.text) for message in fenced_messages(template, {**values, **changing})]
-    at = next((at for at, text in enumerate(said) if "\0" in text), 0)
-    stays = said[at].partition("\0")[0] if "\0" in said[at] else ""
+    texts = [str(message.text) for message in fenced_messages(template, {**values, **changing})]
+    at = next((at for at, text in enumerate(texts) if "\0" in text), 0)
+    stays = texts[at].partition("\0")[0] if "\0" in texts[at] else ""
     if at and not stays.strip():
-        at, stays = at - 1, said[at - 1]
+        at, stays = at - 1, texts[at - 1]
     whole = messages[at].content
     if len(stays) < SHORTEST_CACHED or not isinstance(whole, str) or not whole.startswith(stays):
         return messages
@@ -241,7 +241,7 @@ MOST_SEED = 2**31
 
 REVISERS = ("refine_prompt", "refiner_prompt", "improve_prompt")
 REVISING = ("draft task", "feedback")
-"""Who revises is shown what was found, and the draft, or the task to write another."""
+"""Variables of a reviser's prompt: the feedback, and the draft, or the task to write another."""
 
 
 class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):

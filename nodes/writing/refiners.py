@@ -92,7 +92,7 @@ def as_refiner(
     memory: Memory,
     critics: Collection[str] | None,
 ) -> Writer:
-    """Return what writes revisions: a writer or a prompt, or several by their names.
+    """Return the writer of revisions: from a writer or a prompt, or from several by their names.
 
     Args:
         given: As `refine=` of `build_refine_graph`.

@@ -54,10 +54,10 @@ def sample_of(reply: AIMessage, answer: Callable[[str], Hashable | None]) -> Sam
         answer: Reads the answer that it is counted for.
     """
     text = read_text(reply)
-    found, usage = answer(text) if text.strip() else None, reply.usage_metadata
+    vote, usage = answer(text) if text.strip() else None, reply.usage_metadata
     return {
         "text": clean(text),
-        "vote": None if found is None else clean(str(found)),
+        "vote": None if vote is None else clean(str(vote)),
         "input_tokens": usage["input_tokens"] if usage else None,
         "output_tokens": usage["output_tokens"] if usage else None,
         "total_tokens": usage["total_tokens"] if usage else None,

@@ -35,8 +35,8 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
         """Return the input of the Runnable."""
         events = state.get("events", [])
         values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
-        said = conversation_of(events) or kept_conversation(state)
-        messages: list[Any] = [*said] if said else [("user", state["task"])]
+        conversation = conversation_of(events) or kept_conversation(state)
+        messages: list[Any] = [*conversation] if conversation else [("user", state["task"])]
         if self.given == "values":
             return {**values, "messages": messages}
         if self.given == "state":
@@ -84,9 +84,9 @@ def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
 
 
 def _input_keys(graph: Any) -> set[str]:
-    given = graph.input_channels
-    if given != "__start__":
-        return {given} if isinstance(given, str) else set(given)
+    channels = graph.input_channels
+    if channels != "__start__":
+        return {channels} if isinstance(channels, str) else set(channels)
     # The builder's schemas, not the JSON schema: pydantic can't make one of `typing.TypedDict` before Python 3.12.
     return set(graph.builder.schemas[graph.builder.input_schema])
 
