@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from .writing.prompts import Keep
 
-__all__ = ["check"]
+__all__ = ["EXPLANATIONS", "check", "outcome_values"]
 
 EXPLANATIONS: Mapping[StopReason | None, str] = {
     "failed": "An error ended the run; the answer is the best draft so far.",
@@ -99,9 +99,9 @@ def check(
             emit(**warning(budget, verdict["round"]))
         for event in sealed["events"]:
             emit(**event)
-        outcome_values = _outcome(state["events"], reason, best)
+        values = outcome_values(state["events"], reason, best)
         # What stays as it was is not written again: a saver would keep a row of it each round.
-        changed = {key: value for key, value in outcome_values.items() if key not in state or state[key] != value}
+        changed = {key: value for key, value in values.items() if key not in state or state[key] != value}
         return {**extra, "events": [*added, *sealed["events"]], "head": sealed["head"], **changed}
 
     return Step("check", logic)
@@ -155,8 +155,8 @@ def _verdict(
     return verdict
 
 
-def _outcome(events: Sequence[Event], reason: StopReason | None, best: Attempt | None) -> dict[str, Any]:
-    """Return the values that come back from a run that stands like this."""
+def outcome_values(events: Sequence[Event], reason: StopReason | None, best: Attempt | None) -> dict[str, Any]:
+    """Return the output of a run: the values of the best draft, and what the run cost."""
     summary = summary_of(events)
     values: dict[str, Any] = {
         "stop_reason": reason,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage, convert_to_messages
@@ -13,7 +12,7 @@ from langgraph.pregel import Pregel
 
 from ...state.events import DRAFT_KINDS
 from ...state.summary import attempts, rounds
-from ..runtime.dual import Do
+from ..runtime.dual import Do, streaming
 from ..runtime.meter import BudgetSpentError
 from ..writing.conversation import with_context
 from ..writing.prompts import Keep, Memory, Prompts, attempt_at_hand, prompt_values
@@ -65,7 +64,8 @@ class AgentWriter(AdaptedRunnable):
         own = self._config(config, watch)
         try:
             if isinstance(self.runnable, Pregel):
-                result = yield Do(self._streamed, self._astreamed, (given, own, watch))
+                yield streaming(self.runnable, watch.take, given, own, stream_mode=MODES)
+                result = watch.state
             else:
                 result = yield Do(self.runnable.invoke, self.runnable.ainvoke, (given, own))
         except GraphRecursionError:
@@ -81,22 +81,6 @@ class AgentWriter(AdaptedRunnable):
         text = answer_in(result) if data is None else as_json(data)
         schema = None if data is None else schema_of(data)
         return AgentRun(text, tuple(watch.steps), unfinished(text, result, watch.last_message), schema=schema)
-
-    def _streamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
-        """Run the graph, and return its last state."""
-        states: Any = self.runnable.stream(given, config, stream_mode=MODES)
-        with closing(states):
-            for mode, item in states:
-                watch.take(mode, item)
-        return watch.state
-
-    async def _astreamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
-        """Async twin of `_streamed`."""
-        states: Any = self.runnable.astream(given, config, stream_mode=MODES)
-        async with aclosing(states):
-            async for mode, item in states:
-                watch.take(mode, item)
-        return watch.state
 
     def translated(self, state: Mapping[str, Any]) -> Any:
         """Return the input of the agent: it always begins anew, whatever draft it left unfinished before."""

@@ -108,19 +108,22 @@ class StepWatch(BaseCallbackHandler):
             self._began = True
             self.settle(result if isinstance(result, Mapping) else {"messages": [result]})
 
-    def take(self, mode: str, item: Any) -> None:
+    def take(self, streamed: tuple[str, Any]) -> None:
         """Take one item of a graph's stream: a state is settled, and before a task the budgets are looked at.
 
         Raises:
             BudgetSpentError: A budget of the run is spent by now.
         """
+        mode, item = streamed
         if mode == "values":
             self.state = item
             self.settle(item)
-        elif "result" not in item and self._meter is not None:
-            so_far = self._meter.usage(seconds=self._meter.elapsed)
-            if budget := spent_budget(self._events, self._limits, besides=so_far):
-                raise BudgetSpentError(budget)
+            return
+        budget = None
+        if "result" not in item and self._meter is not None:
+            budget = spent_budget(self._events, self._limits, besides=self._meter.total())
+        if budget:
+            raise BudgetSpentError(budget)
 
     def _resume(self, messages: list[AIMessage | ToolMessage]) -> None:
         """Take over what the agent did before a pause: it was streamed then, and counts now."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
-from ..runtime.dual import Do, DualCritic
+from ..runtime.dual import Do
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Prompts, chat_prompt
-from .model_critic import JUDGED
+from .model_critic import JUDGED, ModelJudge
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LOGPROB_PROMPT", "LogprobCritic"]
 
 
-class LogprobCritic(DualCritic):
+class LogprobCritic(ModelJudge):
     """A critic whose score is P(yes) / (P(yes) + P(no)) of the first token of the reply; one token is written.
 
     Args:
@@ -40,12 +39,6 @@ class LogprobCritic(DualCritic):
         self.templates = chat_prompt(
             LOGPROB_PROMPT if prompt is None else prompt, what="prompt", known=("task", "draft"), needed=["draft"]
         )
-
-    def on(self, model: BaseChatModel) -> LogprobCritic:
-        """Return the same critic on another model."""
-        other = copy.copy(self)
-        other.model = model
-        return other
 
     def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
         """Ask for one word, and read how probable each was."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...state.events import Event
 
-__all__ = ["CRITIC_PROMPT", "JUDGED", "VERDICT_PROMPT", "ModelCritic", "Structured", "Verdict"]
+__all__ = ["CRITIC_PROMPT", "JUDGED", "VERDICT_PROMPT", "ModelCritic", "ModelJudge", "Structured", "Verdict"]
 
 
 class Verdict(BaseModel):
@@ -38,7 +38,19 @@ class Verdict(BaseModel):
     accepted: StrictBool = Field(description="True only if the draft does the task fully and has no issue.")
 
 
-class ModelCritic(DualCritic):
+class ModelJudge(DualCritic):
+    """A critic on one model, which can be another one."""
+
+    model: BaseChatModel
+
+    def on(self, model: BaseChatModel) -> Self:
+        """Return the same critic on another model, or on the same one with other settings."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+
+class ModelCritic(ModelJudge):
     """A critic that asks a model.
 
     Args:
@@ -77,10 +89,9 @@ class ModelCritic(DualCritic):
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
         self.templates = chat_prompt(default if prompt is None else prompt, what="prompt", needed=["draft"])
 
-    def on(self, model: BaseChatModel) -> ModelCritic:
+    def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""
-        other = copy.copy(self)
-        other.model = model
+        other = super().on(model)
         other._judge = None if self._judge is None else structured_model(model, Verdict, "auto")
         return other
 

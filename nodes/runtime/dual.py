@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
 from contextvars import copy_context
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "calling",
     "drive",
     "finish",
+    "streaming",
     "tolerated",
 ]
 
@@ -97,6 +99,22 @@ def _called(target: Callable[..., Any], *args: Any) -> Any:
         return target(*args)
     except StopIteration as error:
         raise RuntimeError(f"StopIteration: {error}") from error
+
+
+def streaming(graph: Any, take: Callable[[Any], None], *args: Any, **options: Any) -> Do:
+    """Return the run of a graph that hands each item of its stream to `take`."""
+
+    def run() -> None:
+        with closing(graph.stream(*args, **options)) as items:
+            for item in items:
+                take(item)
+
+    async def arun() -> None:
+        async with aclosing(graph.astream(*args, **options)) as items:
+            async for item in items:
+                take(item)
+
+    return Do(run, arun)
 
 
 async def _awaited(result: Any) -> Any:

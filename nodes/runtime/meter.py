@@ -56,6 +56,7 @@ class ModelCall(NamedTuple):
     """Its provider, or the address where it is served."""
     model: str = ""
     prompt: Sequence[Any] | None = None
+    start: float = 0.0
 
 
 class Meter(BaseCallbackHandler):
@@ -101,6 +102,8 @@ class Meter(BaseCallbackHandler):
         self._earlier = 0.0
         self._calls: dict[UUID, ModelCall] = {}
         """Calls under way."""
+        self._in_calls = 0.0
+        """Seconds in calls that have ended, those side by side added up."""
 
     def on_chat_model_start(
         self,
@@ -120,8 +123,7 @@ class Meter(BaseCallbackHandler):
         address = (serialized or {}).get("kwargs", {}).get("openai_api_base")
         metadata = metadata or {}
         provider, model = address or metadata.get("ls_provider"), str(metadata.get("ls_model_name") or "")
-        with self._lock:
-            self._calls[run_id] = ModelCall(provider, model, messages[0] if messages else [])
+        self._begin(run_id, provider, model, messages[0] if messages else [])
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **_: Any) -> None:
         """Refuse the call of a model that is no chat model, once a budget of the run is spent.
@@ -130,8 +132,21 @@ class Meter(BaseCallbackHandler):
             BudgetSpentError: A budget of the run is spent.
         """
         self._check_budget()
+        self._begin(run_id, prompt=prompts)
+
+    def _begin(
+        self, run_id: UUID, provider: str | None = None, model: str = "", prompt: Sequence[Any] | None = None
+    ) -> None:
         with self._lock:
-            self._calls[run_id] = ModelCall(prompt=prompts)
+            self._calls[run_id] = ModelCall(provider, model, prompt, perf_counter())
+
+    def _end(self, run_id: UUID) -> ModelCall:
+        """Return a call that was under way; from here on it is over."""
+        with self._lock:
+            now = perf_counter()
+            call = self._calls.pop(run_id, None) or ModelCall(start=now)
+            self._in_calls += now - call.start
+        return call
 
     def _check_budget(self) -> None:
         # The node itself looked before the first; several begin together.
@@ -165,8 +180,7 @@ class Meter(BaseCallbackHandler):
     def count(self, message: AIMessage, *, provider: str | None = None) -> None:
         """Count a call that no LangChain model reports: the one that a message is the reply to."""
         run_id = uuid4()
-        with self._lock:
-            self._calls[run_id] = ModelCall(provider)
+        self._begin(run_id, provider)
         self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
 
     def count_unreported(self, result: Any) -> None:
@@ -190,10 +204,9 @@ class Meter(BaseCallbackHandler):
         message = self._message(response)
         reported: Any = message.usage_metadata if message else None
         name = str(message.response_metadata.get("model_name") or "") if message else ""
-        with self._lock:
-            call = self._calls.pop(run_id, ModelCall())
-            # A reply that does not say who wrote it was written by the model that was asked.
-            self.model = name or call.model or self.model
+        call = self._end(run_id)
+        # A reply that does not say who wrote it was written by the model that was asked.
+        self.model = name or call.model or self.model
         counted_here: dict[str, Any] = {}
         if not _believable(reported):
             # A count that a provider reports and nobody can believe is counted by nobody.
@@ -213,8 +226,7 @@ class Meter(BaseCallbackHandler):
         # OpenAI's client raises for a structured reply cut short, and hands over what came.
         completion = getattr(error, "completion", None)
         if completion is None:
-            with self._lock:
-                self._calls.pop(run_id, None)
+            self._end(run_id)
             return
         used = completion.usage
         usage = used and {

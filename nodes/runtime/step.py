@@ -149,7 +149,7 @@ def call(
     try:
         with metered(meter, state, *args, config=None if own is config else own):
             if isinstance(target, DualRunnable):
-                result = yield from target.logic(*args, own)
+                result = yield from target.logic(args[0], own)
             elif isinstance(target, Runnable):
                 result = yield Do(target.invoke, target.ainvoke, (*args, own))
             elif isinstance(target, DualCallable):

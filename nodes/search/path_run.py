@@ -20,13 +20,14 @@ from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
 from ...state.threads.lease import LeaseHolder, leased
 from ...state.threads.record_checks import CHECKED
+from ..runtime.dual import streaming
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import control_in, emitter
 from .paths import forked_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.runtime import RunControl
@@ -189,22 +190,14 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             else:  # a revision begins in the middle of its parent's run
                 values = forked_values(plan["values"], limits)
                 yield do(self.graph, "update_state", thread, values, as_node=self._kind.before_check)
-        yield Do(self._stream, self._astream, (given, thread, how, tell))
+        yield streaming(self.graph, tell, given, thread, **how)
         snapshot: StateSnapshot = yield do(self.graph, "get_state", thread)
         # A search that was cancelled may have left the path without a next node; see `cut_off`.
         if not snapshot.next and (last := self._kind.cut_off(snapshot.values)):
             yield do(self.graph, "update_state", thread, {"stop_reason": None}, as_node=last)
-            yield Do(self._stream, self._astream, (None, thread, how, tell))
+            yield streaming(self.graph, tell, None, thread, **how)
             snapshot = yield do(self.graph, "get_state", thread)
         return snapshot
-
-    def _stream(self, given: Any, thread: Any, how: dict[str, Any], tell: Callable[[Any], None]) -> None:
-        for item in self.graph.stream(given, thread, **how):
-            tell(item)
-
-    async def _astream(self, given: Any, thread: Any, how: dict[str, Any], tell: Callable[[Any], None]) -> None:
-        async for item in self.graph.astream(given, thread, **how):
-            tell(item)
 
     def _thread(self, plan: Mapping[str, Any], config: RunnableConfig) -> Any:
         """Return the config of the path's own thread: what else the caller configured, and who its parent is."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.events import record
 from ...state.stopping import REFUSED_OUTSIDE, STOP_REASONS, StopReason, rounds_allowed, spent_budget
-from ...state.summary import accepted_by, best_draft, current_run, oracle_touched, rounds, usage_total
+from ...state.summary import best_draft, current_run
 from ...state.usage import add_usage
-from ..check import EXPLANATIONS
+from ..check import EXPLANATIONS, outcome_values
 from ..runtime.step import Step, Steps, emit
 from .paths import Path, lineage, revisions, shown_path
 from .ranking import PairwiseJudge, Ranking
@@ -103,10 +103,10 @@ def select(
         why = EXPLANATIONS[reason] if reason != "max_rounds" else OUT_OF_STEPS if out_of_steps else OUT_OF_LEVELS
         sealed = record(state, *_record(winners, level, ranking, reason, why, keep=keep))
         emit(**sealed["events"][-1])
+        events = [*state["events"], *sealed["events"]]
         return {
             **sealed,
-            **_output([*state["events"], *sealed["events"]], keep=keep),
-            "stop_reason": reason,
+            **outcome_values(events, reason, best_draft(events, keep=keep)),
             "branches": [shown_path(path, state["root"], variations) for path in level.begun],
             "compared": ranking.compared,
             "judging": ranking.judging,
@@ -203,19 +203,6 @@ def _record(
     if evidence := {name: entries for name, entries in (("comparisons", ranking.compared), ("lost", lost)) if entries}:
         verdict["evidence"] = evidence
     return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
-
-
-def _output(events: Sequence[Any], *, keep: Keep) -> dict[str, Any]:
-    """Return the output that follows from the record of a search, as a replay computes it."""
-    best = best_draft(events, keep=keep)
-    return {
-        "answer": best.text if best else "",
-        "rounds": rounds(events),
-        "score": best.score if best else None,
-        "accepted_by": accepted_by(best),
-        "oracle": oracle_touched(events),
-        "usage": usage_total(events),
-    }
 
 
 BUDGETS = ("token_budget", "cost_budget", "time_budget", *REFUSED_OUTSIDE)
