@@ -86,7 +86,8 @@ def prepare(
             changed = merged_limits(valid, changes.get("limits"))
             opening = _opening(state, task, changed, options, fingerprint=fingerprint, **conversation, **usage)
             added = extra_update({**fresh, **opening}, changes, by="prepare")
-            opening = {**added, **opening, **_appended(opening, added)}
+            events = [*opening["events"], *added.get("events", [])]
+            opening = {**added, **opening, "events": events, "head": added.get("head", opening["head"])}
         # Written once more, for `generate`: the channel holds it for one step only.
         return {**update, **opening, **({} if draft is None else {"draft": draft})}
 
@@ -104,7 +105,3 @@ def _opening(
 ) -> dict[str, Any]:
     """Return the update that begins a run: the task and its limits, in the state and in the record."""
     return {"task": task, "limits": limits, **record(state, task_event(task, limits, options, **fields))}
-
-
-def _appended(opening: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    return {"events": [*opening["events"], *added.get("events", [])], "head": added.get("head", opening["head"])}

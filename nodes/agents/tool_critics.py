@@ -81,9 +81,9 @@ class ToolCritic(DualCritic):
         question_messages = self._judge.messages(task, draft, history)
         state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": question_messages}, UNBOUNDED))
         transcript = state["messages"][len(question_messages) :]
-        if not _answered(transcript):
-            return self._unread(transcript, "It went on calling tools, and gave no verdict.")
         reply = transcript[-1]
+        if not isinstance(reply, AIMessage) or reply.tool_calls:
+            return self._unread(transcript, "It went on calling tools, and gave no verdict.")
         if self._structured is not None:
             # As text, for not every model takes calls back.
             lines = "\n".join(_line(step) for message in transcript for step in steps_of(message))
@@ -143,11 +143,6 @@ def tool_critic(
         memory=memory,
         name=name,
     )
-
-
-def _answered(found: Sequence[BaseMessage]) -> bool:
-    last = found[-1]
-    return isinstance(last, AIMessage) and not last.tool_calls
 
 
 def _evidence(found: Sequence[BaseMessage]) -> dict[str, Any] | None:

@@ -160,7 +160,8 @@ def _note(step: TracedRun, event: Mapping[str, Any], find: Callable[[UUID], Trac
             whole.add_metadata({"rounds": number, **known_fields})
             about = {"round": number, **({"oracle": True} if event.get("oracle") else {})}
             _send_later(whole.send, Score("accepted", float(event["accepted"] is True), reason, "CODE", about))
-            _forget(step.parent)
+            with _LOCK:
+                _RUNS.pop(step.parent, None)
 
 
 def _score(critic: str, event: Mapping[str, Any]) -> Score:
@@ -290,11 +291,6 @@ def _drafts_of(run: UUID) -> dict[tuple[int, Any], partial[None]]:
         if len(_RUNS) > MOST_RUNS:
             _RUNS.popitem(last=False)
         return senders
-
-
-def _forget(run: UUID) -> None:
-    with _LOCK:
-        _RUNS.pop(run, None)
 
 
 def wait_for_scores(timeout_s: float = 10.0) -> None:

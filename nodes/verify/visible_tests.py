@@ -151,7 +151,8 @@ def _examples(text: str) -> Iterator[VisibleTest]:
             node = body[0] if len(body) == 1 else None
             if example.exc_msg:
                 raised = example.exc_msg.strip()
-                yield _test(source, f"raise {raised}", setup, RAISES.format(call=_indented(source), raised=raised))
+                call = source.replace("\n", "\n    ")
+                yield _test(source, f"raise {raised}", setup, RAISES.format(call=call, raised=raised))
             elif isinstance(node, ast.Assert):
                 yield _assertion(node, source, setup)
             elif isinstance(node, ast.Expr):
@@ -295,10 +296,6 @@ def _without_quotes(text: str) -> str:
         else:
             lines.append(line)
     return "\n".join(lines)
-
-
-def _indented(source: str) -> str:
-    return source.replace("\n", "\n    ")
 
 
 LONGEST = 20_000

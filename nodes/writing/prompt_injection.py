@@ -94,7 +94,8 @@ class Guard:
             return False
         folded = "\n".join(_folded(text).splitlines())
         marked = "[" in folded or "passage" in folded
-        if (marked and MARK.search(folded)) or any(_is_sign(sign, folded) for sign in self.signs):
+        signs = {sign for sign in self.signs if sign in folded}
+        if (marked and MARK.search(folded)) or (signs and not signs.isdisjoint(map(str.strip, folded.split("\n")))):
             return True
         # Of other letters nothing is left where no part of the prompt has any: that takes one pass in C.
         latin = all(map(str.isascii, self.known))
@@ -133,11 +134,6 @@ class Lines(str):
         new = super().__new__(cls, "\n".join(lines))
         new.parts = lines
         return new
-
-
-def _is_sign(part: str, text: str) -> bool:
-    """Return whether a line of punctuation only is a line of the text."""
-    return part in text and part in map(str.strip, text.split("\n"))
 
 
 def fence(text: str, *, besides: Iterable[str] = ()) -> str:

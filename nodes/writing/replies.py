@@ -152,12 +152,9 @@ def _proposed(critique: str) -> list[str]:
     return _PROPOSED.findall(critique[:end] + critique[end:].translate(UNQUOTED))
 
 
-def _words(text: str) -> list[str]:
-    return WORD.findall(text.casefold())
-
-
 def _runs(text: str) -> set[tuple[str, ...]]:
-    words = _words(text)
+    """Return the runs of three words in a text."""
+    words = WORD.findall(text.casefold())
     return set(zip(words, words[1:], words[2:], strict=False))
 
 
