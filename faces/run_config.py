@@ -24,7 +24,6 @@ from pydantic import (
 )
 
 from ..graphs.registry import build_preset, critic_names, find_preset, known_options
-from ..nodes.search.path_threads import PATH_RECIPE
 from ..state.limits import MOST_TOKENS
 from ..state.masking import mask_values_of
 from .problems import BadInputError
@@ -186,7 +185,11 @@ class RunConfig(BaseModel):
         told = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
         # The paths of a search are threads too, which are resumed one by one.
         path = find_preset(self.preset).paths_as
-        return {**told, PATH_RECIPE: self._on(path)._signed()} if path else told
+        if path:
+            from ..nodes.search.path_run import PATH_RECIPE
+
+            told[PATH_RECIPE] = self._on(path)._signed()
+        return told
 
     def _signed(self) -> str:
         content = self.flat()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_core.messages import AIMessage
 
 from ..state.choices import arms_of, choose
 from ..state.conversation import answer_id
-from ..state.events import failure, record
-from ..state.limits import limits_in_force
+from ..state.events import Event, failure, record
 from ..state.stopping import (
     STOP_REASONS,
     StopReason,
@@ -22,16 +21,7 @@ from ..state.stopping import (
     spent_budget,
     warning,
 )
-from ..state.summary import (
-    accepted_by,
-    best_draft,
-    latest_draft,
-    open_drafts,
-    oracle_touched,
-    rounds,
-    run_options,
-    usage_total,
-)
+from ..state.summary import Attempt, accepted_by, best_draft, latest_draft, open_drafts, summary_of
 from .runtime.step import Step, Steps, call, emit, extra_update
 
 if TYPE_CHECKING:
@@ -39,7 +29,7 @@ if TYPE_CHECKING:
 
     from .writing.prompts import Keep
 
-__all__ = ["check"]
+__all__ = ["EXPLANATIONS", "check", "outcome_values"]
 
 EXPLANATIONS: Mapping[StopReason | None, str] = {
     "failed": "An error ended the run; the answer is the best draft so far.",
@@ -84,74 +74,102 @@ def check(
     """
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
-        events = state["events"]
         # This step counts as remaining; a round needs that many more after it.
         out_of_steps = state.get("remaining_steps", steps_a_round + 1) <= steps_a_round
-        limits = state["limits"]
-        reason = decide(events, limits, out_of_steps=out_of_steps)
-        # The record's own word goes before the graph's, as it does in a replay.
-        best = best_draft(events, keep=run_options(events).get("keep", keep))
-        latest = next((draft for draft in open_drafts(events) if draft.accepted), None) or latest_draft(events)
-        number = latest.round if latest else 0
+        reason = decide(state["events"], state["limits"], out_of_steps=out_of_steps)
         extra: dict[str, Any] = {}
         news: list[dict[str, Any]] = []
+        latest = _judged_draft(state["events"])
         if custom is not None and reason != "failed":
             outcome = yield from call(custom, state, config=config, prices=None)
             if outcome.error is not None:
                 reason = "failed"
-                news.append(failure("check", number, outcome.error))
+                news.append(failure("check", latest.round if latest else 0, outcome.error))
             else:
-                own = _reason(outcome.result)
-                refused = refused_budget(since_verdict(events))
-                reason = own or refused or spent_budget(events, limits) or ("max_rounds" if out_of_steps else None)
-                if reason == "max_rounds" and refused:  # of several samples, some were made
-                    reason = refused
+                reason = _bounded(_reason(outcome.result), state, out_of_steps=out_of_steps)
                 extra = extra_update(state, outcome.result, by="check")
-        verdict: dict[str, Any] = {
-            "kind": "verdict",
-            "round": number,
-            "by": "check",
-            "text": NO_OPINION
-            if reason == "no_progress" and could_not_be_judged(events)
-            else _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps),
-            "accepted": latest.accepted if latest else False,
-            "score": latest.score if latest else None,
-            "best": best.round if best else None,
-            "stop_reason": reason,
-        }
-        if reason is None and (chosen := choose(events) if arms_of(events) else None):
-            verdict["choice"], verdict["text"] = chosen
-        if out_of_steps:
-            verdict["out_of_steps"] = True
-        if near := nearly_spent(events, limits):
-            verdict["warned"] = near
-            for budget in near:
-                emit(**warning(budget, number))
-        if oracle_touched(events):
-            verdict["oracle"] = True
-        # A replay reads the limits off the record, so it must hold those that changed on the way.
-        if limits != limits_in_force(events):
-            verdict["limits"] = dict(limits)
+        # The record's own word goes before the graph's, as it does in a replay.
+        best = best_draft(state["events"], keep=summary_of(state["events"]).options.get("keep", keep))
+        verdict = _verdict(state, reason, latest, best, out_of_steps=out_of_steps)
+        if not verdict["text"]:
+            verdict["text"] = _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps)
         added = extra.pop("events", [])
         sealed = record({**state, **extra}, *news, verdict)
+        for budget in verdict.get("warned", ()):
+            emit(**warning(budget, verdict["round"]))
         for event in sealed["events"]:
             emit(**event)
-        found: dict[str, Any] = {
-            "stop_reason": reason,
-            "answer": best.text if best and reason else "",
-            "rounds": rounds(events),
-            "score": best.score if best else None,
-            "accepted_by": accepted_by(best),
-            "oracle": oracle_touched(events),
-            "usage": usage_total(events),
-        }
-        if best and reason and (name := answer_id(events)):
-            found["messages"] = [AIMessage(best.text, id=name)]
+        values = outcome_values(state["events"], reason, best)
         # What stays as it was is not written again: a saver would keep a row of it each round.
-        changed = {key: value for key, value in found.items() if key not in state or state[key] != value}
+        changed = {key: value for key, value in values.items() if key not in state or state[key] != value}
         return {**extra, "events": [*added, *sealed["events"]], "head": sealed["head"], **changed}
 
     return Step("check", logic)
+
+
+def _judged_draft(events: Sequence[Event]) -> Attempt | None:
+    """Return the draft that the verdict is about: the accepted one of this step's, else the newest."""
+    return next((draft for draft in open_drafts(events) if draft.accepted), None) or latest_draft(events)
+
+
+def _bounded(own: StopReason | None, state: Mapping[str, Any], *, out_of_steps: bool) -> StopReason | None:
+    """Return a custom check's reason, or the budget or recursion limit that ends the run where it has none."""
+    refused = refused_budget(since_verdict(state["events"]))
+    if refused and own in (None, "max_rounds"):  # of several samples, some were made
+        return refused
+    return own or spent_budget(state["events"], state["limits"]) or ("max_rounds" if out_of_steps else None)
+
+
+def _verdict(
+    state: Mapping[str, Any],
+    reason: StopReason | None,
+    latest: Attempt | None,
+    best: Attempt | None,
+    *,
+    out_of_steps: bool,
+) -> dict[str, Any]:
+    """Return the event of a verdict; its text is empty where the stop reason alone explains it."""
+    events, limits = state["events"], state["limits"]
+    verdict: dict[str, Any] = {
+        "kind": "verdict",
+        "round": latest.round if latest else 0,
+        "by": "check",
+        "text": NO_OPINION if reason == "no_progress" and could_not_be_judged(events) else "",
+        "accepted": latest.accepted if latest else False,
+        "score": latest.score if latest else None,
+        "best": best.round if best else None,
+        "stop_reason": reason,
+    }
+    if reason is None and arms_of(events) and (choice := choose(events)):
+        verdict["choice"], verdict["text"] = choice
+    if out_of_steps:
+        verdict["out_of_steps"] = True
+    if near := nearly_spent(events, limits):
+        verdict["warned"] = near
+    summary = summary_of(events)
+    if summary.oracle:
+        verdict["oracle"] = True
+    # A replay reads the limits off the record, so it must hold those that changed on the way.
+    if limits != summary.limits:
+        verdict["limits"] = dict(limits)
+    return verdict
+
+
+def outcome_values(events: Sequence[Event], reason: StopReason | None, best: Attempt | None) -> dict[str, Any]:
+    """Return the output of a run: the values of the best draft, and what the run cost."""
+    summary = summary_of(events)
+    values: dict[str, Any] = {
+        "stop_reason": reason,
+        "answer": best.text if best and reason else "",
+        "rounds": summary.rounds,
+        "score": best.score if best else None,
+        "accepted_by": accepted_by(best),
+        "oracle": summary.oracle,
+        "usage": {**summary.usage},
+    }
+    if best and reason and (name := answer_id(events)):
+        values["messages"] = [AIMessage(best.text, id=name)]
+    return values
 
 
 def _reason(result: Any) -> StopReason | None:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..state.critique import Critique
 from ..state.events import Event, append_events, failure, frozen, record
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
-from ..state.summary import Attempt, attempts, newest_drafts, rounds
+from ..state.summary import Attempt, newest_drafts, rounds, summary_of
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
-from .runtime.step import Call, Outcome, Step, Steps, call, emit
+from .runtime.step import Outcome, Step, Steps, call, emit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
+    from ..state.dual import Do
     from .runtime.meter import Prices
 
 __all__ = ["CriticsAfter", "feedback"]
@@ -61,65 +62,106 @@ def feedback(
     people = any(critic.human for critic in ranked)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
-        events: list[Event] = state["events"]
-        head: str = state["head"]
-        fresh: list[Event] = []
-        drafts = newest_drafts(events)
-        unjudged_last = not judge_last and rounds(events) >= rounds_allowed(state["limits"])
-        # `check` ends the run for it, so further opinions would be paid for nothing.
-        failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))
-        if not drafts or unjudged_last or failed_already:
-            return {}
-        # A person is asked about one draft, however many were written side by side.
-        numbers = [max(drafts, key=attrgetter("rank")).round] if people else [draft.round for draft in drafts]
+        judging = _Judging(state)
+        numbers = _drafts_to_judge(state, people=people, judge_last=judge_last)
         for number in numbers:
-            attempt = _written(events, number)
+            attempt = judging.draft(number)
             if _answered_by_a_person(attempt) and not again:
                 continue
             # A critic may sign its critique by another name than its own.
-            asked = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
+            answered = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
             decided = (attempt.verified or attempt.calibrated) and not again
             for critic in ranked:
-                if critic.name in asked or (critic.yields and decided and critics_after != "always"):
+                if critic.name in answered:
                     continue
-                # A person is asked what a calibrated judge may not say, and nothing else.
-                if critic.human and attempt.calibrated and critics_after != "always" and not again:
-                    continue
-                if not critic.verifier and spent_budget(events, state["limits"]):
+                if critics_after != "always":
+                    # A person is asked what a calibrated judge may not say, and nothing else.
+                    left_to_judge = critic.human and attempt.calibrated and not again
+                    if left_to_judge or (critic.yields and decided):
+                        continue
+                if not critic.verifier and spent_budget(judging.events, state["limits"]):
                     break
                 emit(kind="start", node=name, round=attempt.round, by=critic.name)
-                # Frozen: a critic sees the record, and must not append to it.
-                question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(events))
-                # With the critiques so far, which count towards the budgets.
-                now = {**state, "events": events} if fresh else state
-                about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}
-                outcome = yield from call(critic.call, *question, config=config, prices=prices, state=now, **about)
-                news, failed = _news(critic, attempt.round, outcome, node=name)
-                edit = None if failed else _edit_in(outcome.result)
-                if edit:
-                    news = yield from _edited(critic, edit, attempt, now, config)
+                news, failed, edited = yield from _asked(critic, attempt, judging, config, node=name, prices=prices)
                 if not news:
                     continue
-                update = record({"head": head}, *news)
-                head = update["head"]
-                fresh += update["events"]
-                for event in update["events"]:
-                    emit(**event)
+                judging.add(news)
                 if failed or (critic is ranked[-1] and number == numbers[-1]):
-                    return {"events": fresh, "head": head}
-                events = append_events(events, [update["events"]])
-                attempt = _written(events, rounds(events) if edit else attempt.round)
+                    return judging.update
+                attempt = judging.draft(rounds(judging.events) if edited else attempt.round)
                 decided = decided or critic.verifier or attempt.calibrated
             if attempt.accepted:  # the run ends with it, so the others need no judge
                 break
-        return {"events": fresh, "head": head} if fresh else {}
+        return judging.update
 
     return Step(name, logic)
 
 
-def _written(events: Sequence[Event], number: int) -> Attempt:
-    """Return the draft of a round, with what was said about it so far."""
-    return next(attempt for attempt in reversed(attempts(events)) if attempt.round == number)
+class _Judging:
+    """The record while critics are asked: the events of the state, and those that are new."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self.given = state
+        self.update: dict[str, Any] = {}
+        self._events: list[Event] = state["events"]
+        self._unread: list[Event] = []
+
+    def add(self, news: Sequence[Mapping[str, Any]]) -> None:
+        """Append events, and stream them."""
+        sealed = record({"head": self.update.get("head", self.given["head"])}, *news)
+        self.update = {"events": [*self.update.get("events", ()), *sealed["events"]], "head": sealed["head"]}
+        self._unread += sealed["events"]
+        for event in sealed["events"]:
+            emit(**event)
+
+    @property
+    def events(self) -> list[Event]:
+        if self._unread:  # copied when somebody reads it: nobody does after the last critic
+            self._events, self._unread = append_events(self._events, [self._unread]), []
+        return self._events
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state with the critiques so far, which count towards the budgets."""
+        return {**self.given, "events": self.events} if self.update else self.given
+
+    def draft(self, number: int) -> Attempt:
+        """Return the draft of a round, with its critiques so far."""
+        return next(attempt for attempt in reversed(summary_of(self.events).attempts) if attempt.round == number)
+
+
+def _drafts_to_judge(state: Mapping[str, Any], *, people: bool, judge_last: bool) -> list[int]:
+    """Return the rounds of the drafts that critics are asked about; none where the run ends without a critique."""
+    events = state["events"]
+    drafts = newest_drafts(events)
+    unjudged_last = not judge_last and rounds(events) >= rounds_allowed(state["limits"])
+    # `check` ends the run for a failure, so further opinions would be paid for nothing.
+    failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))
+    if not drafts or unjudged_last or failed_already:
+        return []
+    # A person is asked about one draft, however many were written side by side.
+    return [max(drafts, key=attrgetter("rank")).round] if people else [draft.round for draft in drafts]
+
+
+def _asked(
+    critic: NamedCritic,
+    attempt: Attempt,
+    judging: _Judging,
+    config: RunnableConfig,
+    *,
+    node: str,
+    prices: Prices | None = None,
+) -> Generator[Do, Any, tuple[list[dict[str, Any]], bool, bool]]:
+    """Ask one critic; return the events of the answer, whether there is none, and whether the draft was edited."""
+    state = judging.state
+    # Frozen: a critic sees the record, and must not append to it.
+    question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(state["events"]))
+    about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}
+    outcome = yield from call(critic.call, *question, config=config, prices=prices, state=state, **about)
+    news, failed = _news(critic, attempt.round, outcome, node=node)
+    if failed or not isinstance(outcome.result, PersonalCritique) or not outcome.result.draft:
+        return news, failed, False
+    return (yield from _edited(critic, outcome.result, attempt, state, config)), False, True
 
 
 def _answered_by_a_person(attempt: Attempt) -> bool:
@@ -127,29 +169,23 @@ def _answered_by_a_person(attempt: Attempt) -> bool:
     return any(critique["kind"] == "human" for critique in attempt.critiques)
 
 
-def _edit_in(result: Any) -> PersonalCritique | None:
-    """Return the critique of a person who wrote the draft anew, or `None`."""
-    return result if isinstance(result, PersonalCritique) and result.draft else None
-
-
 def _edited(
     person: NamedCritic, edit: PersonalCritique, attempt: Attempt, state: Mapping[str, Any], config: RunnableConfig
-) -> Generator[Call, Any, list[dict[str, Any]]]:
-    """Return the events of an edit: the new draft, what the verifiers found, and that the person accepts it.
+) -> Generator[Do, Any, list[dict[str, Any]]]:
+    """Return the events of an edit: the new draft, the verifiers' critiques of it, and that the person accepts it.
 
     A verifier that raises has no readable opinion; it does not undo what a person wrote.
     """
     number = rounds(state["events"]) + 1
-    by = edit.by or person.name
-    news = edited_draft(edit, base=attempt.round, number=number, by=by)
+    news = edited_draft(edit, base=attempt.round, number=number, by=edit.by or person.name)
     for check in person.checks:
         question = (state["task"], edit.draft, frozen(state["events"]))
         outcome = yield from call(check.call, *question, config=config, prices=None)
-        found, failed = _news(check, number, outcome, node="human")
+        critiques, failed = _news(check, number, outcome, node="human")
         if failed:
-            unread = Critique(f"{found[0]['error']}: {found[0]['text']}", accepted=None, usage=outcome.usage)
-            found = [_event(unread, check, number, outcome.usage)]
-        news += found
+            unread = Critique(f"{critiques[0]['error']}: {critiques[0]['text']}", accepted=None, usage=outcome.usage)
+            critiques = [_event(unread, check, number, outcome.usage)]
+        news += critiques
     return [*news, _event(replace(edit, text="", accepted=True), person, number, NO_USAGE)]
 
 
@@ -162,11 +198,11 @@ def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> t
         except (TypeError, ValueError) as unusable:
             error = unusable
     if error is not None:
-        return [failure(node, number, error, by=critic.name, **outcome.failed)], True
+        return [failure(node, number, error, by=critic.name, **outcome.failure_fields)], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
     return [
-        {**outcome.told, **_event(critique, critic, number, critique.usage or cost)}
+        {**outcome.fields, **_event(critique, critic, number, critique.usage or cost)}
         for critique, cost in zip(critiques, costs, strict=False)
     ], False
 

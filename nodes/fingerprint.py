@@ -7,18 +7,13 @@ the same graph is no part of it: keys, addresses, limits, sampling settings, pri
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..state.threads.record_checks import FORM, HASHED, RELEASE
-from .critics.critics import VerifierCritic
+from .critics.critics import NamedCritic, VerifierCritic
 from .verify.text_verifiers import wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from .critics.critics import NamedCritic
 
 __all__ = ["fingerprint"]
 
@@ -30,7 +25,7 @@ def fingerprint(
     options: Mapping[str, Any],
     parts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return what tells a graph from others, by names that a message can use.
+    """Return the fingerprint of a graph: its parts, by names that a message can use.
 
     Args:
         nodes: Names of its nodes.
@@ -40,18 +35,18 @@ def fingerprint(
         options: Plain values, or what stands in for a part of the graph, of which the name is kept; `None` is nothing.
         parts: Fingerprints of graphs that this one runs, by a name that is empty where there is only one.
     """
-    told: dict[str, Any] = {RELEASE: _release(), FORM: 2, "nodes": ", ".join(nodes)}
+    parts_by_name: dict[str, Any] = {RELEASE: _release(), FORM: 2, "nodes": ", ".join(nodes)}
     for node, writer in writers.items():
-        told |= _asked(node, writer)
+        parts_by_name |= _asked(node, writer)
     for critic in critics:
         about = f"critic {critic.name}"
-        told[about] = _kind(critic.call)
-        told |= _asked(about, critic.call, named=False)
+        parts_by_name[about] = _kind(critic.call)
+        parts_by_name |= _asked(about, critic.call, named=False)
     for part, inner in (parts or {}).items():
-        known = {name: value for name, value in inner.items() if name not in OF_ALL}
-        told |= {f"{name} of {part}" if part else name: value for name, value in known.items()}
-    given = {name: value for name, value in options.items() if value is not None}
-    return told | {name: value if isinstance(value, PLAIN) else _name(value) for name, value in given.items()}
+        inner_parts = {name: value for name, value in inner.items() if name not in OF_ALL}
+        parts_by_name |= {f"{name} of {part}" if part else name: value for name, value in inner_parts.items()}
+    in_use = {name: value for name, value in options.items() if value is not None}
+    return parts_by_name | {name: value if isinstance(value, PLAIN) else _name(value) for name, value in in_use.items()}
 
 
 PLAIN = (str, int, float)
@@ -59,28 +54,28 @@ OF_ALL = (RELEASE, FORM, "nodes")
 
 
 def _asked(about: str, part: Any, *, named: bool = True) -> dict[str, Any]:
-    """Return the model and prompts of what writes or judges, else its name where that is wanted; and what it tells."""
-    told: dict[str, Any] = {}
+    """Return the model and prompts of a writer or critic, else its name if `named`; and its own fingerprint."""
+    entries: dict[str, Any] = {}
     if isinstance(arms := getattr(part, "writers", None), dict):  # an adaptive writer's
         return {name: value for arm, one in arms.items() for name, value in _asked(f"{about} ({arm})", one).items()}
     if (model := getattr(part, "model", None)) is not None:
-        told[f"model of {about}"] = model_name(model)
+        entries[f"model of {about}"] = model_name(model)
     elif named:
-        told[about] = _name(part)
+        entries[about] = _name(part)
     if templates := getattr(part, "templates", None):
-        told[f"prompt of {about}"] = _hash(
+        entries[f"prompt of {about}"] = _hash(
             str(getattr(getattr(message, "prompt", message), "template", message))
             for template in templates
             for message in template.messages
         )
     if isinstance(more := getattr(part, "fingerprint", None), Mapping):
-        known = {name: value for name, value in more.items() if isinstance(value, PLAIN) and name not in OF_ALL}
-        told |= {f"{name} of {about}": value for name, value in known.items()}
-    return told
+        extra = {name: value for name, value in more.items() if isinstance(value, PLAIN) and name not in OF_ALL}
+        entries |= {f"{name} of {about}": value for name, value in extra.items()}
+    return entries
 
 
 def _kind(critic: Any) -> str:
-    """Return what a critic is, with a hash of what it wants or is set to, where it says so."""
+    """Return the kind of a critic, with a hash of its wish or settings, where it tells them."""
     if isinstance(critic, VerifierCritic):
         wants = wanted(critic.verifier)
         return f"verifier {_hash([wants])}" if wants else "verifier"
@@ -92,11 +87,11 @@ def _kind(critic: Any) -> str:
 def model_name(model: Any) -> str:
     """Return the name of a model, also where it is bound to arguments or tools."""
     for name in ("model_name", "model", "bound"):
-        found = getattr(model, name, None)
-        if isinstance(found, str) and found:
-            return found
-        if found is not None and not isinstance(found, str):
-            return model_name(found)
+        name_or_model = getattr(model, name, None)
+        if isinstance(name_or_model, str) and name_or_model:
+            return name_or_model
+        if name_or_model is not None and not isinstance(name_or_model, str):
+            return model_name(name_or_model)
     return type(model).__name__
 
 

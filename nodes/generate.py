@@ -13,7 +13,7 @@ from ..state.schema import Raised
 from ..state.stopping import spent_budget
 from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .runtime.journal import saver_of
-from .runtime.meter import BudgetSpentError
+from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit, extra_update
 from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
 from .writing.sampling import SampledReply
@@ -21,7 +21,6 @@ from .writing.sampling import SampledReply
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .runtime.meter import Prices
     from .writing.writers import Writer
 
 __all__ = ["GENERATE_PROMPT", "EmptyDraftError", "agent_update", "generate", "writer_update"]
@@ -63,37 +62,43 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
             return {}
         emit(kind="start", node="generate", round=0)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state, round=0)
-        by = outcome.model or _name(writer)
-        if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            spent = AgentRun("", (), str(outcome.error), budget=outcome.error.budget)
-            return agent_update(state, spent, {"kind": "draft", "round": 0, "by": by, **outcome.told})
-        if outcome.error is None and isinstance(outcome.result, AgentRun):
-            return agent_update(state, outcome.result, {"kind": "draft", "round": 0, "by": by, **outcome.told})
-        error, text = outcome.error, ""
+        draft: dict[str, Any] = {"kind": "draft", "round": 0, "by": outcome.model or _name(writer), **outcome.fields}
+        error = outcome.error
+        if isinstance(error, BudgetSpentError):  # what it cost until then is kept
+            return agent_update(state, AgentRun("", (), str(error), budget=error.budget), draft)
+        if error is None and isinstance(outcome.result, AgentRun):
+            return agent_update(state, outcome.result, draft)
         if error is None and not (text := read_text(outcome.result)).strip():
-            why = marked_refusal(outcome.result)
-            became = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(outcome.result) else EMPTY
-            error = EmptyDraftError(f"the first draft of {by} {became}")
-        if error is not None:
-            # Replies that the journal keeps, or the checkpoints of an agent, are counted when they are used again.
-            counted_later = outcome.kept or getattr(writer, "goes_on", False)
-            if not raises_later or not outcome.usage["calls"] or counted_later or saver_of(config) is None:
-                error.__dict__["redraft_usage"] = outcome.usage  # for who catches it: no record has it
-                raise error
-            # Of an error only its type: what it says may hold prompts and paths, and goes to who gave the task.
-            why = masked(str(error)) if isinstance(error, EmptyDraftError) else type(error).__name__
-            failed = {"kind": "draft", "round": 0, "by": by, "rejected": "empty", "incomplete": why, **outcome.told}
-            return {**record(state, failed), "raised": Raised(error)}
-        draft = {"kind": "draft", "round": 0, "by": by, "text": text, **outcome.told}
-        update = writer_update(state, writer, outcome.result, draft)
-        if outcome.refused and not spent_budget([*state["events"], *update["events"]], state["limits"]):
-            # Of several samples, some were made.
-            refused = record(update, failure("generate", 0, BudgetSpentError(outcome.refused), budget=outcome.refused))
-            emit(**refused["events"][0])
-            return {**update, **refused, "events": [*update["events"], *refused["events"]]}
-        return update
+            error = _empty(outcome.result, by=draft["by"])
+        if error is None:
+            update = writer_update(state, writer, outcome.result, {**draft, "text": text})
+            return update if outcome.refused is None else _with_refusal(state, update, outcome.refused)
+        # Replies that the journal keeps, or the checkpoints of an agent, are counted when they are used again.
+        counted_later = outcome.kept or getattr(writer, "goes_on", False)
+        if not raises_later or not outcome.usage["calls"] or counted_later or saver_of(config) is None:
+            error.__dict__["redraft_usage"] = outcome.usage  # for who catches it: no record has it
+            raise error
+        # Of an error only its type: its message may hold prompts and paths, and goes to who gave the task.
+        why = masked(str(error)) if isinstance(error, EmptyDraftError) else type(error).__name__
+        return {**record(state, {**draft, "rejected": "empty", "incomplete": why}), "raised": Raised(error)}
 
     return Step("generate", logic)
+
+
+def _empty(result: Any, *, by: str) -> EmptyDraftError:
+    """Return the error of a first draft without text: a refusal, reasoning alone, or nothing."""
+    why = marked_refusal(result)
+    reason = f"was refused: {why}" if why else ONLY_REASONING if reasoning_only(result) else EMPTY
+    return EmptyDraftError(f"the first draft of {by} {reason}")
+
+
+def _with_refusal(state: Mapping[str, Any], update: dict[str, Any], budget: str) -> dict[str, Any]:
+    """Return the update of a draft with the refusal of a further call, unless the run's own budgets show it."""
+    if spent_budget([*state["events"], *update["events"]], state["limits"]):
+        return update
+    refusal = record(update, failure("generate", 0, BudgetSpentError(budget), budget=budget))
+    emit(**refusal["events"][0])
+    return {**update, **refusal, "events": [*update["events"], *refusal["events"]]}
 
 
 def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: Mapping[str, Any]) -> dict[str, Any]:

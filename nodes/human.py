@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.critique import Critique
 from ..state.summary import latest_draft
-from ..state.threads.answers import Answer, question_about, read_answer
+from ..state.threads.answers import question_about, read_answer
 from ..state.usage import NO_USAGE
 
 if TYPE_CHECKING:
@@ -48,9 +48,18 @@ class HumanCritic:
         # Resumed, the node runs from its start, and LangGraph gives each `interrupt` its answer again, in order.
         while True:
             try:
-                return _critique(read_answer(reply, draft=draft), by=self.name)
+                answer = read_answer(reply, draft=draft)
+                break
             except ValueError as error:
                 reply = interrupt({**question, "error": str(error)})
+        return PersonalCritique(
+            answer.text,
+            accepted=answer.action in {"accept", "edit"},
+            score=answer.score,
+            by=self.name,
+            stop=answer.action == "stop",
+            draft=answer.draft,
+        )
 
 
 def human_critic(*, name: str = "human") -> HumanCritic:
@@ -87,7 +96,14 @@ def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list
         number: Round of the new one.
         by: Name of the person.
     """
-    said = {"kind": "human", "round": base, "by": by, "text": critique.text or EDITED, "accepted": False, "score": None}
+    critique_event = {
+        "kind": "human",
+        "round": base,
+        "by": by,
+        "text": critique.text or EDITED,
+        "accepted": False,
+        "score": None,
+    }
     text = critique.draft if isinstance(critique, PersonalCritique) else ""
     revision = {
         "kind": "revision",
@@ -98,18 +114,7 @@ def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list
         "base": base,
         "rejected": "",
     }
-    return [said, revision]
+    return [critique_event, revision]
 
 
 EDITED = "A person wrote it anew."
-
-
-def _critique(answer: Answer, *, by: str) -> PersonalCritique:
-    return PersonalCritique(
-        answer.text,
-        accepted=answer.action in {"accept", "edit"},
-        score=answer.score,
-        by=by,
-        stop=answer.action == "stop",
-        draft=answer.draft,
-    )

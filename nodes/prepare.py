@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..state.events import clean, given_draft, record, task_event
 from ..state.limits import limits_in_force, merged_limits
 from ..state.usage import NO_USAGE
-from .runtime.meter import BudgetSpentError
+from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, extra_update
 from .writing.conversation import read_conversation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from .runtime.meter import Prices
 
 __all__ = ["prepare"]
 
@@ -51,11 +50,11 @@ def prepare(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         earlier = state.get("events") or []
-        heard = read_conversation(state)
-        asked = heard.pop("task", state.get("task"))
-        older = {"messages": heard.pop("messages")} if "messages" in heard else {}
-        left_out = then is not None and asked is None
-        task = "" if left_out else _checked(asked)
+        conversation = read_conversation(state)
+        request = conversation.pop("task", state.get("task"))
+        older = {"messages": conversation.pop("messages")} if "messages" in conversation else {}
+        left_out = then is not None and request is None
+        task = "" if left_out else _checked(request)
         draft = None if state.get("draft") is None else given_draft(state["draft"])["text"]
         if draft is not None and no_draft:
             raise ValueError(f"draft has no place here: {no_draft}")
@@ -71,23 +70,24 @@ def prepare(
             "usage": NO_USAGE.copy(),
             **older,
         }
-        opening = _opening(state, task, valid, options, fingerprint=fingerprint, **heard)
+        opening = _opening(state, task, valid, options, fingerprint=fingerprint, **conversation)
         if then is not None:
             fresh = {**state, **update, **opening, "events": [*earlier, *opening["events"]]}
             outcome = yield from call(then, fresh, config=config, prices=prices, state=fresh)
             # A spent budget ends the run where it is looked at next, and what it cost is on the task.
             if outcome.error is not None and not isinstance(outcome.error, BudgetSpentError):
                 raise outcome.error
-            given = outcome.result if isinstance(outcome.result, Mapping) else {}
-            task = _checked(given.get("task", None if left_out else task))
+            changes = outcome.result if isinstance(outcome.result, Mapping) else {}
+            task = _checked(changes.get("task", None if left_out else task))
             # What it cost stands on its own events, or else on the task.
-            counted = any(event.get("usage") for event in given.get("events", []))
+            counted = any(event.get("usage") for event in changes.get("events", []))
             usage = {} if counted else {"usage": outcome.usage}
             # Made anew: `then` may have changed the task or the limits that the first one holds.
-            changed = merged_limits(valid, given.get("limits"))
-            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **heard, **usage)
-            added = extra_update({**fresh, **opening}, given, by="prepare")
-            opening = {**added, **opening, **_appended(opening, added)}
+            changed = merged_limits(valid, changes.get("limits"))
+            opening = _opening(state, task, changed, options, fingerprint=fingerprint, **conversation, **usage)
+            added = extra_update({**fresh, **opening}, changes, by="prepare")
+            events = [*opening["events"], *added.get("events", [])]
+            opening = {**added, **opening, "events": events, "head": added.get("head", opening["head"])}
         # Written once more, for `generate`: the channel holds it for one step only.
         return {**update, **opening, **({} if draft is None else {"draft": draft})}
 
@@ -105,7 +105,3 @@ def _opening(
 ) -> dict[str, Any]:
     """Return the update that begins a run: the task and its limits, in the state and in the record."""
     return {"task": task, "limits": limits, **record(state, task_event(task, limits, options, **fields))}
-
-
-def _appended(opening: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    return {"events": [*opening["events"], *added.get("events", [])], "head": added.get("head", opening["head"])}

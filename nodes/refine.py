@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure, record
 from ..state.stopping import spent_budget
-from ..state.summary import Attempt, attempts, rounds
+from ..state.summary import Attempt, rounds, summary_of
 from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
-from .runtime.step import Step, Steps, call, emit
+from .runtime.step import Outcome, Step, Steps, call, emit
 from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
 from .writing.refiners import Refiners
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from .runtime.meter import Prices
-    from .runtime.step import Outcome
     from .writing.writers import Writer
 
 __all__ = ["REFINE_PROMPT", "refine"]
@@ -52,8 +51,9 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        outcome, refiner, chosen = yield from _written(writer, state, config, prices=prices, number=number)
-        replies = outcome.result.replies if isinstance(outcome.result, Drafts) else [outcome.result]
+        outcome, refiner, choice = yield from _written(writer, state, config, prices=prices, number=number)
+        result = outcome.result
+        replies = result.replies if isinstance(result, Drafts) else [result]
         error, texts = outcome.error, [""]
         if error is None:
             try:
@@ -61,42 +61,20 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
-            update = record(state, failure("refine", number, error, **chosen, **outcome.failed))
+            update = record(state, failure("refine", number, error, **choice, **outcome.failure_fields))
             emit(**update["events"][0])
             return update
         # A writer may revise another draft than the one that would be the answer: the last one, say.
         base = attempt_at_hand(events, getattr(refiner, "keep", keep))
-        earlier = [*attempts(events)]
-        critique, known = (base.feedback, [base.text, state["task"]]) if base else ("", [])
-        schema = schema_in(events)
-        news: list[dict[str, Any]] = []
-        for text, reply, usage in zip(texts, replies, _shared(outcome.usage, replies), strict=True):
-            by = outcome.model or chosen.get("refiner", "refine")
-            new = Attempt(number + len(news), text, by, base.round if base else 0, ())
-            # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
-            alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
-            event = {
-                "kind": "revision",
-                "round": new.round,
-                "by": new.by,
-                "text": text,
-                **chosen,
-                **outcome.told,
-                "usage": usage,
-                "base": new.base,
-                "rejected": rejection(text, earlier=alike, result=_message(reply), critique=critique, known=known)
-                or ("invalid" if schema is not None and misfit(text, schema) else ""),
-            }
-            earlier.append(new)
-            news.append(event)
-        if isinstance(outcome.result, AgentRun):
-            if outcome.result.unfinished:
+        news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number)
+        if isinstance(result, AgentRun):
+            if result.unfinished:
                 news[0]["rejected"] = "unfinished"
-            return agent_update(state, outcome.result, news[0])
-        if not isinstance(outcome.result, Drafts):
-            return writer_update(state, refiner, outcome.result, news[0])
+            return agent_update(state, result, news[0])
+        if not isinstance(result, Drafts):
+            return writer_update(state, refiner, result, news[0])
         for event, reply in zip(news, replies, strict=True):
-            if outcome.result.fresh:  # a sample revises no draft
+            if result.fresh:  # a sample revises no draft
                 del event["base"]
             if cut_off(reply):
                 event["cut_off"] = True
@@ -108,22 +86,56 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
     return Step("refine", logic)
 
 
+def _revisions(
+    state: Mapping[str, Any],
+    texts: Sequence[str],
+    replies: Sequence[Any],
+    base: Attempt | None,
+    fields: Mapping[str, Any],
+    *,
+    number: int,
+) -> list[dict[str, Any]]:
+    """Return the event of each revision of a step, the reason included why it is no draft, if it is none.
+
+    Args:
+        state: The state of the run.
+        texts: The revisions.
+        replies: As the model gave them.
+        base: The draft that they revise.
+        fields: Of their events: the model, the usage of the whole step.
+        number: Round of the first.
+    """
+    earlier = [*summary_of(state["events"]).attempts]
+    critique, sources = (base.feedback, [base.text, state["task"]]) if base else ("", [])
+    schema = schema_in(state["events"])
+    by = fields.get("model") or fields.get("refiner", "refine")
+    news: list[dict[str, Any]] = []
+    for text, reply, usage in zip(texts, replies, _shared(fields["usage"], replies), strict=True):
+        new = Attempt(number + len(news), text, by, base.round if base else 0, ())
+        # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
+        alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
+        message = reply.reply if isinstance(reply, AgentRun) else reply
+        rejected = rejection(text, earlier=alike, result=message, critique=critique, known=sources)
+        if not rejected and schema is not None and misfit(text, schema):
+            rejected = "invalid"
+        event = {"kind": "revision", "round": new.round, "by": by, "text": text, **fields}
+        news.append({**event, "usage": usage, "base": new.base, "rejected": rejected})
+        earlier.append(new)
+    return news
+
+
 def _written(
     writer: Writer, state: Mapping[str, Any], config: RunnableConfig, *, prices: Prices | None, number: int
 ) -> Generator[Any, Any, tuple[Outcome, Writer, dict[str, str]]]:
-    """Return the outcome of writing, who wrote, and what events say of the choice where there was one."""
+    """Ask for the revision; return the outcome, its writer, and the event's fields about the choice of one."""
     about: dict[str, Any] = {"config": config, "prices": prices, "state": state, "round": number}
     outcome = yield from call(writer, state, **about)
     if not isinstance(writer, Refiners) or outcome.error is not None:
         return outcome, writer, {}
-    refiner, chosen, used = writer.writers[outcome.result], {"refiner": outcome.result}, outcome.usage
-    wrote = yield from call(refiner, state, besides=used, **about, **chosen)
-    warned = [*dict.fromkeys([*outcome.warned, *wrote.warned])]
-    return replace(wrote, usage=add_usage([used, wrote.usage]), warned=warned), refiner, chosen
-
-
-def _message(reply: Any) -> Any:
-    return reply.reply if isinstance(reply, AgentRun) else reply
+    refiner, choice = writer.writers[outcome.result], {"refiner": outcome.result}
+    written = yield from call(refiner, state, besides=outcome.usage, **about, **choice)
+    warned = [*dict.fromkeys([*outcome.warned, *written.warned])]
+    return replace(written, usage=add_usage([outcome.usage, written.usage]), warned=warned), refiner, choice
 
 
 def _shared(usage: Usage, replies: Sequence[Any]) -> list[Usage]:

@@ -5,24 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
 from .retrieval.documents import place_of
 from .retrieval.measured import WithheldDocument
-from .runtime.meter import BudgetSpentError
+from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit
-
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-
-    from .runtime.meter import Prices
 
 __all__ = ["Search", "as_search", "retrieve"]
 
@@ -67,23 +62,23 @@ def retrieve(
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         events = state.get("events") or []
         wanted = clean(query or state.get("query") or state["task"])
-        known = latest_retrieval(events, since=state.get("documents_since") or 0)
+        current = latest_retrieval(events, since=state.get("documents_since") or 0)
         if search is None:
-            before = latest_retrieval(events) if known is None else None
+            before = latest_retrieval(events) if current is None else None
             stale = before is not None and (before.get("documents") or before.get("withheld"))
             gone = {"kind": "retrieval", "round": 0, "by": "retrieve", "text": wanted, "documents": []}
             return record(state, gone) if stale else {}
-        if known is not None and known["text"] == wanted:
+        if current is not None and current["text"] == wanted:
             return {}
         emit(kind="start", node="retrieve", round=0)
-        given = {name: state[name] for name in asked if state.get(name) is not None}
-        called = search.bind(**given) if given and isinstance(search, Runnable) else search
+        keys = {name: state[name] for name in asked if state.get(name) is not None}
+        called = search.bind(**keys) if keys and isinstance(search, Runnable) else search
         outcome = yield from call(called, wanted, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            return record(state, failure("retrieve", 0, outcome.error, **outcome.failed))
+            return record(state, failure("retrieve", 0, outcome.error, **outcome.failure_fields))
         if outcome.error is not None:
             raise outcome.error
-        found = _plain(outcome.result, by=_name(documents))[: given.get("top_k", k)]
+        passages = _plain(outcome.result, by=_name(documents))[: keys.get("top_k", k)]
         withheld = any(isinstance(one, WithheldDocument) for one in outcome.result)
         event = {
             "kind": "retrieval",
@@ -91,7 +86,7 @@ def retrieve(
             "by": _name(documents),
             "text": wanted,
             "usage": outcome.usage,
-            **({"documents": [], "withheld": found} if withheld else {"documents": found}),
+            **({"documents": [], "withheld": passages} if withheld else {"documents": passages}),
         }
         update = record(state, event)
         emit(**update["events"][0])
@@ -140,8 +135,8 @@ def _passage(one: Any, *, by: str) -> dict[str, Any]:
     heading = clean(str(one.metadata.get("heading") or ""))
     place = {**({"heading": heading} if heading else {}), **place_of(one.metadata)}
     finders = one.metadata.get("found_by")
-    told = {"found_by": [clean(str(name)) for name in finders]} if finders and isinstance(finders, list) else {}
-    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite, **told}
+    provenance = {"found_by": [clean(str(name)) for name in finders]} if finders and isinstance(finders, list) else {}
+    return {"id": clean(str(key)), "text": text, "source": source, **place, **finite, **provenance}
 
 
 def _name(documents: Any) -> str:

@@ -36,9 +36,8 @@ from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter, joine
 from ...nodes.writing.evidence_writer import EvidenceWriter
 from ...nodes.writing.prompt_files import check_prompt
 from ...nodes.writing.prompt_injection import fenced_messages
-from ...nodes.writing.prompts import PromptedModel, chat_prompt
+from ...nodes.writing.prompts import PromptedModel, chat_prompt, reseeded
 from ...nodes.writing.sampling import MajorityWriter, sampled
-from ...nodes.writing.seeds import reseeded
 from ...state.critique import Critique
 from ...state.stopping import rounds_allowed
 from ...state.summary import latest_draft, open_drafts, rounds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -16,9 +16,6 @@ from ..runtime.meter import METER
 from ..writing.replies import cut_off, read_text, same_text
 from .react import storable
 from .structured_answers import as_json, schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "OUT_OF_STEPS",
@@ -110,11 +107,11 @@ def steps_of(message: BaseMessage) -> Iterator[dict[str, Any]]:
         yield {"step": "model", "by": by, "text": clean(read_text(message))}
         for call in message.tool_calls:
             tool, args = clean(call["name"]), _plain(call["args"])
-            shown = f"{tool}({json.dumps(args, ensure_ascii=False)})"
+            written = f"{tool}({json.dumps(args, ensure_ascii=False)})"
             yield {
                 "step": "tool_call",
                 "by": by,
-                "text": shown,
+                "text": written,
                 "tool": tool,
                 "args": args,
                 "id": clean(call["id"] or ""),

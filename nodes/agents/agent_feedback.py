@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import latest_draft, rejected_since_draft
+from ...state.summary import Attempt, latest_draft, rejected_since_draft
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Keep, Prompts, attempt_at_hand, chat_prompt, prompt_values
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from langchain_core.prompts import BaseChatPromptTemplate
 
     from ...state.events import Event
-    from ...state.summary import Attempt
 
 __all__ = ["AGENT_FEEDBACK_PROMPT", "AgentFeedback"]
 
@@ -30,8 +29,8 @@ class AgentFeedback:
 
     def __init__(self, prompt: Prompts | None = None, *, name: str = "feedback_prompt") -> None:
         self.name = name
-        given = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
-        self.templates = chat_prompt(given, what=name, needed=["feedback"])
+        prompts = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
+        self.templates = chat_prompt(prompts, what=name, needed=["feedback"])
         self._showing = chat_prompt(AGENT_RETURN_PROMPT, what=name) if prompt is None else self.templates
 
     def __call__(self, task: str, events: Sequence[Event], *, keep: Keep) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..writing.prompt_injection import fence, opens_part
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["files_in", "restored", "with_files"]
 

@@ -27,12 +27,12 @@ class WitnessCritic(ModelCritic):
     """A model as judge that is also shown which tools were called for the task, and what came back."""
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
-        """Return what the judge is asked."""
+        """Return the messages to the judge."""
         steps = [step for event in current_run(history) for step in event.get("steps", ())]
         lines = [f"{LABELS[step['step']]} {step['text']}" for step in steps if step["step"] in LABELS]
-        shown = "\n".join(line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in lines[-MOST:])
-        shown = fence(shown) if opens_part(shown, [DONE]) else shown
-        return super().messages(f"{task}\n\n{DONE}\n{shown}" if lines else task, draft, history)
+        transcript = "\n".join(line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in lines[-MOST:])
+        transcript = fence(transcript) if opens_part(transcript, [DONE]) else transcript
+        return super().messages(f"{task}\n\n{DONE}\n{transcript}" if lines else task, draft, history)
 
 
 def agent_judge(
@@ -53,10 +53,10 @@ def agent_judge(
     if prompt is None:
         structured = structured_model(model, Verdict, "auto") is not None
         prompt = AGENT_VERDICT_PROMPT if structured else AGENT_CRITIC_PROMPT
-    shown = stop_phrase.replace("{", "{{").replace("}", "}}")
+    braced = stop_phrase.replace("{", "{{").replace("}", "}}")
     prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
-    told = [one.replace("STOP_PHRASE", shown) if isinstance(one, str) else one for one in prompts]
-    return kind(model, prompt=told, stop_phrase=stop_phrase, structured="auto", memory="last", name=None)
+    templates = [one.replace("STOP_PHRASE", braced) if isinstance(one, str) else one for one in prompts]
+    return kind(model, prompt=templates, stop_phrase=stop_phrase, structured="auto", memory="last", name=None)
 
 
 DONE = "(What was called for it, and what came back:)"

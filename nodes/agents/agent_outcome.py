@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
-from ...state.summary import best_draft, latest_draft, rejected_since_draft, rounds
+from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from .agent_files import files_in, restored
 from .agent_state import feedback_message, since_asked
 from .structured_answers import like, schema_in
@@ -17,7 +17,6 @@ from .structured_answers import like, schema_in
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...state.summary import Attempt
     from ..writing.prompts import Keep
     from .agent_feedback import AgentFeedback
 
@@ -40,13 +39,13 @@ def said_in_conversation(
     best, latest = best_draft(events, keep=keep), latest_draft(events)
     fresh = not rejected_since_draft(events)  # the last thing that the agent said is its newest draft
     reply = next((one for one in reversed(since_asked(state["messages"])) if isinstance(one, AIMessage)), None)
-    kept, update = state.get("_refine_kept"), dict[str, Any]()
+    best_data, update = state.get("_refine_kept"), dict[str, Any]()
     own = best is latest and fresh and reply is not None and latest is not None and not _edited(latest)
     data, written = state.get("structured_response"), files_in(state, files)
     if own and latest is not None and reply is not None and (data is not None or files):
-        kept = {"round": latest.round, "data": data, "files": written, "answer": str(reply.text)}
-        update["_refine_kept"] = kept
-    of_best = kept if kept is not None and best is not None and kept["round"] == best.round else None
+        best_data = {"round": latest.round, "data": data, "files": written, "answer": str(reply.text)}
+        update["_refine_kept"] = best_data
+    of_best = best_data if best_data is not None and best is not None and best_data["round"] == best.round else None
     if of_best and not own and (changed := restored(written, of_best.get("files", written))):
         update["files"] = changed
     if loop["stop_reason"] is None:
@@ -56,13 +55,13 @@ def said_in_conversation(
         return update
     about = {"redraft": {name: loop[name] for name in OUTCOME}}
     if own and reply is not None:
-        shown = {**reply.response_metadata, **about}
-        return {**update, "messages": [reply.model_copy(update={"response_metadata": shown})]}
+        metadata = {**reply.response_metadata, **about}
+        return {**update, "messages": [reply.model_copy(update={"response_metadata": metadata})]}
     text = of_best.get("answer", best.text) if of_best and files and not _edited(best) else best.text
     update["messages"] = [AIMessage(text, response_metadata=about)]
     if schema_in(events) is not None:
-        known = kept["data"] if kept is not None else data
-        update["structured_response"] = known if of_best else _data_in(best.text, known)
+        example = best_data["data"] if best_data is not None else data
+        update["structured_response"] = example if of_best else _data_in(best.text, example)
     return update
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage, convert_to_messages
@@ -13,11 +12,11 @@ from langgraph.pregel import Pregel
 
 from ...state.events import DRAFT_KINDS
 from ...state.summary import attempts, rounds
-from ..runtime.dual import Do, adrive, drive
+from ..runtime.dual import Do, streaming
 from ..runtime.meter import BudgetSpentError
 from ..writing.conversation import with_context
-from ..writing.prompts import attempt_at_hand, prompt_values
-from ..writing.writers import AdaptedRunnable, input_kind
+from ..writing.prompts import Keep, Memory, Prompts, attempt_at_hand, prompt_values
+from ..writing.writers import AdaptedRunnable, InputKind, Writer, input_kind
 from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, unfinished
 from .agent_feedback import AgentFeedback
 from .other_agents import AgentStoppedError, OtherAgent, as_runnable
@@ -28,8 +27,6 @@ from .structured_answers import as_json, schema_of
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from ..writing.prompts import Keep, Memory, Prompts
-    from ..writing.writers import InputKind, Writer
 
 __all__ = ["AgentWriter", "agent_reviser", "agent_writer"]
 
@@ -59,21 +56,16 @@ class AgentWriter(AdaptedRunnable):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is a graph with checkpoints: resumed after an error it goes on, and what it had used counts."""
+        """True for a graph with checkpoints: resumed after an error it goes on, and its usage so far counts."""
         return isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
 
-    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
-        return drive(self._run(input, config))
-
-    async def ainvoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **_: Any) -> AgentRun:  # noqa: A002
-        return await adrive(self._run(input, config))
-
-    def _run(self, state: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:
-        given, watch = self.translated(state), self._watch(state)
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:  # noqa: A002
+        given, watch = self.translated(input), self._watch(input)
         own = self._config(config, watch)
         try:
             if isinstance(self.runnable, Pregel):
-                result = yield Do(self._streamed, self._astreamed, (given, own, watch))
+                yield streaming(self.runnable, watch.take, given, own, stream_mode=MODES)
+                result = watch.state
             else:
                 result = yield Do(self.runnable.invoke, self.runnable.ainvoke, (given, own))
         except GraphRecursionError:
@@ -90,24 +82,8 @@ class AgentWriter(AdaptedRunnable):
         schema = None if data is None else schema_of(data)
         return AgentRun(text, tuple(watch.steps), unfinished(text, result, watch.last_message), schema=schema)
 
-    def _streamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
-        """Run the graph, and return its last state."""
-        states: Any = self.runnable.stream(given, config, stream_mode=MODES)
-        with closing(states):
-            for mode, item in states:
-                watch.take(mode, item)
-        return watch.state
-
-    async def _astreamed(self, given: Any, config: RunnableConfig, watch: StepWatch) -> Any:
-        """Async twin of `_streamed`."""
-        states: Any = self.runnable.astream(given, config, stream_mode=MODES)
-        async with aclosing(states):
-            async for mode, item in states:
-                watch.take(mode, item)
-        return watch.state
-
     def translated(self, state: Mapping[str, Any]) -> Any:
-        """Return what the agent is given: it always begins anew, whatever draft it left unfinished before."""
+        """Return the input of the agent: it always begins anew, whatever draft it left unfinished before."""
         events = [event for event in state.get("events", []) if event["kind"] not in DRAFT_KINDS]
         return super().translated({**state, "events": events})
 
@@ -162,7 +138,7 @@ class AgentReviser(AgentWriter):
         self._feedback = feedback
 
     def translated(self, state: Mapping[str, Any]) -> Any:
-        """Return what the agent is given: its answers so far, with what was found in them, after the request."""
+        """Return the input of the agent: the request, then its answers so far, each with its critique."""
         task, events, given = state["task"], state["events"], super().translated(state)
         drafts = attempts(events)
         said = given if isinstance(given, list) else given.get("messages", [("user", task)])

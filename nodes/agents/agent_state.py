@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 SOURCE = "redraft"
-"""Who put a message into the conversation, under the key that LangChain's own middleware uses for that."""
+"""Source of a message in the conversation, under the key that LangChain's own middleware uses for that."""
 
 
 class RefineValues(RunValues, total=False):
@@ -46,7 +46,7 @@ class RefineValues(RunValues, total=False):
 
 
 class Spent(TypedDict, total=False):
-    """What the agent's own calls used since its last draft, and why it was stopped, where it was."""
+    """Usage of the agent's own calls since its last draft, and why it was stopped, if it was."""
 
     usage: Usage
     model: str
@@ -106,7 +106,7 @@ def begun(state: Mapping[str, Any]) -> bool:
 
 
 def spent_so_far(state: Mapping[str, Any]) -> Spent:
-    """Return what the agent used since its last draft."""
+    """Return the usage of the agent since its last draft."""
     spent: Spent = state.get("_refine_spent") or Spent()
     return {"usage": NO_USAGE.copy(), **spent}
 
@@ -117,29 +117,29 @@ def feedback_message(text: str, number: int) -> HumanMessage:
 
 
 def since_asked(messages: Sequence[AnyMessage]) -> list[BaseMessage]:
-    """Return what the agent said and did since somebody spoke to it last, a user or a critic."""
-    asked = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
-    later = messages[asked[-1] + 1 :] if asked else messages
+    """Return the agent's messages since somebody spoke to it last, a user or a critic."""
+    turns = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    later = messages[turns[-1] + 1 :] if turns else messages
     return [one for one in later if isinstance(one, AIMessage | ToolMessage)]
 
 
 def task_in(messages: Sequence[AnyMessage]) -> tuple[str, list[dict[str, Any]]]:
-    """Return what the user asks for, and what was said before: one answer a turn, without drafts and feedback."""
-    said: list[dict[str, Any]] = []
+    """Return the user's request and the conversation before it: one answer a turn, without drafts and feedback."""
+    conversation: list[dict[str, Any]] = []
     for message in messages:
         text = clean(read_text(message))
         # The last message is the caller's, whatever it is marked as: ours are answered.
         if not text.strip() or (is_feedback(message) and message is not messages[-1]):
             continue
         if isinstance(message, HumanMessage):
-            said.append({"role": "user", "content": text})
+            conversation.append({"role": "user", "content": text})
         elif isinstance(message, AIMessage):
-            if said and said[-1]["role"] == "assistant":
-                said.pop()
-            said.append({"role": "assistant", "content": text})
-    while said and said[-1]["role"] != "user":
-        said.pop()
-    return (said[-1]["content"], said[-MOST_SAID:]) if said else (WORDLESS, [])
+            if conversation and conversation[-1]["role"] == "assistant":
+                conversation.pop()
+            conversation.append({"role": "assistant", "content": text})
+    while conversation and conversation[-1]["role"] != "user":
+        conversation.pop()
+    return (conversation[-1]["content"], conversation[-MOST_SAID:]) if conversation else (WORDLESS, [])
 
 
 def is_feedback(message: BaseMessage) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.step import finish
+from ..runtime.dual import finish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,8 @@ def mcp_tools(servers: Mapping[str, Mapping[str, Any]]) -> list[BaseTool]:
         raise ImportError(f"{INSTALL} ({error})") from error
     connections: Any = {name: dict(connection) for name, connection in servers.items()}
     client = MultiServerMCPClient(connections, tool_name_prefix=len(servers) > 1)
-    found: list[BaseTool] = finish(client.get_tools())
-    return [_both_ways(tool) for tool in found]
+    tools: list[BaseTool] = finish(client.get_tools())
+    return [_both_ways(tool) for tool in tools]
 
 
 def _both_ways(tool: Any) -> BaseTool:

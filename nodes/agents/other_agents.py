@@ -8,23 +8,23 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..runtime.dual import DualRunnable, calling
+from ..runtime.dual import Do, DualRunnable, calling
 from ..runtime.meter import COUNTS, METER
 from ..writing.conversation import with_context
 from ..writing.replies import read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from langchain_core.messages import ToolCall
-
-    from ..runtime.dual import Do
 
 __all__ = ["AgentStoppedError", "OtherAgent", "as_runnable"]
 
@@ -97,21 +97,21 @@ class OtherAgent(DualRunnable[Mapping[str, Any], dict[str, Any]]):
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, dict[str, Any]]:  # noqa: A002
         """Return its messages, and in `structured_response` an answer that is data."""
-        given = convert_to_messages(input["messages"])
+        conversation = convert_to_messages(input["messages"])
         captured: list[Any] = []
         try:
-            result = yield calling(self._run, given, captured)
+            result = yield calling(self._run, conversation, captured)
         except Exception as error:
-            made = _messages(captured) or _messages_of_sdk(getattr(error, "run_data", None), self.base)
+            messages = _messages(captured) or _messages_of_sdk(getattr(error, "run_data", None), self.base)
             if type(error).__name__ in OUT_OF_STEPS:
-                _count(made)
-                raise AgentStoppedError(f"{type(error).__name__}: {error}", [*given, *made]) from error
-            _count(made, all_of_them=True)
+                _count(messages)
+                raise AgentStoppedError(f"{type(error).__name__}: {error}", [*conversation, *messages]) from error
+            _count(messages, all_of_them=True)
             raise
-        made, data = _read(result, self.base)
-        _count(made)
-        _count_rest(result, made)
-        return {"messages": [*given, *made], **({} if data is None else {"structured_response": data})}
+        messages, data = _read(result, self.base)
+        _count(messages)
+        _count_rest(result, messages)
+        return {"messages": [*conversation, *messages], **({} if data is None else {"structured_response": data})}
 
     def _run(self, given: list[BaseMessage], captured: list[Any]) -> Any:
         return self._ask(given) if self._capture is None else self._captured(given, captured)
@@ -121,37 +121,37 @@ class OtherAgent(DualRunnable[Mapping[str, Any], dict[str, Any]]):
         assert self._capture is not None  # noqa: S101
         with self._capture() as messages:
             try:
-                found = self._ask(given)
-                return await found if inspect.isawaitable(found) else found
+                result = self._ask(given)
+                return await result if inspect.isawaitable(result) else result
             finally:
                 captured.extend(messages)
 
 
 def _read(result: Any, base: Any) -> tuple[list[BaseMessage], Any]:
-    """Return what an agent said and did, and its answer where that is data."""
+    """Return the messages of an agent's run, and its answer where that is data."""
     if callable(new := getattr(result, "new_messages", None)):
-        made = _messages(new())
+        messages = _messages(new())
     elif hasattr(result, "raw_responses"):
-        made = _messages_of_sdk(result, base)
+        messages = _messages_of_sdk(result, base)
     else:
         return [_reply(result)], None
     output = result.output if hasattr(result, "output") else result.final_output
-    return made, None if isinstance(output, str) else output
+    return messages, None if isinstance(output, str) else output
 
 
 def _reply(result: Any) -> AIMessage:
-    """Return what a function, or an agent of any other kind, returned as a message."""
+    """Return the result of a function, or of an agent of any other kind, as a message."""
     if isinstance(result, AIMessage):
         return result
-    said = (getattr(result, name, None) for name in ("output", "final_output", "content", "text"))
-    text = next((one for one in said if isinstance(one, str)), None)
+    texts = (getattr(result, name, None) for name in ("output", "final_output", "content", "text"))
+    text = next((one for one in texts if isinstance(one, str)), None)
     text = read_text(result) if text is None else text
     return _message(text, [], _field(result, "usage"), _field(result, "model"))
 
 
 def _messages(told: Sequence[Any]) -> list[BaseMessage]:
     """Return messages of pydantic-ai as LangChain's."""
-    made: list[BaseMessage] = []
+    converted: list[BaseMessage] = []
     for one in told:
         if getattr(one, "kind", "") == "response":
             texts = [part.content for part in one.parts if part.part_kind == "text"]
@@ -162,15 +162,17 @@ def _messages(told: Sequence[Any]) -> list[BaseMessage]:
             ]
             reply = _message("".join(texts), calls, one.usage, one.model_name, one.finish_reason)
             reply.response_metadata["model_provider"] = one.provider_name
-            made.append(reply)
+            converted.append(reply)
             continue
         for part in getattr(one, "parts", ()):
             if part.part_kind == "tool-return":
-                made.append(ToolMessage(part.model_response_str(), tool_call_id=part.tool_call_id, name=part.tool_name))
+                converted.append(
+                    ToolMessage(part.model_response_str(), tool_call_id=part.tool_call_id, name=part.tool_name)
+                )
             elif part.part_kind == "retry-prompt" and part.tool_name:
                 said, of = part.model_response(), {"tool_call_id": part.tool_call_id, "name": part.tool_name}
-                made.append(ToolMessage(said, status="error", **of))
-    return made
+                converted.append(ToolMessage(said, status="error", **of))
+    return converted
 
 
 def _messages_of_sdk(run: Any, base: Any) -> list[BaseMessage]:
@@ -180,7 +182,7 @@ def _messages_of_sdk(run: Any, base: Any) -> list[BaseMessage]:
     for item in getattr(run, "new_items", ()):
         if item.type == "tool_call_output_item" and (found := _field(item.raw_item, "call_id")):
             results[found] = item.output
-    made: list[BaseMessage] = []
+    converted: list[BaseMessage] = []
     agent = base
     for response in getattr(run, "raw_responses", ()):
         texts, calls = [], []
@@ -191,13 +193,13 @@ def _messages_of_sdk(run: Any, base: Any) -> list[BaseMessage]:
             elif call_id := _field(item, "call_id"):
                 calls.append(_tool_call(_field(item, "name") or "tool", _field(item, "arguments"), call_id))
         model = getattr(agent, "model", None)
-        made.append(_message("".join(texts), calls, response.usage, getattr(model, "model", model)))
-        made += [
+        converted.append(_message("".join(texts), calls, response.usage, getattr(model, "model", model)))
+        converted += [
             ToolMessage(str(results[call["id"]]), tool_call_id=call["id"], name=call["name"])
             for call in calls
             if call["id"] in results
         ]
-    return made
+    return converted
 
 
 def _field(item: Any, name: str) -> Any:
@@ -222,7 +224,7 @@ def _message(text: str, calls: list[ToolCall], used: Any, model: Any, finished: 
 
 
 def _tokens(used: Any) -> Any:
-    """Return what an agent says of its tokens as LangChain has it; `None` where it says nothing."""
+    """Return an agent's own count of its tokens in LangChain's form; `None` where it has none."""
     used = used() if callable(used) and not hasattr(used, "input_tokens") else used
     read, wrote = (_field(used, name) or 0 for name in ("input_tokens", "output_tokens"))
     if not read + wrote:
@@ -246,9 +248,9 @@ def _count(made: Sequence[BaseMessage], *, all_of_them: bool = False) -> None:
 def _count_rest(result: Any, made: Sequence[BaseMessage]) -> None:
     """Count what a run used beyond its own replies: agents that its tools ran."""
     meter = METER.get()
-    told = getattr(result, "usage", None) or getattr(getattr(result, "context_wrapper", None), "usage", None)
+    usage = getattr(result, "usage", None) or getattr(getattr(result, "context_wrapper", None), "usage", None)
     replies = [one for one in made if isinstance(one, AIMessage)]
-    if meter is None or len(replies) < 1 or not (whole := _tokens(told)):
+    if meter is None or len(replies) < 1 or not (whole := _tokens(usage)):
         return
     used: list[Any] = [one.usage_metadata or {} for one in replies]
     rest: Any = {name: whole[name] - sum(one.get(name, 0) for one in used) for name in COUNTS}

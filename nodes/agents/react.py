@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -69,15 +68,15 @@ def _parts(text: str) -> list[str]:
 
 def _call(text: str, tools: Collection[str]) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        call = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("name") not in tools or not found.keys() <= {*KEYS, "parameters"}:
+    if not isinstance(call, dict) or call.get("name") not in tools or not call.keys() <= {*KEYS, "parameters"}:
         return None
-    arguments = found.get("arguments", found.get("parameters", {}))
+    arguments = call.get("arguments", call.get("parameters", {}))
     if not isinstance(arguments, dict):
         return None
-    return {"name": found["name"], "args": arguments, "id": f"call_{uuid4().hex[:12]}", "type": "tool_call"}
+    return {"name": call["name"], "args": arguments, "id": f"call_{uuid4().hex[:12]}", "type": "tool_call"}
 
 
 def react_agent(
@@ -116,7 +115,7 @@ def react_agent(
     if max_calls is not None and (isinstance(max_calls, bool) or not isinstance(max_calls, int) or max_calls < 1):
         raise ValueError(f"max_calls must be a whole number from 1 up, not {max_calls!r}")
     system: list[BaseMessage] = [SystemMessage(prompt)] if prompt else []
-    asked: RunnableLambda[Any, Any] = RunnableLambda(lambda state: [*system, *state["messages"]])
+    conversation: RunnableLambda[Any, Any] = RunnableLambda(lambda state: [*system, *state["messages"]])
     answered: RunnableLambda[Any, Any] = RunnableLambda(lambda message: {"messages": [message]})
 
     def route(state: MessagesState) -> Literal["tools", "__end__"]:
@@ -137,7 +136,7 @@ def react_agent(
     graph = StateGraph(MessagesState)
     graph.add_edge(START, "agent")
     if not tools and not functions:
-        graph.add_node("agent", asked | model | answered)
+        graph.add_node("agent", conversation | model | answered)
         graph.add_edge("agent", END)
         return graph.compile(checkpointer=checkpointer, name=name)
     handled: dict[str, Any] = {"handle_tool_errors": True} if catch_tool_errors else {}
@@ -150,7 +149,9 @@ def react_agent(
     read: RunnableLambda[Any, Any] = RunnableLambda(
         lambda message: _for_one_side(_with_own_ids(read_text_calls(message, known)), foreign)
     )
-    graph.add_node("agent", asked | _with_tools(model, [*node.tools_by_name.values(), *functions]) | read | answered)
+    graph.add_node(
+        "agent", conversation | _with_tools(model, [*node.tools_by_name.values(), *functions]) | read | answered
+    )
     graph.add_node("tools", node)
     graph.add_conditional_edges("agent", route)
     graph.add_conditional_edges("tools", route_results)
@@ -216,12 +217,12 @@ def _refusing(max_calls: int) -> Callable[[ToolCallRequest], ToolMessage | None]
 
 def _made(messages: Sequence[BaseMessage]) -> int:
     """Return how many tool calls were answered since someone last asked, refusals counted."""
-    made = 0
+    count = 0
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break
-        made += isinstance(message, ToolMessage)
-    return made
+        count += isinstance(message, ToolMessage)
+    return count
 
 
 class ToolsUnfinishedError(RuntimeError):

@@ -108,19 +108,22 @@ class StepWatch(BaseCallbackHandler):
             self._began = True
             self.settle(result if isinstance(result, Mapping) else {"messages": [result]})
 
-    def take(self, mode: str, item: Any) -> None:
+    def take(self, streamed: tuple[str, Any]) -> None:
         """Take one item of a graph's stream: a state is settled, and before a task the budgets are looked at.
 
         Raises:
             BudgetSpentError: A budget of the run is spent by now.
         """
+        mode, item = streamed
         if mode == "values":
             self.state = item
             self.settle(item)
-        elif "result" not in item and self._meter is not None:
-            so_far = self._meter.usage(seconds=self._meter.elapsed)
-            if budget := spent_budget(self._events, self._limits, besides=so_far):
-                raise BudgetSpentError(budget)
+            return
+        budget = None
+        if "result" not in item and self._meter is not None:
+            budget = spent_budget(self._events, self._limits, besides=self._meter.total())
+        if budget:
+            raise BudgetSpentError(budget)
 
     def _resume(self, messages: list[AIMessage | ToolMessage]) -> None:
         """Take over what the agent did before a pause: it was streamed then, and counts now."""
@@ -156,8 +159,8 @@ class StepWatch(BaseCallbackHandler):
 
 def _after_last(messages: list[Any], asked: str) -> int:
     """Return the index after the last message of a user that says this; 0 where none does."""
-    found = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
-    return found[-1] if found else 0
+    places = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
+    return places[-1] if places else 0
 
 
 def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:

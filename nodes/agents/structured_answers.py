@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, TypeAdapter
 
 from ...state.summary import current_run
@@ -19,7 +19,6 @@ from ..writing.replies import read_text
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import RunnableConfig
 
     from ...state.critique import Verifier
@@ -48,14 +47,14 @@ def like(known: Any, text: str) -> Any:
     Raises:
         ValueError: The text does not fit.
     """
-    found = json.loads(unfenced(text))
-    return found if known is None or isinstance(known, dict) else TypeAdapter(type(known)).validate_python(found)
+    data = json.loads(unfenced(text))
+    return data if known is None or isinstance(known, dict) else TypeAdapter(type(known)).validate_python(data)
 
 
 def schema_in(events: Sequence[Event]) -> dict[str, Any] | None:
     """Return the schema of the current task's drafts; `None` where they are text."""
-    found = (event["schema"] for event in reversed(current_run(events)) if "schema" in event)
-    return next(found, None)
+    schemas = (event["schema"] for event in reversed(current_run(events)) if "schema" in event)
+    return next(schemas, None)
 
 
 def normalized(text: str) -> str:
@@ -76,11 +75,11 @@ def misfit(text: str, schema: Mapping[str, Any]) -> bool:
     except ImportError:
         pass
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return True
     return schema.get("type") == "object" and not (
-        isinstance(found, dict) and set(schema.get("required", ())) <= found.keys()
+        isinstance(data, dict) and set(schema.get("required", ())) <= data.keys()
     )
 
 
@@ -94,8 +93,8 @@ class AnswerRefiner(PromptedModel):
 
     def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the messages that the model is asked with."""
-        asked, schema = super().messages(state), schema_in(state["events"])
-        return asked if schema is None else [*asked, HumanMessage(AS_DATA.format(schema=json.dumps(schema)))]
+        messages, schema = super().messages(state), schema_in(state["events"])
+        return messages if schema is None else [*messages, HumanMessage(AS_DATA.format(schema=json.dumps(schema)))]
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         reply = yield from super().logic(input, config)

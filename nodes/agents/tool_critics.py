@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.tools import StructuredTool, ToolException, create_retriever_tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_retriever_tool
 
 from ...state.critique import Critique
 from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
 from ..runtime.dual import Do, DualCritic
-from ..verify.expressions import Expression, plain_notation
+from ..verify.expressions import UnreadableExpressionError, compute
 from ..writing.prompt_injection import fence, opens_part
 from .agent_answers import steps_of
 from .react import ANY_DURABILITY, react_agent
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.retrievers import BaseRetriever
-    from langchain_core.tools import BaseTool
 
     from ...state.events import Event
     from ..sandbox import Sandbox, SandboxResult
@@ -79,22 +78,22 @@ class ToolCritic(DualCritic):
 
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Look things up, and judge."""
-        asked = self._judge.messages(task, draft, history)
-        state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": asked}, UNBOUNDED))
-        found = state["messages"][len(asked) :]
-        if not _answered(found):
-            return self._unread(found, "It went on calling tools, and gave no verdict.")
-        reply = found[-1]
+        question_messages = self._judge.messages(task, draft, history)
+        state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": question_messages}, UNBOUNDED))
+        transcript = state["messages"][len(question_messages) :]
+        reply = transcript[-1]
+        if not isinstance(reply, AIMessage) or reply.tool_calls:
+            return self._unread(transcript, "It went on calling tools, and gave no verdict.")
         if self._structured is not None:
             # As text, for not every model takes calls back.
-            lines = "\n".join(_line(step) for message in found for step in steps_of(message))
-            question = [*asked, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
+            lines = "\n".join(_line(step) for message in transcript for step in steps_of(message))
+            question = [*question_messages, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
             try:
                 reply = yield Do(self._structured.invoke, self._structured.ainvoke, (question,))
             except unreadable_errors() as error:
-                return self._unread(found, str(error))
-        said = self._judge.read(reply)
-        return Critique(said.text, said.accepted, said.score, evidence=_evidence(found))
+                return self._unread(transcript, str(error))
+        verdict = self._judge.read(reply)
+        return Critique(verdict.text, verdict.accepted, verdict.score, evidence=_evidence(transcript))
 
     def _unread(self, found: Sequence[BaseMessage], why: str) -> Critique:
         text = f"The verdict could not be read, so the draft is not accepted. {why}"
@@ -144,11 +143,6 @@ def tool_critic(
         memory=memory,
         name=name,
     )
-
-
-def _answered(found: Sequence[BaseMessage]) -> bool:
-    last = found[-1]
-    return isinstance(last, AIMessage) and not last.tool_calls
 
 
 def _evidence(found: Sequence[BaseMessage]) -> dict[str, Any] | None:
@@ -208,14 +202,12 @@ def search_tool(retriever: BaseRetriever, *, name: str = "search", about: str = 
 def _computed(text: str) -> str:
     if not text.strip() or len(text) > LONGEST:
         raise ToolException(f"Give one arithmetic expression of at most {LONGEST} characters.")
-    found = Expression(plain_notation(text.strip()))
-    if found.by_zero:
-        raise ToolException("That divides by zero.")
-    if found.value is None or not found.whole:
-        raise ToolException(
-            f"{text!r} can't be read as one arithmetic expression: use numbers, + - * / ^ and brackets."
-        )
-    return _shown(found.value)
+    try:
+        return _shown(compute(text))
+    except ZeroDivisionError:
+        raise ToolException("That divides by zero.") from None
+    except UnreadableExpressionError as error:
+        raise ToolException(f"{error}: use numbers, + - * / ^ and brackets.") from None
 
 
 def _shown(exact: Fraction) -> str:

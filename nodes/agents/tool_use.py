@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critic, Critique
 from ...state.summary import current_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.critique import Critic
     from ...state.events import Event
 
 __all__ = ["uses_tools"]

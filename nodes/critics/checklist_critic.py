@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique
-from ..runtime.dual import Do, DualCritic
-from ..writing.cache_points import prompt_messages
-from ..writing.prompts import chat_prompt
+from ..runtime.dual import Do
+from ..writing.prompts import chat_prompt, prompt_messages
 from ..writing.replies import is_stop_phrase, read_text
+from .model_critic import ModelJudge
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["QUESTIONS", "ChecklistCritic"]
 
 
-class ChecklistCritic(DualCritic):
+class ChecklistCritic(ModelJudge):
     """A critic that asks a model one question at a time; only a reply that is "yes" and nothing else is one.
 
     Args:
@@ -45,12 +44,6 @@ class ChecklistCritic(DualCritic):
             CHECKLIST_PROMPT.replace("QUESTION", one.replace("{", "{{").replace("}", "}}")) for one in self.questions
         ]
         self.templates = chat_prompt(prompts, what="questions", known=("task", "draft"))
-
-    def on(self, model: BaseChatModel) -> ChecklistCritic:
-        """Return the same critic on another model."""
-        other = copy.copy(self)
-        other.model = model
-        return other
 
     def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, None, Critique]:
         """Ask each question."""

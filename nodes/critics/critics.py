@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique, Verifier
@@ -90,25 +91,25 @@ class NamedCritic:
     checks: tuple[NamedCritic, ...] = ()
     """Of a person: the verifiers, which check what the person writes."""
 
-    @property
+    @cached_property
     def verifier(self) -> bool:
         return self.rank == VERIFIER
 
-    @property
+    @cached_property
     def human(self) -> bool:
         return self.rank == HUMAN
 
-    @property
+    @cached_property
     def yields(self) -> bool:
         """True where it is asked only if no verifier and no calibrated judge decided."""
         return self.rank in {CALIBRATED, CALLABLE, OTHER_MODEL, SELF}
 
-    @property
+    @cached_property
     def uncalibrated(self) -> bool:
         """True for the model that judges its own drafts."""
         return self.rank == SELF
 
-    @property
+    @cached_property
     def oracle(self) -> bool:
         return bool(getattr(self.call, "oracle", False))
 
@@ -148,13 +149,13 @@ def read_critiques(result: Any, *, by: str) -> list[Critique]:
     Raises:
         TypeError: It is neither a Critique, a mapping with its fields, nor a list of these.
     """
-    found = []
+    critiques = []
     for one in result if isinstance(result, list | tuple) else [result]:
         critique = Critique(**one) if isinstance(one, dict) and "text" in one else one
         if not isinstance(critique, Critique):
             raise TypeError(f"the critic {by!r} must return a Critique, not {one!r}")
-        found.append(critique)
-    return found
+        critiques.append(critique)
+    return critiques
 
 
 def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:

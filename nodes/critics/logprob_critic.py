@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
-from ..runtime.dual import Do, DualCritic
+from ..runtime.dual import Do
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Prompts, chat_prompt
-from .model_critic import JUDGED
+from .model_critic import JUDGED, ModelJudge
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LOGPROB_PROMPT", "LogprobCritic"]
 
 
-class LogprobCritic(DualCritic):
+class LogprobCritic(ModelJudge):
     """A critic whose score is P(yes) / (P(yes) + P(no)) of the first token of the reply; one token is written.
 
     Args:
@@ -41,21 +40,15 @@ class LogprobCritic(DualCritic):
             LOGPROB_PROMPT if prompt is None else prompt, what="prompt", known=("task", "draft"), needed=["draft"]
         )
 
-    def on(self, model: BaseChatModel) -> LogprobCritic:
-        """Return the same critic on another model."""
-        other = copy.copy(self)
-        other.model = model
-        return other
-
     def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
         """Ask for one word, and read how probable each was."""
         messages = fenced_messages(self.templates[0], {"task": task, "draft": draft})
         bound = self.model.bind(logprobs=True, top_logprobs=20, max_tokens=1)
         reply = yield Do(bound.invoke, bound.ainvoke, (messages,))
-        given = (reply.response_metadata.get("logprobs") or {}).get("content") or ()
-        if not given:
+        tokens = (reply.response_metadata.get("logprobs") or {}).get("content") or ()
+        if not tokens:
             raise ValueError(f"the model of the critic {self.name!r} gives no log-probabilities")
-        score = probability_of_yes(given[0].get("top_logprobs") or given)
+        score = probability_of_yes(tokens[0].get("top_logprobs") or tokens)
         if score is None:
             return Critique("It could not be told whether the draft is right.", None)
         return Critique("" if score > 0.5 else "The draft is probably not right.", score > 0.5, score)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from ...state.critique import Critique
 from ...state.summary import latest_draft, rounds
 from ..runtime.dual import Do, DualCritic
-from ..writing.cache_points import prompt_messages
 from ..writing.conversation import in_context
-from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_values
+from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_messages, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, names_a_key_twice, parsed_reply, structured_model, unreadable_errors
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...state.events import Event
 
-__all__ = ["CRITIC_PROMPT", "JUDGED", "VERDICT_PROMPT", "ModelCritic", "Structured", "Verdict"]
+__all__ = ["CRITIC_PROMPT", "JUDGED", "VERDICT_PROMPT", "ModelCritic", "ModelJudge", "Structured", "Verdict"]
 
 
 class Verdict(BaseModel):
@@ -39,7 +38,19 @@ class Verdict(BaseModel):
     accepted: StrictBool = Field(description="True only if the draft does the task fully and has no issue.")
 
 
-class ModelCritic(DualCritic):
+class ModelJudge(DualCritic):
+    """A critic on one model, which can be another one."""
+
+    model: BaseChatModel
+
+    def on(self, model: BaseChatModel) -> Self:
+        """Return the same critic on another model, or on the same one with other settings."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+
+class ModelCritic(ModelJudge):
     """A critic that asks a model.
 
     Args:
@@ -78,10 +89,9 @@ class ModelCritic(DualCritic):
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
         self.templates = chat_prompt(default if prompt is None else prompt, what="prompt", needed=["draft"])
 
-    def on(self, model: BaseChatModel) -> ModelCritic:
+    def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""
-        other = copy.copy(self)
-        other.model = model
+        other = super().on(model)
         other._judge = None if self._judge is None else structured_model(model, Verdict, "auto")
         return other
 
@@ -95,8 +105,8 @@ class ModelCritic(DualCritic):
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return the messages to the judge."""
-        asked = in_context(task, history)
-        values = prompt_values(asked, history, latest_draft(history), memory=self.memory) | {"draft": draft}
+        request = in_context(task, history)
+        values = prompt_values(request, history, latest_draft(history), memory=self.memory) | {"draft": draft}
         template = self.templates[min(rounds(history), len(self.templates) - 1)]
         return prompt_messages(template, values, model=self.model)
 
@@ -111,19 +121,19 @@ class ModelCritic(DualCritic):
             )
         raw, parsed = reply.get("raw"), parsed_reply(reply)
         said = read_text(raw) if raw is not None else ""
-        given = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
+        fields = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
         try:
-            verdict = Verdict.model_validate(given)
+            verdict = Verdict.model_validate(fields)
         except ValidationError:
             return _no_verdict(said)
-        if given.keys() - Verdict.model_fields or names_a_key_twice(raw):  # a verdict with a reservation is none
+        if fields.keys() - Verdict.model_fields or names_a_key_twice(raw):  # a verdict with a reservation is none
             return _no_verdict(said)
         return Critique(verdict.feedback, verdict.accepted, verdict.score)
 
 
 def _no_verdict(reply: str) -> Critique:
-    said = f" It said: {reply.strip()[:500]}" if reply.strip() else " It said nothing."
-    return Critique(f"The verdict could not be read, so the draft is not accepted.{said}", accepted=None)
+    quoted = f" It said: {reply.strip()[:500]}" if reply.strip() else " It said nothing."
+    return Critique(f"The verdict could not be read, so the draft is not accepted.{quoted}", accepted=None)
 
 
 JUDGED = """\

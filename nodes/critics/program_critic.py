@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
-from ...state.events import clean
+from ...state.events import Event, clean
 from ...state.summary import attempts
 from ..runtime.dual import Do, DualCritic
 from ..verify.numeric_answers import extract_number, same_number
-from ..writing.prompts import Prompts, chat_prompt
+from ..writing.prompts import Prompts, chat_prompt, reseeded
 from ..writing.replies import read_text
 from ..writing.sampling import sampled
-from ..writing.seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from ...state.events import Event
     from ..sandbox import Sandbox, SandboxResult
 
 __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "read_program"]
@@ -110,8 +108,8 @@ class ProgramCritic(DualCritic):
         ]
         if votes.accept():
             every = "A program" if len(programs) == 1 else f"{_agreeing(prose, programs)} of {len(programs)} programs"
-            said = f"{every} written for the problem, without seeing the solution, gave {prose} too."
-            return Critique(said, accepted=True, score=votes.share(), evidence=evidence)
+            text = f"{every} written for the problem, without seeing the solution, gave {prose} too."
+            return Critique(text, accepted=True, score=votes.share(), evidence=evidence)
         if votes.reject() and prose is not None:
             evidence[OUTVOTED] = True
         return Critique(self._objection(prose, programs), accepted=False, score=votes.share(), evidence=evidence)
@@ -152,7 +150,7 @@ class Computed:
     number: Decimal | None
     trouble: str = "it gave no number"
     output: str = ""
-    """What it printed, the end of it where that is long, or the error that ended it."""
+    """Its output, the end of it where that is long, or the error that ended it."""
 
     @property
     def shown(self) -> str | None:
@@ -218,8 +216,8 @@ class _Votes:
 
     def share(self) -> float:
         """Return the share of all answers that are the draft's, 0–1."""
-        given = sum(one is not None for one in self.drafts) + sum(one.number is not None for one in self.programs)
-        return self._count(self.prose) / given if given else 0.0
+        answers = sum(one is not None for one in self.drafts) + sum(one.number is not None for one in self.programs)
+        return self._count(self.prose) / answers if answers else 0.0
 
     def _count(self, number: Decimal | None) -> int:
         return _agreeing(number, self.programs) + sum(same_number(one, number) for one in self.drafts)

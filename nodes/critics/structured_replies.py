@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ValidationError
 
-from ..runtime.dual import Do, adrive, drive
+from ..runtime.dual import Do, DualRunnable
 from ..writing.replies import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import RunnableConfig
 
 __all__ = [
     "Structured",
@@ -38,7 +39,7 @@ class UnreadableReplyError(ValueError):
     """A reply is not of the form that was asked for. It is never asked for again; the caller says what that means."""
 
 
-class StructuredModel(Generic[Form]):
+class StructuredModel(DualRunnable["Sequence[BaseMessage]", Form]):
     """A model whose replies come back as one pydantic class.
 
     Args:
@@ -55,29 +56,16 @@ class StructuredModel(Generic[Form]):
         self.form = form
         self._native = structured_model(model, form, "auto")
 
-    def invoke(self, messages: Sequence[BaseMessage]) -> Form:
-        """Return the reply to the messages."""
-        return drive(self._replied(messages))
-
-    async def ainvoke(self, messages: Sequence[BaseMessage]) -> Form:
-        """Return the reply to the messages, without blocking."""
-        return await adrive(self._replied(messages))
-
-    def _replied(self, messages: Sequence[BaseMessage]) -> Generator[Do, Any, Form]:
-        model = self._native or self.model
+    def logic(self, input: Sequence[BaseMessage], config: RunnableConfig | None) -> Generator[Do, Any, Form]:  # noqa: A002
+        model, messages = self._native or self.model, list(input)
+        if self._native is None:
+            schema = json.dumps(self.form.model_json_schema())
+            messages.append(HumanMessage(f"{AS_JSON}\n{schema}"))
         try:
-            reply = yield Do(model.invoke, model.ainvoke, (self._with_schema(messages),))
+            reply = yield Do(model.invoke, model.ainvoke, (messages,))
         except unreadable_errors() as error:
             raise UnreadableReplyError(str(error)) from error
         return self._read(reply)
-
-    def _with_schema(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        if self._native is not None:
-            return list(messages)
-        from langchain_core.messages import HumanMessage
-
-        schema = json.dumps(self.form.model_json_schema())
-        return [*messages, HumanMessage(f"Reply with one JSON object of this JSON schema, and nothing else:\n{schema}")]
 
     def _read(self, reply: Any) -> Form:
         raw = reply if self._native is None else reply.get("raw")
@@ -85,10 +73,12 @@ class StructuredModel(Generic[Form]):
         try:
             if self._native is not None and names_a_key_twice(raw):
                 raise ValueError(TWICE)  # noqa: TRY301
-            given = _json_object(text) if self._native is None else parsed_reply(reply)
-            return self.form.model_validate(given.model_dump() if isinstance(given, BaseModel) else given)
+            fields = _json_object(text) if self._native is None else parsed_reply(reply)
+            return self.form.model_validate(fields.model_dump() if isinstance(fields, BaseModel) else fields)
         except (ValueError, RecursionError):  # its words say more than pydantic's
-            raise UnreadableReplyError(f"it has not the form that was asked for: {_shortened(text)!r}") from None
+            bare = text.strip()
+            excerpt = bare if len(bare) <= MOST_SHOWN else f"{bare[:MOST_SHOWN]}…"
+            raise UnreadableReplyError(f"it has not the form that was asked for: {excerpt!r}") from None
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -97,10 +87,10 @@ def _json_object(text: str) -> dict[str, Any]:
     Raises:
         ValueError: It is none, or names a key twice: which of the two is meant, nobody can say.
     """
-    found = json.loads(unfenced(text), object_pairs_hook=_keys_once)
-    if not isinstance(found, dict):
+    value = json.loads(unfenced(text), object_pairs_hook=_keys_once)
+    if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  as what json raises
-    return found
+    return value
 
 
 def unfenced(text: str) -> str:
@@ -111,10 +101,10 @@ def unfenced(text: str) -> str:
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         raise ValueError(TWICE)
-    return found
+    return value
 
 
 def names_a_key_twice(raw: Any) -> bool:
@@ -134,7 +124,7 @@ def names_a_key_twice(raw: Any) -> bool:
 
 
 def parsed_reply(reply: Mapping[str, Any]) -> Any:
-    """Return what a structured reply gives; after a thought it is read here, since a parser may have read the thought.
+    """Return the data of a structured reply; after a thought it is read here, since a parser may have read the thought.
 
     Args:
         reply: The `raw` reply, and what was `parsed` of it.
@@ -149,11 +139,6 @@ def parsed_reply(reply: Mapping[str, Any]) -> Any:
         return _json_object(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _shortened(text: str) -> str:
-    said = text.strip()
-    return said if len(said) <= MOST_SHOWN else f"{said[:MOST_SHOWN]}…"
 
 
 def structured_model(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:
@@ -193,6 +178,7 @@ def unreadable_errors() -> tuple[type[Exception], ...]:
 
 
 FENCE_OPENED = re.compile(r"```(?:json)?[ \t]*+\n", re.IGNORECASE)
+AS_JSON = "Reply with one JSON object of this JSON schema, and nothing else:"
 TWICE = "a key stands there twice"
 MOST_SHOWN = 300
 """Characters of an unreadable reply that a message shows."""

@@ -21,8 +21,7 @@ from ..refine import refine
 from ..runtime.dual import Do, DualCritic
 from ..runtime.meter import BudgetSpentError
 from ..runtime.step import Step, Steps, call, emit
-from ..writing.cache_points import prompt_messages
-from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_values
+from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_messages, prompt_values
 from ..writing.replies import read_text, refused
 
 if TYPE_CHECKING:
@@ -239,11 +238,11 @@ def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
         emit(kind="start", node="think", round=number)
         outcome = yield from call(writer, state, config=config, prices=prices, state=state)
         if isinstance(outcome.error, BudgetSpentError):  # what it cost until then is kept
-            return record(state, failure("think", number, outcome.error, **outcome.failed))
+            return record(state, failure("think", number, outcome.error, **outcome.failure_fields))
         if outcome.error is not None:
             raise outcome.error
         by, text = outcome.model or "think", read_text(outcome.result)
-        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, **outcome.told})
+        update = record(state, {"kind": "thought", "round": number, "by": by, "text": text, **outcome.fields})
         emit(**update["events"][0])
         return update
 

@@ -17,8 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from ...state.critique import Critique
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
 from ..runtime.dual import Do, calling
-from ..writing.cache_points import prompt_messages
-from ..writing.prompts import chat_prompt
+from ..writing.prompts import chat_prompt, prompt_messages
 from .grounding import grounded_task
 from .rubrics import Dimension, Judgement
 

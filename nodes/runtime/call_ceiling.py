@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.tracers.context import register_configure_hook
 
-from ...state.usage import NO_USAGE
-from .kept_replies import is_reused
-from .meter import METER, BudgetSpentError, Meter
+from ...state.usage import NO_USAGE, Usage
+from .journal import is_reused
+from .meter import METER, BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from langchain_core.outputs import LLMResult
 
-    from ...state.usage import Usage
-    from .meter import Prices
 
 __all__ = ["CallCeiling", "under_ceiling"]
 
@@ -56,7 +54,7 @@ class CallCeiling(Meter):
 
     @property
     def used(self) -> Usage:
-        """What was used so far."""
+        """The usage so far."""
         return self.usage(seconds=0.0)
 
     def _check_budget(self) -> None:
@@ -74,13 +72,10 @@ class CallCeiling(Meter):
         used = self._of_call(response, run_id)
         self._ended(None if is_reused(self._message(response)) else used)
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **given: Any) -> None:
-        """Count one that failed, and what it is billed for."""
-        if getattr(error, "completion", None) is not None:
-            super().on_llm_error(error, run_id=run_id, **given)  # as one that was answered
-        else:
-            with self._lock:
-                self._forget(run_id)
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **options: Any) -> None:
+        """Count a failed call, with what it is billed for."""
+        super().on_llm_error(error, run_id=run_id, **options)
+        if getattr(error, "completion", None) is None:  # else it was counted as one that was answered
             self._ended({**NO_USAGE, "calls": 1})
 
     def _ended(self, used: Usage | None) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
@@ -17,39 +18,36 @@ from ...state.critique import Critique
 from ...state.dual import Do, adrive, drive
 from ...state.events import Event
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
 __all__ = [
     "Do",
     "DualCallable",
     "DualCritic",
     "DualRunnable",
     "adrive",
-    "awaited",
     "calling",
     "drive",
     "finish",
+    "streaming",
     "tolerated",
 ]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 
 
-class DualCallable(ABC, Generic[Given, Result]):
+class DualCallable(ABC, Generic[Arguments, Result]):
     """A callable that can be awaited as well, by `acall`; a node calls whichever fits. Both run its `logic`."""
 
     @abstractmethod
-    def logic(self, *args: Given.args, **kwargs: Given.kwargs) -> Generator[Do, Any, Result]:
+    def logic(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Generator[Do, Any, Result]:
         """Yield calls, and return the result."""
 
-    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Run the logic, with each call made in this thread."""
         return drive(self.logic(*args, **kwargs))
 
-    async def acall(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    async def acall(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Run the logic without blocking."""
         return await adrive(self.logic(*args, **kwargs))
 
@@ -79,7 +77,7 @@ def calling(function: Callable[..., Any], *args: Any) -> Do:
     """
 
     def call() -> Any:
-        result = function(*args)
+        result = _called(function, *args)
         return finish(result) if inspect.isawaitable(result) else result
 
     async def acall() -> Any:
@@ -87,14 +85,39 @@ def calling(function: Callable[..., Any], *args: Any) -> Do:
         # An object with an async `__call__` is itself no coroutine function.
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
             return await target(*args)
-        # `to_thread` carries the context, in which calls of models are counted.
-        result = await asyncio.to_thread(target, *args)
-        return await result if inspect.isawaitable(result) else result
+        # For the thread and for an awaitable that it returns: meter and journal are found there.
+        context = copy_context()
+        result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *args)
+        return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
 
     return Do(call, acall)
 
 
-async def awaited(result: Any) -> Any:
+def _called(target: Callable[..., Any], *args: Any) -> Any:
+    """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
+    try:
+        return target(*args)
+    except StopIteration as error:
+        raise RuntimeError(f"StopIteration: {error}") from error
+
+
+def streaming(graph: Any, take: Callable[[Any], None], *args: Any, **options: Any) -> Do:
+    """Return the run of a graph that hands each item of its stream to `take`."""
+
+    def run() -> None:
+        with closing(graph.stream(*args, **options)) as items:
+            for item in items:
+                take(item)
+
+    async def arun() -> None:
+        async with aclosing(graph.astream(*args, **options)) as items:
+            async for item in items:
+                take(item)
+
+    return Do(run, arun)
+
+
+async def _awaited(result: Any) -> Any:
     return await result
 
 
@@ -103,16 +126,16 @@ def finish(result: Any) -> Any:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(awaited(result))
+        return asyncio.run(_awaited(result))
     # A thread that runs a loop can't run a second one.
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, awaited(result)).result()
+        return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
 
 
 def tolerated(
     logic: Generator[Do, Any, Result], *, instead: Result, note: Callable[[Exception], None]
 ) -> Generator[Do, Any, Result]:
-    """Return what a part of the logic returns, or `instead` where it raises; `note` gets the error for the record.
+    """Run a part of the logic; where it raises, return `instead`, and give the error to `note` for the record.
 
     Raises:
         GraphBubbleUp: LangGraph's own signals pass through.

@@ -17,26 +17,26 @@ from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
 from langgraph.errors import GraphBubbleUp
+from pydantic import ValidationError
 
 from ...state.events import CHANGE_KINDS
 from ...state.langgraph_internals import CHECKPOINTER as SAVER
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
-from ...state.usage import add_usage
-from .dual import Do, adrive, drive
-from .kept_replies import kept_reply, reply_of
+from ...state.usage import Usage, add_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from langchain_core.outputs import Generation
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from ...state.usage import Usage
     from .meter import Meter
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "JournalCache",
     "JournaledCall",
     "NodeJournal",
-    "counted_before",
+    "is_reused",
     "journal_option",
     "node_journal",
     "place_in",
@@ -57,12 +57,12 @@ JOURNAL = "redraft_journal"
 """In a config's `configurable`: `False` keeps no replies, `True` insists that they are kept."""
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
     """Return the saver of the running graph, its own or that of the graph around it; `None` where it has none."""
-    found: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)
-    return found
+    saver: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)
+    return saver
 
 
 def journal_option(journal: object, checkpointer: object) -> dict[str, bool]:
-    """Return what the option of a builder adds to the `configurable` of its graph.
+    """Return the part of a graph's `configurable` that the option of its builder sets.
 
     Raises:
         TypeError: It is neither `True` nor `False`.
@@ -76,8 +76,8 @@ def journal_option(journal: object, checkpointer: object) -> dict[str, bool]:
 
 
 def _kept_by(saver: object) -> Journal | None:
-    found = getattr(saver, "journal", None)
-    return found if isinstance(found, Journal) else None
+    journal = getattr(saver, "journal", None)
+    return journal if isinstance(journal, Journal) else None
 
 
 NEEDED = "journal=True needs a checkpointer of open_checkpointer(…)"
@@ -90,20 +90,20 @@ def node_journal(config: RunnableConfig) -> NodeJournal | None:
         ValueError: The config insists on one, and the saver in force is not one of `open_checkpointer`.
         RuntimeError: One is to be kept, and this version of langchain-core has no place for it.
     """
-    known = config.get("configurable", {})
-    wanted = known.get(JOURNAL)
-    journal = _kept_by(saver_of(config))
+    configurable = config.get("configurable", {})
+    wanted = configurable.get(JOURNAL)
+    journal = _kept_by(configurable.get(SAVER))
     if wanted is False:
         return None
-    if journal is None or known.get("thread_id") is None:
+    if journal is None or configurable.get("thread_id") is None:
         if wanted:
             raise ValueError(f"{NEEDED}, here or in the graph around")
         return None
     _install()
     metadata = config.get("metadata", {})
-    around = str(known.get("checkpoint_ns") or "").rpartition("|")[0]
+    around = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
     node = [around, metadata.get("langgraph_node"), list(metadata.get("langgraph_path") or ())]
-    return NodeJournal(journal, str(known["thread_id"]), node, metadata.get("langgraph_step"))
+    return NodeJournal(journal, str(configurable["thread_id"]), node, metadata.get("langgraph_step"))
 
 
 def place_in(*states: Any) -> str:
@@ -115,7 +115,7 @@ def place_in(*states: Any) -> str:
 
 
 def counted_before(state: Mapping[str, Any] | None) -> Usage | None:
-    """Return what failures since the last step that came to something have counted of replies that are kept."""
+    """Return the usage of kept replies that failures since the last successful step have counted."""
     events: Sequence[Mapping[str, Any]] = (state or {}).get("events") or ()
     tries = itertools.takewhile(lambda event: event["kind"] in PASSING, reversed(events))
     used = [event["usage"] for event in tries if event.get("kept")]
@@ -140,7 +140,7 @@ class NodeJournal:
         self.journal = journal
         self.thread_id = thread_id
         self.unanswered: list[BaseException] = []
-        """What models raised in place of a reply."""
+        """Errors that models raised in place of a reply."""
         self._node = json.dumps(node, default=str)
         self._step = step
         self._counts: Counter[str] = Counter()
@@ -156,62 +156,62 @@ class NodeJournal:
             self._used.append(numbered := f"{key}.{self._counts[key]}")
         return numbered
 
-    def key(self, place: str, *what: str) -> str:
-        """Return the hash of what is asked for, by this node, at this place of the record."""
-        parts = (self._node, place or f"step {self._step}", *reversed(what))
+    def key(self, place: str, *asked: str) -> str:
+        """Return the hash of a question that this node asks at this place of the record."""
+        parts = (self._node, place or f"step {self._step}", *reversed(asked))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
-    def find(self, key: str) -> Generator[Do, Any, KeptReply | None]:
-        """Return what is kept under a key.
+    def read(self, key: str) -> KeptReply | None:
+        """Return the row under a key, or `None`.
 
         Raises:
-            UnreadJournalError: It can't be read whether there is anything.
+            UnreadJournalError: The journal can't be read.
         """
-        try:
-            found: KeptReply | None = yield Do(self.journal.get, self.journal.aget, (self.thread_id, key))
-        except BadJournalError:
-            raise
-        except Exception as error:
-            raise UnreadJournalError(
-                f"the journal of finished calls can't be read: {error}; resume goes on from what is kept"
-            ) from error
-        return found
+        with _journal_errors(UnreadJournalError, UNREAD):
+            return self.journal.get(self.thread_id, key)
 
-    def keep(self, key: str, kept: KeptReply, what: str) -> Generator[Do, Any, None]:
-        """Keep something under a key; it is committed when this ends.
+    async def aread(self, key: str) -> KeptReply | None:
+        """Async twin of `read`."""
+        with _journal_errors(UnreadJournalError, UNREAD):
+            return await self.journal.aget(self.thread_id, key)
+
+    def write(self, key: str, row: KeptReply, subject: str = "a model's reply") -> None:
+        """Keep a row under a key; it is committed when this ends.
 
         Raises:
             UnkeptReplyError: It could not be written.
         """
-        try:
-            yield Do(self.journal.add, self.journal.aadd, (self.thread_id, key, kept))
-        except Exception as error:
-            raise UnkeptReplyError(
-                f"{what} could not be kept: {error}; what was kept before is safe, resume goes on"
-            ) from error
+        with _journal_errors(UnkeptReplyError, f"{subject} could not be kept: {UNKEPT}"):
+            self.journal.add(self.thread_id, key, row)
 
-    def guarded(self, logic: Generator[Any, Any, dict[str, Any]]) -> Generator[Any, Any, dict[str, Any]]:
-        """Run a node's logic, and drop its replies from the journal where it failed on them: it would fail again."""
-        try:
-            update = yield from logic
-        except Exception as error:
-            expected = isinstance(error, (GraphBubbleUp, UnkeptReplyError))
-            if not expected and not self.caused(error):
-                yield from self._forget()
-            raise
+    async def awrite(self, key: str, row: KeptReply, subject: str = "a model's reply") -> None:
+        """Async twin of `write`."""
+        with _journal_errors(UnkeptReplyError, f"{subject} could not be kept: {UNKEPT}"):
+            await self.journal.aadd(self.thread_id, key, row)
+
+    def fails_again(self, error: Exception) -> bool:
+        """Return whether the node that raised this would raise it again with the same replies."""
+        return not isinstance(error, (GraphBubbleUp, UnkeptReplyError)) and not self.caused(error)
+
+    def failed_in(self, update: Any) -> bool:
+        """Return whether an update records a failure of the node that the same replies would lead to again."""
         written: Mapping[str, Any] = update if isinstance(update, dict) else {}  # a middleware's is none
         news: Sequence[Mapping[str, Any]] = written.get("events") or ()
         failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
         # As `failure` writes them into an event: the name, and the text cut to that length.
-        known = {(type(one).__name__, str(one)[:2000]) for one in self.unanswered}
+        of_models = {(type(error).__name__, str(error)[:2000]) for error in self.unanswered}
         # A first draft that came to nothing is written anew.
-        if "raised" in written or any((one.get("error"), one.get("text")) not in known for one in failures):
-            yield from self._forget()
-        return update
+        return "raised" in written or any((one.get("error"), one.get("text")) not in of_models for one in failures)
 
-    def _forget(self) -> Generator[Do, Any, None]:
+    def forget(self) -> None:
+        """Drop the replies that this execution used."""
         if self._used:
-            yield Do(self.journal.forget, self.journal.aforget, (self.thread_id, self._used))
+            self.journal.forget(self.thread_id, self._used)
+
+    async def aforget(self) -> None:
+        """Async twin of `forget`."""
+        if self._used:
+            await self.journal.aforget(self.thread_id, self._used)
 
     def caused(self, error: BaseException | None) -> bool:
         """Return whether an error comes from a model that did not answer."""
@@ -223,83 +223,128 @@ class NodeJournal:
         return any(one is other for one in chain for other in self.unanswered)
 
 
+@contextmanager
+def _journal_errors(kind: type[UnkeptReplyError], message: str) -> Iterator[None]:
+    """Raise errors of the database as errors of the journal."""
+    try:
+        yield
+    except BadJournalError:
+        raise
+    except Exception as error:
+        raise kind(message.format(error=error)) from error
+
+
+UNREAD = "the journal of finished calls can't be read: {error}; resume goes on from what is kept"
+UNKEPT = "{error}; what was kept before is safe, resume goes on"
+
+
 class JournaledCall:
     """One call that a node makes, below which every model call is looked up in the journal first.
 
     Args:
         node: The journal of the node.
-        place: How far the record is.
+        states: Where it may be read how far the record is.
         meter: Learns how much time a reply took that is there already, and what models raise.
     """
 
-    def __init__(self, node: NodeJournal, place: str, meter: Meter) -> None:
-        self._node = node
-        self._place = place
-        self._meter = meter
+    def __init__(self, node: NodeJournal, states: Sequence[Any], meter: Meter) -> None:
+        self.node = node
+        self.meter = meter
+        self.place = place_in(*states)
         meter.on_failure = node.unanswered.append
         meter.keeps = node.caused
+        meter.counted = counted_before(states[0]) if states else None
 
-    def new_key(self, prompt: str, model: str) -> str:
-        """Return the key of one more model call."""
-        return self._node.new_key(self._place, prompt, model)
 
-    def find(self, key: str) -> Generator[Do, Any, list[Generation] | None]:
-        """Return the reply to a model call; `None`: the caller makes the call.
+class KeptMessage(AIMessage):
+    """A reply from the journal. LangChain copies what it finds in a cache; the copy is the reply as the model gave it.
 
-        Raises:
-            BadJournalError: What is kept of it is no reply.
-            UnreadJournalError: It can't be read whether there is one.
-        """
-        kept = yield from self._node.find(key)
-        if kept is None:
-            return None
-        try:
-            found = reply_of(kept.reply)
-        except ValueError as error:
-            thread = self._node.thread_id
-            raise BadJournalError(
-                f"the journal of thread {thread!r} holds something else than a reply under {key!r} ({error}); "
-                f"saver.journal.forget({thread!r}) drops what it holds, and the calls are made anew"
-            ) from None
-        self._meter.reuse(kept.seconds)
-        return found
+    LangChain would write into the copy that the call cost nothing, and budgets count what it cost when it was made.
+    """
 
-    def keep(self, key: str, generations: Sequence[Generation]) -> Generator[Do, Any, None]:
-        """Keep the reply to a model call.
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AIMessage:  # type: ignore[override]
+        """Return the reply with its own usage."""
+        message = AIMessage(**_fields(self))
+        _in_use[id(message)] = message
+        return message
 
-        Raises:
-            UnkeptReplyError: It could not be written.
-        """
-        if (kept := kept_reply(generations, round(self._meter.elapsed, 6))) is not None:
-            yield from self._node.keep(key, kept, "a model's reply")
 
-    def tool_key(self, *what: str) -> str:
-        """Return the key of a tool call. What says which one it is does so by itself: equal calls are not counted."""
-        return f"{self._node.key(self._place, *what)}.tool"
+_in_use: WeakValueDictionary[int, AIMessage] = WeakValueDictionary()
+"""The replies out of a journal that are in use, by their `id`: nothing in them says where they are from."""
 
-    def tool_result(self, key: str) -> Generator[Do, Any, str | None]:
-        """Return the result of a tool call that was made before; `None`: the caller makes the call.
 
-        Raises:
-            UnreadJournalError: It can't be read whether there is one.
-        """
-        kept = yield from self._node.find(key)
-        if kept is None:
-            return None
-        self._meter.pass_time(kept.seconds)
-        return kept.reply
+def is_reused(message: AIMessage | None) -> bool:
+    """Return whether a reply is out of a journal, or of a cache of LangChain's, which marks it."""
+    if message is None:
+        return False
+    return _in_use.get(id(message)) is message or "total_cost" in (message.usage_metadata or {})
 
-    def keep_tool_result(self, key: str, text: str) -> Generator[Do, Any, None]:
-        """Keep the result of a tool call.
 
-        Raises:
-            UnkeptReplyError: It could not be written.
-        """
-        yield from self._node.keep(key, KeptReply(text, round(self._meter.elapsed, 6)), "a tool's result")
+def kept_reply(generations: Sequence[Generation], seconds: float) -> KeptReply | None:
+    """Return a reply as it is kept, or `None` where it is no chat model's or JSON can't hold it.
+
+    Args:
+        generations: What the model replied.
+        seconds: As `KeptReply` has them.
+    """
+    messages: list[Any] = [getattr(generation, "message", None) for generation in generations]
+    if not messages or not all(isinstance(message, AIMessage) for message in messages):
+        return None
+    try:
+        reply = json.dumps([_fields(message) for message in messages], allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    text = messages[0].content
+    repeatable = len(messages) == 1 and isinstance(text, str) and len(text) >= SHORTEST
+    return KeptReply(reply, round(seconds, 6), text if repeatable else "")
+
+
+def reply_of(text: str) -> list[Generation]:
+    """Return a reply as LangChain's cache returns it.
+
+    Raises:
+        ValueError: The text is no reply of a model.
+    """
+    try:
+        messages = json.loads(text)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(messages, list) or not messages:
+        raise ValueError("it is no list of messages")
+    return [ChatGeneration(message=_message(fields)) for fields in messages]
+
+
+def _message(fields: Any) -> AIMessage:
+    if not isinstance(fields, dict) or not fields.keys() <= KEPT:
+        raise ValueError("it holds something else than messages of a model")
+    try:
+        return KeptMessage.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _fields(message: Any) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in sorted(KEPT) if getattr(message, name, None)} | {
+        "content": message.content
+    }
+
+
+KEPT = frozenset(
+    [
+        *("additional_kwargs", "content", "id", "invalid_tool_calls", "name"),
+        *("response_metadata", "tool_calls", "usage_metadata"),
+    ]
+)
+"""Fields of a message that are kept; all are data."""
+
+
+SHORTEST = 200
+"""Characters of a text that is worth looking for in the record."""
 
 
 class JournalCache(BaseCache):
-    """The journal as the cache of one model call below a node; what it does not know, the process's own may.
+    """The journal as the cache of one model call below a node; what it does not hold, the process's own cache may.
 
     Args:
         call: The call of the node.
@@ -307,39 +352,57 @@ class JournalCache(BaseCache):
     """
 
     def __init__(self, call: JournaledCall, below: BaseCache | None) -> None:
-        self._call = call
+        self._node = call.node
+        self._meter = call.meter
+        self._place = call.place
         self._below = below
-        self._key: str | None = None
+        self._key = ""
 
     def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
-        return drive(self._found(prompt, llm_string))
+        self._key = self._node.new_key(self._place, prompt, llm_string)
+        if (row := self._node.read(self._key)) is not None:
+            return self._reply(row)
+        return None if self._below is None else self._below.lookup(prompt, llm_string)
 
     async def alookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
-        return await adrive(self._found(prompt, llm_string))
+        self._key = self._node.new_key(self._place, prompt, llm_string)
+        if (row := await self._node.aread(self._key)) is not None:
+            return self._reply(row)
+        return None if self._below is None else await self._below.alookup(prompt, llm_string)
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        drive(self._kept(prompt, llm_string, return_val))
+        if row := kept_reply(return_val, self._meter.elapsed):
+            self._node.write(self._key, row)
+        if self._below is not None:
+            self._below.update(prompt, llm_string, return_val)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        await adrive(self._kept(prompt, llm_string, return_val))
+        if row := kept_reply(return_val, self._meter.elapsed):
+            await self._node.awrite(self._key, row)
+        if self._below is not None:
+            await self._below.aupdate(prompt, llm_string, return_val)
 
     def clear(self, **kwargs: Any) -> None:
         """Clear the cache below; the journal goes with its threads."""
         if self._below is not None:
             self._below.clear(**kwargs)
 
-    def _found(self, prompt: str, model: str) -> Generator[Do, Any, Sequence[Generation] | None]:
-        self._key = self._call.new_key(prompt, model)
-        found: Sequence[Generation] | None = yield from self._call.find(self._key)
-        if found is None and self._below is not None:
-            found = yield Do(self._below.lookup, self._below.alookup, (prompt, model))
-        return found
+    def _reply(self, row: KeptReply) -> list[Generation]:
+        """Return the reply that a row holds, and count the time that it took.
 
-    def _kept(self, prompt: str, model: str, reply: Sequence[Generation]) -> Generator[Do, Any, None]:
-        if self._key is not None:
-            yield from self._call.keep(self._key, reply)
-        if self._below is not None:
-            yield Do(self._below.update, self._below.aupdate, (prompt, model, reply))
+        Raises:
+            BadJournalError: It holds something else.
+        """
+        try:
+            reply = reply_of(row.reply)
+        except ValueError as error:
+            thread = self._node.thread_id
+            raise BadJournalError(
+                f"the journal of thread {thread!r} holds something else than a reply under {self._key!r} ({error}); "
+                f"saver.journal.forget({thread!r}) drops what it holds, and the calls are made anew"
+            ) from None
+        self._meter.reuse(row.seconds)
+        return reply
 
 
 JOURNALED_CALL: ContextVar[JournaledCall | None] = ContextVar("redraft_journaled_call", default=None)
@@ -367,20 +430,3 @@ def _install() -> None:
     if getattr(chat_models, "get_llm_cache", None) not in (get_llm_cache, _cache_in_force):
         raise RuntimeError("chat models of this langchain-core find their cache in an unknown way; pass journal=False")
     chat_models.get_llm_cache = _cache_in_force  # type: ignore[attr-defined]
-
-
-@contextmanager
-def journaled(node: NodeJournal | None, meter: Meter, states: Sequence[Any]) -> Iterator[None]:
-    """Look up the model calls within the block in the journal of a node; without one, in no journal around it either.
-
-    Args:
-        node: The journal.
-        meter: Of the call.
-        states: Where it may be known how far the record is.
-    """
-    call = None if node is None else JournaledCall(node, place_in(*states), meter)
-    before = JOURNALED_CALL.set(call)
-    try:
-        yield
-    finally:
-        JOURNALED_CALL.reset(before)

@@ -6,24 +6,21 @@ import logging
 import threading
 from contextvars import ContextVar
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from ...state.usage import NO_USAGE, add_usage, usage_besides
-from .kept_replies import is_reused
+from ...state.usage import NO_USAGE, Usage, add_usage, usage_besides
+from .journal import is_reused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
-
-    from ...state.usage import Usage
 
 __all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices"]
 
@@ -52,6 +49,16 @@ class BudgetSpentError(RuntimeError):
         self.budget = budget
 
 
+class ModelCall(NamedTuple):
+    """A model call under way, as far as it is known."""
+
+    provider: str | None = None
+    """Its provider, or the address where it is served."""
+    model: str = ""
+    prompt: Sequence[Any] | None = None
+    start: float = 0.0
+
+
 class Meter(BaseCallbackHandler):
     """Adds up tokens, calls and dollars of the model calls made while it is the current `METER`.
 
@@ -59,7 +66,6 @@ class Meter(BaseCallbackHandler):
         prices: Turns tokens into dollars.
         guard: From what was used here to the budget that is spent, or `None`: asked before each call, which it refuses
             with a `BudgetSpentError`. So a budget holds within a chain, a tool loop or a graph inside a node too.
-        counted: What the record counts already of the replies that the journal has.
     """
 
     raise_error = True
@@ -72,10 +78,10 @@ class Meter(BaseCallbackHandler):
         prices: Prices | None,
         *,
         guard: Callable[[Usage], str | None] | None = None,
-        counted: Usage | None = None,
     ) -> None:
         self.prices = prices
-        self._counted = counted
+        self.counted: Usage | None = None
+        """Usage of replies in the journal that the record counts already."""
         self._guard = guard
         self.run_inline = guard is None
         """Counting takes microseconds; LangChain would hand it to a thread, which costs more than a step of the graph.
@@ -94,9 +100,10 @@ class Meter(BaseCallbackHandler):
         self._reused = 0
         self._again: Usage = NO_USAGE.copy()
         self._earlier = 0.0
-        self._providers: dict[UUID, str | None] = {}
-        self._names: dict[UUID, str] = {}
-        self._asked: dict[UUID, Sequence[Any]] = {}
+        self._calls: dict[UUID, ModelCall] = {}
+        """Calls under way."""
+        self._in_calls = 0.0
+        """Seconds in calls that have ended, those side by side added up."""
 
     def on_chat_model_start(
         self,
@@ -114,11 +121,9 @@ class Meter(BaseCallbackHandler):
         """
         self._check_budget()
         address = (serialized or {}).get("kwargs", {}).get("openai_api_base")
-        provider = (metadata or {}).get("ls_provider")
-        with self._lock:
-            self._providers[run_id] = address or provider
-            self._names[run_id] = str((metadata or {}).get("ls_model_name") or "")
-            self._asked[run_id] = messages[0] if messages else []
+        metadata = metadata or {}
+        provider, model = address or metadata.get("ls_provider"), str(metadata.get("ls_model_name") or "")
+        self._begin(run_id, provider, model, messages[0] if messages else [])
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **_: Any) -> None:
         """Refuse the call of a model that is no chat model, once a budget of the run is spent.
@@ -127,15 +132,25 @@ class Meter(BaseCallbackHandler):
             BudgetSpentError: A budget of the run is spent.
         """
         self._check_budget()
+        self._begin(run_id, prompt=prompts)
+
+    def _begin(
+        self, run_id: UUID, provider: str | None = None, model: str = "", prompt: Sequence[Any] | None = None
+    ) -> None:
         with self._lock:
-            self._asked[run_id] = prompts
+            self._calls[run_id] = ModelCall(provider, model, prompt, perf_counter())
+
+    def _end(self, run_id: UUID) -> ModelCall:
+        """Return a call that was under way; from here on it is over."""
+        with self._lock:
+            now = perf_counter()
+            call = self._calls.pop(run_id, None) or ModelCall(start=now)
+            self._in_calls += now - call.start
+        return call
 
     def _check_budget(self) -> None:
-        if (
-            self._guard is None or not self._used["calls"]
-        ):  # the node itself looked before the first; several begin together
-            return
-        if budget := self._guard(self.usage(seconds=self.elapsed)):
+        # The node itself looked before the first; several begin together.
+        if self._guard and self._used["calls"] and (budget := self._guard(self.total())):
             self.refused = budget
             raise BudgetSpentError(budget)
 
@@ -165,8 +180,7 @@ class Meter(BaseCallbackHandler):
     def count(self, message: AIMessage, *, provider: str | None = None) -> None:
         """Count a call that no LangChain model reports: the one that a message is the reply to."""
         run_id = uuid4()
-        with self._lock:
-            self._providers[run_id] = provider
+        self._begin(run_id, provider)
         self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
 
     def count_unreported(self, result: Any) -> None:
@@ -177,7 +191,7 @@ class Meter(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Count one finished call. The tokens that a provider does not report are counted here, by their length."""
         self._add(used := self._of_call(response, run_id))
-        if self._counted is not None and is_reused(self._message(response)):
+        if self.counted is not None and is_reused(self._message(response)):
             with self._lock:
                 self._again = add_usage([self._again, used])
 
@@ -186,40 +200,24 @@ class Meter(BaseCallbackHandler):
             self._used = add_usage([self._used, used])
 
     def _of_call(self, response: LLMResult, run_id: UUID) -> Usage:
-        """Return what one finished call used, without its seconds."""
-        with self._lock:
-            provider, asked, given = self._forget(run_id)
-            message = self._message(response)
-            usage: Any = message.usage_metadata if message and _believable(message.usage_metadata) else None
-            name = str(message.response_metadata.get("model_name") or "") if message else ""
-            # A reply that does not say who wrote it was written by the model that was asked.
-            self.model = name or asked or self.model
-            counted_here = False
-            if usage is None and given is not None:
-                said = message.usage_metadata if message else None
-                # What a provider reports and nobody can believe is counted by nobody.
-                if counted_here := not any(name in (said or {}) for name in COUNTS):
-                    usage = _counted(given, response)
-            if usage is None:
+        """Return the usage of one finished call, without its seconds."""
+        message = self._message(response)
+        reported: Any = message.usage_metadata if message else None
+        name = str(message.response_metadata.get("model_name") or "") if message else ""
+        call = self._end(run_id)
+        # A reply that does not say who wrote it was written by the model that was asked.
+        self.model = name or call.model or self.model
+        counted_here: dict[str, Any] = {}
+        if not _believable(reported):
+            # A count that a provider reports and nobody can believe is counted by nobody.
+            if call.prompt is None or any(count in (reported or {}) for count in COUNTS):
                 # Unknown, and so never 0: with a budget of dollars it counts as spent.
                 return {**NO_USAGE, "calls": 1, "uncounted_calls": 1, "cost_usd": None}
-            cached = _cached(usage)
-            cost = None
-            if self.prices is not None:
-                cost = self.prices.cost_usd(
-                    name,
-                    input_tokens=usage["input_tokens"],
-                    output_tokens=usage["output_tokens"],
-                    provider=provider,
-                    **cached,
-                )
-            tokens = {name: usage[name] for name in COUNTS}
-            found: Usage = {**NO_USAGE, **tokens, **cached, "calls": 1, "cost_usd": cost}  # type: ignore[typeddict-item]
-            return {**found, "counted_here": 1} if counted_here else found
-
-    def _forget(self, run_id: UUID) -> tuple[str | None, str, Sequence[Any] | None]:
-        """Return who serves a call, the name of its model and what it was asked; from here on it is over."""
-        return self._providers.pop(run_id, None), self._names.pop(run_id, ""), self._asked.pop(run_id, None)
+            reported, counted_here = _counted(call.prompt, response), {"counted_here": 1}
+        tokens = {count: reported[count] for count in COUNTS}
+        priced = {**{count: tokens[count] for count in ("input_tokens", "output_tokens")}, **_cached(reported)}
+        cost = None if self.prices is None else self.prices.cost_usd(name, provider=call.provider, **priced)
+        return {**NO_USAGE, **tokens, **priced, "calls": 1, "cost_usd": cost, **counted_here}  # type: ignore[typeddict-item]
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Count a call that was answered, and billed, though the client raised: a structured reply cut short."""
@@ -228,8 +226,7 @@ class Meter(BaseCallbackHandler):
         # OpenAI's client raises for a structured reply cut short, and hands over what came.
         completion = getattr(error, "completion", None)
         if completion is None:
-            with self._lock:
-                self._forget(run_id)
+            self._end(run_id)
             return
         used = completion.usage
         usage = used and {
@@ -238,20 +235,24 @@ class Meter(BaseCallbackHandler):
             "total_tokens": used.total_tokens,
             "input_token_details": {"cache_read": getattr(used.prompt_tokens_details, "cached_tokens", None)},
         }
-        said = completion.choices[0].message.content if completion.choices else None
-        message = AIMessage(said or "", usage_metadata=usage, response_metadata={"model_name": completion.model})
+        text = completion.choices[0].message.content if completion.choices else None
+        message = AIMessage(text or "", usage_metadata=usage, response_metadata={"model_name": completion.model})
         self.on_llm_end(LLMResult(generations=[[ChatGeneration(message=message)]]), run_id=run_id)
 
+    def total(self) -> Usage:
+        """Return the usage so far, with the seconds since the first call here began."""
+        return self.usage(seconds=self.elapsed)
+
     def usage(self, *, seconds: float) -> Usage:
-        """Return what was counted, with the seconds that the caller measured."""
+        """Return the usage so far, with the seconds that the caller measured."""
         with self._lock:
             used: Usage = {**self._used, "seconds": round(seconds, 6)}
             if self._reused:
                 used["reused_calls"] = self._reused
-            if self._counted is None:
+            if self.counted is None:
                 return used
             again = {**self._again, "seconds": self._earlier, "reused_calls": self._reused}
-            return usage_besides(used, again, {**self._counted, "reused_calls": self._counted["calls"]})
+            return usage_besides(used, again, {**self.counted, "reused_calls": self.counted["calls"]})
 
     @staticmethod
     def _message(response: LLMResult) -> AIMessage | None:
@@ -265,19 +266,16 @@ def _believable(usage: Any) -> bool:
     if not usage:
         return False
     counts = [usage.get(name) for name in COUNTS]
-    if usage.get("input_token_details"):
-        counts += [count for counts in _cache_counts(usage) for count in counts]
+    counts += [count for cached in _cache_counts(usage) for count in cached]
     return all(type(count) is int and 0 <= count <= MOST_OF_CALL for count in counts)
 
 
 def _cached(usage: Mapping[str, Any]) -> dict[str, int]:
     """Return how many of the input tokens came from the provider's cache, and went into it; those above 0."""
-    if not usage.get("input_token_details"):
-        return {}
     read, written = map(sum, _cache_counts(usage))
     most = usage["input_tokens"]
-    found = {"cache_read_tokens": min(read, most), "cache_write_tokens": min(written, max(most - read, 0))}
-    return {name: count for name, count in found.items() if count}
+    counts = {"cache_read_tokens": min(read, most), "cache_write_tokens": min(written, max(most - read, 0))}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _cache_counts(usage: Mapping[str, Any]) -> tuple[list[int], list[int]]:
@@ -291,17 +289,17 @@ def _cache_counts(usage: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     return read, [count for count in written if count]
 
 
-def _counted(asked: Sequence[Any], response: LLMResult) -> dict[str, int]:
+def _counted(prompt: Sequence[Any], response: LLMResult) -> dict[str, int]:
     """Return about how many tokens a call took, at four bytes of UTF-8 each."""
-    answered = [getattr(one, "message", None) or AIMessage(one.text) for one in (response.generations or [[]])[0][:1]]
-    found = {}
-    for name, messages in (("input_tokens", asked), ("output_tokens", answered)):
-        given = convert_to_messages(messages)
-        text = "".join(str(message.text) for message in given)
+    replies = [getattr(one, "message", None) or AIMessage(one.text) for one in (response.generations or [[]])[0][:1]]
+    counts = {}
+    for name, side in (("input_tokens", prompt), ("output_tokens", replies)):
+        messages = convert_to_messages(side)
+        text = "".join(str(message.text) for message in messages)
         # By bytes, since outside of Latin script a token has fewer characters.
         share = len(text) / max(len(text.encode("utf-8", "replace")), 1) if text else 1.0
-        found[name] = count_tokens_approximately(given, chars_per_token=4.0 * share)
-    return {**found, "total_tokens": sum(found.values())}
+        counts[name] = count_tokens_approximately(messages, chars_per_token=4.0 * share)
+    return {**counts, "total_tokens": sum(counts.values())}
 
 
 MOST_OF_CALL = 10**9

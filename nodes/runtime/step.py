@@ -1,17 +1,16 @@
 """Graph nodes and routers that serve sync and async runs alike, and the calls that a node makes. Internal.
 
-A node's logic is a generator that yields the calls it wants made (see `redraft.nodes.runtime.dual`); `Step` makes them
-with their tokens counted, their budgets looked at, and the journal asked first.
+A node's logic is a generator that yields the calls it wants made (see `redraft.nodes.runtime.dual`). What it makes by
+`call` is metered, held to the budgets of the run, and looked up in the journal first.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -27,20 +26,16 @@ from ...state.stopping import BUDGETS, nearly_spent, spent_budget, warning
 from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import rounds
 from ...state.threads.lease import StopControl
-from ...state.usage import add_usage
-from .dual import Do, adrive, awaited, drive, finish
-from .journal import NodeJournal, counted_before, journaled, node_journal
+from ...state.usage import Usage, add_usage
+from .dual import Do, DualCallable, DualRunnable, adrive, calling, drive
+from .journal import JOURNALED_CALL, JournaledCall, NodeJournal, node_journal
 from .meter import METER, BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from langgraph.runtime import RunControl
 
-    from ...state.usage import Usage
 
 __all__ = [
-    "Call",
     "Logic",
     "Outcome",
     "Router",
@@ -51,24 +46,11 @@ __all__ = [
     "emit",
     "emitter",
     "extra_update",
-    "finish",
+    "journal_in_force",
+    "metered",
 ]
 
 Update = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call that a node wants made: a Runnable with its input, or any callable with its arguments."""
-
-    target: Any
-    args: tuple[Any, ...]
-    config: RunnableConfig
-    meter: Meter
-    states: tuple[Any, ...] = ()
-    """Where the journal may read how far the record is; see `redraft.nodes.runtime`."""
-    traced: bool = False
-    """Whether the config says more than the node's own, for tracers of what is called without one."""
 
 
 @dataclass(frozen=True)
@@ -85,24 +67,51 @@ class Outcome:
     warned: Sequence[str] = ()
     """The budgets that whoever streams the run was warned of."""
     kept: bool = False
-    """The call failed, and the journal keeps what was answered: tried again, it costs nothing."""
+    """The call failed, and the journal keeps the replies that came: tried again, they cost nothing."""
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What an event says of the call: its usage, and the model where one answered."""
-        known = {"model": self.model, "warned": list(self.warned)}
-        return {"usage": self.usage, **{name: value for name, value in known.items() if value}}
+    def fields(self) -> dict[str, Any]:
+        """Fields of an event about the call: its usage, the model where one answered, and budget warnings."""
+        optional = {"model": self.model, "warned": list(self.warned)}
+        return {"usage": self.usage, **{name: value for name, value in optional.items() if value}}
 
     @property
-    def failed(self) -> dict[str, Any]:
-        """What a failure says of the call: its usage and model, a budget that was spent, that replies are kept."""
+    def failure_fields(self) -> dict[str, Any]:
+        """Fields of a failure event: those of any event, whether replies are kept, and the budget that was spent."""
         kept = {"kept": True} if self.kept and self.usage["calls"] else {}
         spent = {"budget": self.error.budget} if isinstance(self.error, BudgetSpentError) else {}
-        return {**self.told, **kept, **spent}
+        return {**self.fields, **kept, **spent}
 
 
-Steps = Generator[Call | Do, Any, Update]
+Steps = Generator[Do, Any, Update]
 Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]
+
+
+class Execution:
+    """One execution of a node, as its calls see it.
+
+    Args:
+        config: As the node was given it.
+    """
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self.called = False
+        self._config = config
+
+    @cached_property
+    def journal(self) -> NodeJournal | None:
+        """The journal of its calls, opened by the first; `None` where none is kept."""
+        self.called = True
+        return node_journal(self._config)
+
+
+EXECUTION: ContextVar[Execution | None] = ContextVar("redraft_execution", default=None)
+
+
+def journal_in_force() -> NodeJournal | None:
+    """Return the journal of the node that is executed here; `None` where none is kept."""
+    execution = EXECUTION.get()
+    return None if execution is None else execution.journal
 
 
 def call(
@@ -113,33 +122,41 @@ def call(
     state: Mapping[str, Any] | None = None,
     besides: Usage | None = None,
     **about: Any,
-) -> Generator[Call, Any, Outcome]:
+) -> Generator[Do, Any, Outcome]:
     """Make one call and return its outcome; `outcome = yield from call(…)` in a node's logic.
 
     Args:
-        target: A Runnable or callable.
-        args: What it is called with.
+        target: A Runnable, called with its input, or any callable.
+        args: Its input or arguments.
         config: As the node was given it.
         prices: Prices of the models that it calls.
         state: Whose budgets hold: once one is spent, every model call below is refused, and the outcome's error is a
             `BudgetSpentError`.
-        besides: What was used since the last event of that state.
-        about: What traces say of it, as metadata: its round, its critic.
+        besides: Usage since the last event of that state.
+        about: Metadata of the call in traces: its round, its critic.
 
     Raises:
         GraphBubbleUp: LangGraph's own signals (an interrupt, say) pass through untouched.
         UnkeptReplyError: The journal can't be written or read. That is no answer, so no run ends with it.
     """
     warned: list[str] = []
-    meter = Meter(prices, guard=_guard(state, besides, warned), counted=counted_before(state))
-    result, failure = None, None
-    told = config
+    meter = Meter(prices, guard=_guard(state, besides, warned))
+    own = config
     if about and getattr(config.get("callbacks"), "handlers", None):
         from .traces import with_metadata
 
-        told = with_metadata(config, about)
+        own = with_metadata(config, about)
+    result, failure = None, None
     try:
-        result = yield Call(target, args, told, meter, (state, *args), traced=told is not config)
+        with metered(meter, state, *args, config=None if own is config else own):
+            if isinstance(target, DualRunnable):
+                result = yield from target.logic(args[0], own)
+            elif isinstance(target, Runnable):
+                result = yield Do(target.invoke, target.ainvoke, (*args, own))
+            elif isinstance(target, DualCallable):
+                result = yield from target.logic(*args)
+            else:
+                result = yield calling(target, *args)
         meter.count_unreported(result)
     except (GraphBubbleUp, UnkeptReplyError):
         raise
@@ -148,7 +165,30 @@ def call(
         failure = error
     refused = isinstance(failure, BudgetSpentError)
     kept = failure is not None and meter.keeps is not None and (refused or meter.keeps(failure))
-    return Outcome(result, failure, meter.usage(seconds=meter.elapsed), meter.model, meter.refused, warned, kept)
+    return Outcome(result, failure, meter.total(), meter.model, meter.refused, warned, kept)
+
+
+@contextmanager
+def metered(meter: Meter, *states: Any, config: RunnableConfig | None = None) -> Iterator[None]:
+    """Count the models' usage within the block, and have them look into the journal of the node first.
+
+    Args:
+        meter: Counts them.
+        states: Where it may be read how far the record is; see `redraft.nodes.runtime`.
+        config: For models that are called without one, where it says more than the node's own.
+    """
+    journal = journal_in_force()
+    before = METER.set(meter)
+    # Without a journal, that of a node around this one must not serve its calls either.
+    around = JOURNALED_CALL.set(None if journal is None else JournaledCall(journal, states, meter))
+    inherited = None if config is None else var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        METER.reset(before)
+        JOURNALED_CALL.reset(around)
+        if inherited is not None:
+            var_child_runnable_config.reset(inherited)
 
 
 def _guard(
@@ -187,7 +227,7 @@ class Step(Runnable[Any, Update]):
 
     name: str
     fingerprint: Mapping[str, Any] | None = None
-    """What tells it from others of its name."""
+    """Options that tell it from other steps of its name."""
 
     def __init__(self, name: str, logic: Logic) -> None:
         self.name = name
@@ -195,79 +235,47 @@ class Step(Runnable[Any, Update]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, making its calls in this thread."""
-        steps, journal = self._begun(input, config or {})
-        return drive(steps, lambda wanted: _make(wanted, journal))
+        config = config or {}
+        execution = Execution(config)
+        before = EXECUTION.set(execution)
+        logic = self.logic(input, config)
+        try:
+            update = drive(logic)
+        except Exception as error:
+            if execution.called and execution.journal and execution.journal.fails_again(error):
+                execution.journal.forget()
+            raise
+        finally:
+            logic.close()  # in its own context, also after Ctrl-C
+            EXECUTION.reset(before)
+        if execution.called and execution.journal and execution.journal.failed_in(update):
+            execution.journal.forget()
+        return update
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
-        steps, journal = self._begun(input, config or {})
-        called = False
-
-        async def make(wanted: Call | Do) -> Any:
-            nonlocal called
-            called = called or isinstance(wanted, Call)
-            return await _amake(wanted, journal)
-
+        config = config or {}
+        execution = Execution(config)
+        before = EXECUTION.set(execution)
+        logic = self.logic(input, config)
         RUNNING.begin()
         try:
-            update = await adrive(steps, make)
+            update = await adrive(logic)
+        except Exception as error:
+            if execution.called and execution.journal and execution.journal.fails_again(error):
+                await execution.journal.aforget()
+            raise
         finally:
+            logic.close()  # in its own context, also where it was cancelled
+            EXECUTION.reset(before)
             RUNNING.end()
-        if called and isinstance(control := control_in(config or {}), StopControl):
+        if not execution.called:
+            return update
+        if execution.journal and execution.journal.failed_in(update):
+            await execution.journal.aforget()
+        if isinstance(control := control_in(config), StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
-
-    def _begun(self, state: Any, config: RunnableConfig) -> tuple[Steps, NodeJournal | None]:
-        steps, journal = self.logic(state, config), node_journal(config)
-        return (steps if journal is None else journal.guarded(steps)), journal
-
-
-def _make(wanted: Call | Do, journal: NodeJournal | None) -> Any:
-    if isinstance(wanted, Do):
-        return wanted.make()
-    with _metered(wanted, journal):
-        if isinstance(wanted.target, Runnable):
-            return wanted.target.invoke(wanted.args[0], wanted.config)
-        result = _called(wanted.target, *wanted.args)
-        return finish(result) if inspect.isawaitable(result) else result
-
-
-async def _amake(wanted: Call | Do, journal: NodeJournal | None) -> Any:
-    if isinstance(wanted, Do):
-        return await wanted.amake()
-    with _metered(wanted, journal):
-        if isinstance(wanted.target, Runnable):
-            return await wanted.target.ainvoke(wanted.args[0], wanted.config)
-        target = getattr(wanted.target, "acall", wanted.target)
-        # An object with an async `__call__` is itself no coroutine function.
-        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
-            return await target(*wanted.args)
-        # For the thread and for an awaitable that it returns: meter and journal are found there.
-        context = copy_context()
-        result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *wanted.args)
-        return await asyncio.create_task(awaited(result), context=context) if inspect.isawaitable(result) else result
-
-
-@contextmanager
-def _metered(wanted: Call, journal: NodeJournal | None) -> Iterator[None]:
-    """Count what models within the block use, and let them look into the journal first."""
-    before = METER.set(wanted.meter)
-    around = var_child_runnable_config.set(wanted.config) if wanted.traced else None
-    try:
-        with journaled(journal, wanted.meter, wanted.states):
-            yield
-    finally:
-        METER.reset(before)
-        if around is not None:
-            var_child_runnable_config.reset(around)
-
-
-def _called(target: Any, *args: Any) -> Any:
-    """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
-    try:
-        return target(*args)
-    except StopIteration as error:
-        raise RuntimeError(f"StopIteration: {error}") from error
 
 
 class Router(Runnable[Any, str]):

@@ -13,15 +13,13 @@ from langgraph.types import Command
 
 from ...state.langgraph_internals import MISSING, PULL
 from .dual import Do, DualRunnable
-from .step import control_in
+from .step import Step, Update, control_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.channels.base import BaseChannel
-
-    from .step import Step, Update
 
     Channels = Mapping[str, BaseChannel[Any, Any, Any]]
 
@@ -46,19 +44,19 @@ class Superstep(DualRunnable[Any, Any]):
         self.channels = channels
 
     def logic(self, input: Any, config: RunnableConfig | None) -> Generator[Do, Any, Update | Command[Any]]:  # noqa: A002
-        config, made = config or {}, _Updates(self.channels, input)
-        made.add((yield Do(self.steps[0].invoke, self.steps[0].ainvoke, (input, config))))
+        config, updates = config or {}, _Updates(self.channels, input)
+        updates.add((yield Do(self.steps[0].invoke, self.steps[0].ainvoke, (input, config))))
         control = control_in(config)
         for step in self.steps[1:]:
             # The last one calls no model, so that a stop may as well come after it.
             stopped = step is not self.steps[-1] and control is not None and control.drain_requested
-            if stopped or made.state.get("raised") is not None:
+            if stopped or updates.state.get("raised") is not None:
                 break
             try:
-                made.add((yield Do(_invoke, _ainvoke, (step, made.state, config))))
+                updates.add((yield Do(_invoke, _ainvoke, (step, updates.state, config))))
             except (GraphInterrupt, GraphDrained):
                 break
-        return made.merged()
+        return updates.merged()
 
 
 def _invoke(step: Step, state: Mapping[str, Any], config: RunnableConfig) -> Update:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import ValidationError
 
+from ...state.dual import do
+from ...state.storage.journal import KeptReply
 from .dual import Do, adrive, drive
 from .journal import JOURNALED_CALL
 
@@ -56,29 +58,30 @@ def journaled_tool_calls(refusal: Callable[[ToolCallRequest], ToolMessage | None
 
 
 def _once(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Generator[Do, Any, Any]:
-    journal, call = JOURNALED_CALL.get(), request.tool_call
-    if journal is None:
+    journaled, call = JOURNALED_CALL.get(), request.tool_call
+    if journaled is None:
         return (yield Do(execute, execute, (request,)))
-    # Where in the conversation, and not which of equal ones: a resumed agent has not made its earlier calls again.
+    # By its place in the conversation: a resumed agent has not made its earlier calls again, so they can't be counted.
     messages = request.state["messages"]
     calls = next(message.tool_calls for message in reversed(messages) if isinstance(message, AIMessage))
-    place = f"{len(messages)}.{calls.index(call)}"
-    key = journal.tool_key(place, call["name"], json.dumps(call["args"], sort_keys=True, default=str))
-    kept = yield from journal.tool_result(key)
-    if kept is not None:
-        return _message(kept, call)
+    place, args = f"{len(messages)}.{calls.index(call)}", json.dumps(call["args"], sort_keys=True, default=str)
+    key = f"{journaled.node.key(journaled.place, place, call['name'], args)}.tool"
+    if (row := (yield do(journaled.node, "read", key))) is not None:
+        journaled.meter.pass_time(row.seconds)
+        return _message(row.reply, call)
     before = KEY.set(key)
     try:
         result = yield Do(execute, execute, (request,))
     finally:
         KEY.reset(before)
     if (text := _text(result)) is not None:
-        yield from journal.keep_tool_result(key, text)
+        row = KeptReply(text, round(journaled.meter.elapsed, 6))
+        yield do(journaled.node, "write", key, row, "a tool's result")
     return result
 
 
 def _text(result: Any) -> str | None:
-    """Return a result as JSON, or `None` where it is a command to the graph or JSON can't hold it."""
+    """Return a tool's result as JSON, or `None` where it is a command to the graph or JSON can't hold it."""
     if not isinstance(result, ToolMessage):
         return None
     fields = {name: value for name in KEPT if (value := getattr(result, name))}

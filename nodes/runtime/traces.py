@@ -40,7 +40,7 @@ MOST_RUNS = 1000
 
 @dataclass(frozen=True)
 class Score:
-    """What one critic, or in the end the loop, says of a draft."""
+    """Verdict of one critic, or in the end of the loop, on a draft."""
 
     name: str
     score: float | None
@@ -48,7 +48,7 @@ class Score:
     label: str
     """`accepted`, `rejected` or `undecided`; of a whole run its stop reason."""
     kind: Literal["CODE", "LLM", "HUMAN"]
-    """Who judged."""
+    """The kind of judge."""
     about: Mapping[str, Any]
     """The round, and whether a gold answer had a say."""
 
@@ -153,19 +153,20 @@ def _note(step: TracedRun, event: Mapping[str, Any], find: Callable[[UUID], Trac
         _send_later(send or step.send, score)
     elif kind == "verdict":
         reason = event.get("stop_reason")
-        told = {"verdict": VERDICTS[event["accepted"]], "score": event.get("score"), "stop_reason": reason}
-        found = {name: value for name, value in told.items() if value is not None}
-        step.add_metadata({"round": number, **found})
+        fields = {"verdict": VERDICTS[event["accepted"]], "score": event.get("score"), "stop_reason": reason}
+        known_fields = {name: value for name, value in fields.items() if value is not None}
+        step.add_metadata({"round": number, **known_fields})
         if reason is not None and step.parent is not None and (whole := find(step.parent)) is not None:
-            whole.add_metadata({"rounds": number, **found})
+            whole.add_metadata({"rounds": number, **known_fields})
             about = {"round": number, **({"oracle": True} if event.get("oracle") else {})}
             _send_later(whole.send, Score("accepted", float(event["accepted"] is True), reason, "CODE", about))
-            _forget(step.parent)
+            with _LOCK:
+                _RUNS.pop(step.parent, None)
 
 
 def _score(critic: str, event: Mapping[str, Any]) -> Score:
-    accepted, given = event.get("accepted"), event.get("score")
-    score = given if given is not None or accepted is None else float(accepted)
+    accepted, number = event.get("accepted"), event.get("score")
+    score = number if number is not None or accepted is None else float(accepted)
     kind: Any = "HUMAN" if event["kind"] == "human" else "CODE" if event.get("verifier") else "LLM"
     about = {"round": event["round"], **({"oracle": True} if event.get("oracle") else {})}
     return Score(critic, score, VERDICTS[accepted], kind, about)
@@ -285,16 +286,11 @@ _LOCK = threading.Lock()
 def _drafts_of(run: UUID) -> dict[tuple[int, Any], partial[None]]:
     """Return how scores of each draft of a run are sent, by tracer and round: they come when its step has ended."""
     with _LOCK:
-        found = _RUNS.setdefault(run, {})
+        senders = _RUNS.setdefault(run, {})
         _RUNS.move_to_end(run)
         if len(_RUNS) > MOST_RUNS:
             _RUNS.popitem(last=False)
-        return found
-
-
-def _forget(run: UUID) -> None:
-    with _LOCK:
-        _RUNS.pop(run, None)
+        return senders
 
 
 def wait_for_scores(timeout_s: float = 10.0) -> None:

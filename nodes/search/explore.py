@@ -7,15 +7,14 @@ import uuid
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...state.dual import do
+from ...state.dual import Do, do
 from ...state.events import failure
 from ...state.storage.journal import KeptReply
 from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
-from ..runtime.journal import SAVER, node_journal, place_in, saver_of
-from ..runtime.step import Call, Step, Steps, emit
-from .path_run import LostDraft
-from .path_threads import own_thread
+from ..runtime.journal import SAVER, place_in, saver_of
+from ..runtime.step import Step, Steps, emit, journal_in_force, metered
+from .path_run import LostDraft, PathRun, own_thread
 from .paths import drafts, explored, lost, own_usage, search_options
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from ...state.dual import Do
     from ..writing.prompts import Keep
-    from .path_run import PathRun
     from .shared_budget import SharedBudgets
 
 __all__ = ["StopWhen", "explore_path", "prepare_search"]
@@ -84,21 +81,19 @@ def _named(state: Mapping[str, Any], config: RunnableConfig, drafts: int) -> Gen
 
     With `durability="exit"` a search that was killed is begun again; its paths are there, and are its own.
     """
-    journal = node_journal(config)
-    if journal is None:
-        return uuid.uuid4().hex, (yield from _free_name(config, drafts))
-    key = f"{journal.key(place_in(state), str(state.get('task')), str(drafts))}.search"
-    kept = yield from journal.find(key)
-    if kept is None:
-        search, base = uuid.uuid4().hex, (yield from _free_name(config, drafts))
-        yield from journal.keep(key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
+    journal = journal_in_force()
+    key = f"{journal.key(place_in(state), str(state.get('task')), str(drafts))}.search" if journal else ""
+    if journal and (row := (yield do(journal, "read", key))) is not None:
+        search, base = map(str, json.loads(row.reply))
         return search, base
-    search, base = map(str, json.loads(kept.reply))
+    search, base = uuid.uuid4().hex, (yield from _free_name(config, drafts))
+    if journal:
+        yield do(journal, "write", key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
     return search, base
 
 
 def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:
-    """Return what the thread ids of a search begin with: that of its own thread, and a number from its second task on.
+    """Return the prefix of a search's thread ids: the id of its own thread, and a number from its second task on.
 
     A name is free where none of the drafts' threads exists; where nothing is kept it is empty. A search inside another
     graph has its node's name and a part of the task's id behind, since several may run at once.
@@ -106,10 +101,10 @@ def _free_name(config: RunnableConfig, drafts: int) -> Generator[Do, Any, str]:
     saver = saver_of(config)
     if saver is None:
         return ""
-    known = config.get("configurable", {})
-    outside = str(known.get("checkpoint_ns") or "").split("|")[:-1]
+    place = config.get("configurable", {})
+    outside = str(place.get("checkpoint_ns") or "").split("|")[:-1]
     node, _, task = outside[-1].partition(":") if outside else ("", "", "")
-    base = f"{known.get('thread_id')}/{node}-{task[:8]}" if node else str(known.get("thread_id"))
+    base = f"{place.get('thread_id')}/{node}-{task[:8]}" if node else str(place.get("thread_id"))
     for number in count(1):
         name, taken = base if number == 1 else f"{base}/{number}", False
         for draft in range(1, drafts + 1):
@@ -151,7 +146,9 @@ def explore_path(runs: Sequence[PathRun], budgets: SharedBudgets, *, keep: Keep,
             shared.begun |= {one["name"] for one, values in states if values}
             shared.accepted |= any(values.get("stop_reason") == "accepted" for _, values in states)
         accepting = stop_when == "exhausted"
-        outcome = yield Call(runs[plan["variation"]], ((plan, shared, accepting),), config, shared)
+        run = runs[plan["variation"]]
+        with metered(shared):
+            outcome = yield Do(run.invoke, run.ainvoke, ((plan, shared, accepting), config))
         if isinstance(outcome, str):
             emit(kind="skipped", node="branch", branch=plan["name"], round=level, text=outcome)
             return {"paths": [{**_plan(plan), "search": search, "skipped": outcome, "usage": NO_USAGE.copy()}]}
@@ -190,4 +187,4 @@ def _sibling_states(
 
 
 SENT = ("task", "limits", "spent", "siblings", "search", "root", "values")
-"""What every plan of a level is sent with."""
+"""Keys that every plan of a level is sent with."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -14,20 +15,21 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp, GraphDrained
 
-from ...state.dual import Do, adrive, do, drive
+from ...state.dual import Do, adrive, do, do_all, drive
 from ...state.storage.memory import IndexedMemorySaver
 from ...state.threads.kind import kind_of
 from ...state.threads.lease import LeaseHolder, leased
 from ...state.threads.record_checks import CHECKED
+from ..runtime.dual import streaming
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import control_in, emitter
-from .path_threads import PATH_RECIPE, SEARCH, own_thread
 from .paths import forked_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
+    from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
@@ -39,10 +41,39 @@ if TYPE_CHECKING:
     """A plan, what it shares with its siblings, and whether it begins though another path was accepted."""
     Outcome: TypeAlias = "StateSnapshot | LostDraft | str"
 
-__all__ = ["LostDraft", "PathRun"]
+__all__ = ["PATH_RECIPE", "SEARCH", "LostDraft", "PathRun", "own_thread"]
 
+SEARCH = "redraft_search"
+"""In the metadata of a path's checkpoints: the token of its search."""
+PATH_RECIPE = "redraft_path_recipe"
+"""In the metadata of a search: what rebuilds one of its paths, as `redraft_recipe` rebuilds the search."""
 STEPS = 25
 """A path takes at most seven."""
+
+
+def own_thread(
+    saver: BaseCheckpointSaver[Any] | None, plan: Mapping[str, Any], search: str
+) -> Generator[Do, Any, str | None]:
+    """Return the thread id of a path: as planned, or with a number behind where that thread is somebody else's.
+
+    Args:
+        saver: Where threads are kept; `None` leaves the name as planned.
+        plan: Of the path.
+        search: Token of the search.
+    """
+    planned: str | None = plan["thread_id"]
+    if saver is None or planned is None:
+        return planned
+    for number in count(1):
+        name = planned if number == 1 else f"{planned}-{number}"
+        config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+        stored = yield do(saver, "get_tuple", config)
+        if stored is None or stored.metadata.get(SEARCH) == search:
+            return name
+        # One of ours that was run on by hand since has the mark on its older checkpoints only.
+        if (yield do_all(saver, "list", config, filter={SEARCH: search}, limit=1)):
+            return name
+    raise AssertionError("unreachable: names don't end")
 
 
 @dataclass(frozen=True)
@@ -52,7 +83,7 @@ class LostDraft:
     thread_id: str | None
     error: Exception
     usage: Usage
-    """What was paid for it; no event says so."""
+    """Its cost; no event holds it."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +141,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
                 return await adrive(self._run(begun, control))
 
     def _begin(self, sent: Sent, config: RunnableConfig) -> Generator[Do, Any, _Begun | str]:
-        """Return what the path runs with, or why it need not begin.
+        """Prepare the path's run; return its setup, or why it need not begin.
 
         Raises:
             GraphDrained: The search is to stop. It is resumed with this path.
@@ -159,28 +190,20 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
             else:  # a revision begins in the middle of its parent's run
                 values = forked_values(plan["values"], limits)
                 yield do(self.graph, "update_state", thread, values, as_node=self._kind.before_check)
-        yield Do(self._stream, self._astream, (given, thread, how, tell))
+        yield streaming(self.graph, tell, given, thread, **how)
         snapshot: StateSnapshot = yield do(self.graph, "get_state", thread)
         # A search that was cancelled may have left the path without a next node; see `cut_off`.
         if not snapshot.next and (last := self._kind.cut_off(snapshot.values)):
             yield do(self.graph, "update_state", thread, {"stop_reason": None}, as_node=last)
-            yield Do(self._stream, self._astream, (None, thread, how, tell))
+            yield streaming(self.graph, tell, None, thread, **how)
             snapshot = yield do(self.graph, "get_state", thread)
         return snapshot
 
-    def _stream(self, given: Any, thread: Any, how: dict[str, Any], tell: Callable[[Any], None]) -> None:
-        for item in self.graph.stream(given, thread, **how):
-            tell(item)
-
-    async def _astream(self, given: Any, thread: Any, how: dict[str, Any], tell: Callable[[Any], None]) -> None:
-        async for item in self.graph.astream(given, thread, **how):
-            tell(item)
-
     def _thread(self, plan: Mapping[str, Any], config: RunnableConfig) -> Any:
         """Return the config of the path's own thread: what else the caller configured, and who its parent is."""
-        known = config.get("configurable", {})
+        configurable = config.get("configurable", {})
         # LangGraph's own keys are the search's: with them the path would run as its subgraph.
-        own = {key: value for key, value in known.items() if not key.startswith("__") and key not in PLACE}
+        own = {key: value for key, value in configurable.items() if not key.startswith("__") and key not in PLACE}
         recipe = config.get("metadata", {}).get(PATH_RECIPE)
         parent = {
             "redraft_parent_thread": plan["parent_thread"] or plan["root"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...state.checked_channels import CheckedDelta
-from ...state.events import digest
+from ...state.events import Event, digest
 from ...state.first_nodes import PREPARE
 from ...state.schema import NEVER, RefineOutput, RefineState
 from ...state.summary import accepted_by, best_draft, draft_rank, oracle_touched, rounds, usage_total
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from langgraph.types import StateSnapshot
 
-    from ...state.events import Event
 
 __all__ = [
     "BranchingOutput",
@@ -54,7 +53,7 @@ class BranchingState(RefineState, total=False):
     search: str
     """Token of the search for the current task."""
     base: str
-    """What the thread ids of its paths begin with; empty where nothing is kept."""
+    """Prefix of its paths' thread ids; empty where nothing is kept."""
     root: str | None
     """The search's own thread id; `None` where nothing is kept."""
     plans: list[Path]
@@ -62,7 +61,7 @@ class BranchingState(RefineState, total=False):
     going: list[str]
     """Names of the paths that are still in the running."""
     compared: list[dict[str, Any]]
-    """What the judge said so far, and what asking cost."""
+    """The judge's comparisons so far, and their cost."""
     judging: Usage
     branches: list[dict[str, Any]]
 
@@ -109,7 +108,7 @@ class SearchKind(GraphKind):
 
 
 def search_options(keep: Any) -> dict[str, Any]:
-    """Return what the record holds of a search's options."""
+    """Return a search's options for its record."""
     # The reason to stop is not one that the record of a single path shows.
     return {"keep": keep, "judge_last": True, "custom_check": True}
 
@@ -157,17 +156,17 @@ def prefix(events: Sequence[Event]) -> list[Event]:
 
 
 def forked_values(values: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the thread of a revision is written with, before `check`, which finds a round left.
+    """Return the first state of a revision's thread, before `check`, which finds a round left.
 
     Args:
         values: The state of the parent's thread.
         limits: Of the revision.
     """
-    kept = prefix(values["events"])
+    events = prefix(values["events"])
     return {
         **values,
-        "events": kept,
-        "head": digest(kept[-1]),
+        "events": events,
+        "head": digest(events[-1]),
         "limits": dict(limits),
         "stop_reason": None,
         "answer": "",
@@ -175,7 +174,7 @@ def forked_values(values: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[
 
 
 def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_id: str | None, keep: Any) -> Path:
-    """Return what came of a plan.
+    """Return the path that a plan became.
 
     Args:
         plan: The plan.
@@ -206,7 +205,7 @@ def explored(plan: Path, values: Mapping[str, Any], *, search: str, checkpoint_i
 
 
 def lost(plan: Path, failure: Mapping[str, Any], *, search: str) -> Path:
-    """Return what came of a plan of whose first draft an error came instead.
+    """Return the path of a plan whose first draft an error prevented.
 
     Args:
         plan: The plan.
@@ -219,14 +218,14 @@ def lost(plan: Path, failure: Mapping[str, Any], *, search: str) -> Path:
 
 
 def own_usage(plan: Path, events: Sequence[Event]) -> Usage:
-    """Return what a path cost by itself, without what it has of its parent."""
+    """Return the usage of a path by itself, without its parent's."""
     if plan["parent"] is None:
         return usage_total(events)
     return add_usage(event["usage"] for event in events[plan["known"] :])
 
 
 def order(path: Path) -> tuple[Any, ...]:
-    """Return what paths are sorted by, the greatest first: their best drafts by `draft_rank`, then the earlier draft.
+    """Return the sort key of a path, the greatest first: its best draft by `draft_rank`, then the earlier draft.
 
     Of equals the one that was planned first leads, as Python's sort is stable also in reverse.
     """
@@ -259,7 +258,7 @@ def lineage(path: Path, paths: Sequence[Path]) -> set[str]:
 
 
 def shown_path(path: Path, root: str | None, variations: Sequence[str]) -> dict[str, Any]:
-    """Return what the output says of a path."""
+    """Return a path as the output shows it."""
     return {
         "name": path["name"],
         "thread_id": path["thread_id"],

@@ -15,9 +15,9 @@ from ..critics.structured_replies import StructuredModel, UnreadableReplyError
 from ..runtime.dual import Do, DualCallable, calling
 from ..runtime.step import call, emit
 from ..writing.prompt_injection import fenced_messages
-from ..writing.prompts import chat_prompt
+from ..writing.prompts import Prompt, chat_prompt
 from ..writing.replies import same_text
-from .paths import order, outranks
+from .paths import Path, order, outranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from ..runtime.meter import Prices
-    from ..runtime.step import Call
-    from ..writing.prompts import Prompt
-    from .paths import Path
 
 __all__ = ["PAIRWISE_PROMPT", "Comparison", "PairwiseJudge", "Ranking"]
 
@@ -35,7 +32,7 @@ Better = Literal["first", "second", "neither"]
 
 
 class Preference(BaseModel):
-    """What is found first, the verdict last."""
+    """The reason first, the verdict last."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -100,10 +97,10 @@ class PairwiseJudge(DualCallable[[str, str, str], Comparison]):
 
     def _preference(self, task: str, first: str, second: str) -> Generator[Do, Any, Preference]:
         if self._function is not None:
-            said = yield calling(self._function, task, first, second)
-            if said not in ("first", "second", "neither"):
-                raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {said!r}")
-            return Preference(reason="", better=said)
+            answer = yield calling(self._function, task, first, second)
+            if answer not in ("first", "second", "neither"):
+                raise ValueError(f"a judge returns 'first', 'second' or 'neither', not {answer!r}")
+            return Preference(reason="", better=answer)
         messages = fenced_messages(self.templates[0], {"task": task, "first": first, "second": second})
         try:
             read: Preference = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
@@ -139,7 +136,7 @@ class Ranking:
         """The cost of the search so far."""
         return add_usage([self.explored, self.judging])
 
-    def top(self, paths: Sequence[Path], most: int) -> Generator[Call, Any, list[Path]]:
+    def top(self, paths: Sequence[Path], most: int) -> Generator[Do, Any, list[Path]]:
         """Return the best paths, at most so many, best first. Where all have room nobody is asked."""
         ranked: list[Path] = []
         for path in sorted(paths, key=order, reverse=True):
@@ -150,7 +147,7 @@ class Ranking:
             del ranked[most:]
         return ranked
 
-    def _wins(self, path: Path, leader: Path) -> Generator[Call, Any, bool]:
+    def _wins(self, path: Path, leader: Path) -> Generator[Do, Any, bool]:
         """Return whether the judge puts a path before one that the scores put first.
 
         An error of the judge is a tie, and noted. Once a budget is spent it is not asked.
@@ -167,14 +164,19 @@ class Ranking:
         drafts = (self.state["task"], leader["answer"], path["answer"])
         outcome = yield from call(self.judge, *drafts, config=self.config, prices=self.prices, state=so_far)
         self.judging = add_usage([self.judging, outcome.usage])
-        said: dict[str, Any] = {"level": level, "judge": outcome.model or self.judge.name, **names, "winner": None}
+        comparison: dict[str, Any] = {
+            "level": level,
+            "judge": outcome.model or self.judge.name,
+            **names,
+            "winner": None,
+        }
         if outcome.error is None:
-            said |= {"winner": names.get(outcome.result.winner), "reasons": list(outcome.result.reasons)}
+            comparison |= {"winner": names.get(outcome.result.winner), "reasons": list(outcome.result.reasons)}
         else:
-            said["error"] = f"{type(outcome.error).__name__}: {str(outcome.error)[:500]}"
-        self.compared.append(said)
-        emit(kind="comparison", node="select", round=level, **said)
-        return bool(said["winner"] == path["name"])
+            comparison["error"] = f"{type(outcome.error).__name__}: {str(outcome.error)[:500]}"
+        self.compared.append(comparison)
+        emit(kind="comparison", node="select", round=level, **comparison)
+        return bool(comparison["winner"] == path["name"])
 
 
 VARIABLES = ("task", "first", "second")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.events import record
 from ...state.stopping import REFUSED_OUTSIDE, STOP_REASONS, StopReason, rounds_allowed, spent_budget
-from ...state.summary import accepted_by, best_draft, current_run, oracle_touched, rounds, usage_total
+from ...state.summary import best_draft, current_run
 from ...state.usage import add_usage
-from ..check import EXPLANATIONS
+from ..check import EXPLANATIONS, outcome_values
 from ..runtime.step import Step, Steps, emit
-from .paths import lineage, revisions, shown_path
-from .ranking import Ranking
+from .paths import Path, lineage, revisions, shown_path
+from .ranking import PairwiseJudge, Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..runtime.meter import Prices
     from ..writing.prompts import Keep
     from .explore import StopWhen
-    from .paths import Path
-    from .ranking import PairwiseJudge
     from .shared_budget import SharedBudgets
 
 __all__ = ["select"]
@@ -105,10 +103,10 @@ def select(
         why = EXPLANATIONS[reason] if reason != "max_rounds" else OUT_OF_STEPS if out_of_steps else OUT_OF_LEVELS
         sealed = record(state, *_record(winners, level, ranking, reason, why, keep=keep))
         emit(**sealed["events"][-1])
+        events = [*state["events"], *sealed["events"]]
         return {
             **sealed,
-            **_output([*state["events"], *sealed["events"]], keep=keep),
-            "stop_reason": reason,
+            **outcome_values(events, reason, best_draft(events, keep=keep)),
             "branches": [shown_path(path, state["root"], variations) for path in level.begun],
             "compared": ranking.compared,
             "judging": ranking.judging,
@@ -128,7 +126,7 @@ class _Level:
     """Every path of the search, in the order of its plans, those that were left out too."""
     begun: list[Path]
     before: list[Path]
-    """What became of a path of these in earlier attempts at its draft."""
+    """Earlier attempts at the drafts of these."""
     running: list[Path]
     """Those that are neither lost nor revised in other paths."""
     open: list[Path]
@@ -202,22 +200,9 @@ def _record(
     if any(path["oracle"] for path in level.begun):
         verdict["oracle"] = True
     lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
-    if evidence := {name: said for name, said in (("comparisons", ranking.compared), ("lost", lost)) if said}:
+    if evidence := {name: entries for name, entries in (("comparisons", ranking.compared), ("lost", lost)) if entries}:
         verdict["evidence"] = evidence
     return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
-
-
-def _output(events: Sequence[Any], *, keep: Keep) -> dict[str, Any]:
-    """Return what the record of a search says, as it is replayed."""
-    best = best_draft(events, keep=keep)
-    return {
-        "answer": best.text if best else "",
-        "rounds": rounds(events),
-        "score": best.score if best else None,
-        "accepted_by": accepted_by(best),
-        "oracle": oracle_touched(events),
-        "usage": usage_total(events),
-    }
 
 
 BUDGETS = ("token_budget", "cost_budget", "time_budget", *REFUSED_OUTSIDE)

@@ -6,23 +6,17 @@ import asyncio
 import threading
 from bisect import insort
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...state.stopping import StopReason, spent_budget
 from ...state.usage import Usage, add_usage
-from ..runtime.meter import BudgetSpentError, Meter
+from ..runtime.meter import BudgetSpentError, Meter, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from uuid import UUID
 
-    from langchain_core.messages import BaseMessage
-    from langchain_core.outputs import LLMResult
-
-    from ..runtime.meter import Prices
 
 __all__ = ["SharedBudget", "SharedBudgets", "Turns"]
 
@@ -112,15 +106,13 @@ class SharedBudget(Meter):
         self.run_inline = False  # it may refuse a call; see Meter
         self.turns = Turns(most)
         self.accepted = False
-        """Whether a path was accepted, so that no further one need begin."""
+        """True if a path was accepted, so that no further one need begin."""
         self.begun: set[str] = set()
         """Names of the paths that began."""
         self.error: Exception | None = None
         """Of a first draft that could not be written."""
         self._spent = spent
         self._limits = limits
-        self._started: dict[UUID, float] = {}
-        self._seconds = 0.0
 
     def closed_to(self, name: str, *, accepting: bool) -> str | None:
         """Return why a path need not begin, or `None`; from then on it has begun.
@@ -139,35 +131,8 @@ class SharedBudget(Meter):
         """Return the budget that is used up, or `None`."""
         with self._lock:
             now = perf_counter()
-            seconds = self._seconds + sum(now - start for start in self._started.values())
+            seconds = self._in_calls + sum(now - call.start for call in self._calls.values())
         return spent_budget((), self._limits, besides=add_usage([self._spent, self.usage(seconds=seconds)]))
-
-    def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **given: Any
-    ) -> None:
-        """Refuse the call, or note when it began.
-
-        Raises:
-            BudgetSpentError: A budget of the search is spent.
-        """
-        super().on_chat_model_start(serialized, messages, run_id=run_id, **given)
-        with self._lock:
-            self._started[run_id] = perf_counter()
-
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **given: Any) -> None:
-        """Count one finished call."""
-        super().on_llm_end(response, run_id=run_id, **given)
-        self._ended(run_id)
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **given: Any) -> None:
-        """Count the time of one that failed, and what it is billed for."""
-        super().on_llm_error(error, run_id=run_id, **given)
-        self._ended(run_id)
-
-    def _ended(self, run_id: UUID) -> None:
-        with self._lock:
-            start = self._started.pop(run_id, None)
-            self._seconds += 0.0 if start is None else perf_counter() - start
 
     def _check_budget(self) -> None:
         if budget := self.spent_budget():

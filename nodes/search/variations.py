@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..critics.critics import HumanCritic
 from ..generate import GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
-from ..writing.prompts import PromptedModel, seen_by_refiner
+from ..writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..writing.sampling import require_model, sampled
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..writing.prompts import Prompts
 
 __all__ = ["Variation", "check_critics", "names_of", "varied_options"]
 
@@ -70,7 +69,7 @@ class Variation:
 
 
 def names_of(variations: Sequence[Variation]) -> list[str]:
-    """Return what `branches` and progress call each.
+    """Return the name of each in `branches` and progress.
 
     Raises:
         ValueError: Two have the same name.
@@ -82,7 +81,7 @@ def names_of(variations: Sequence[Variation]) -> list[str]:
 
 
 def check_critics(critics: Sequence[Any]) -> None:
-    """Return where all of them can be asked in a search.
+    """Raise ValueError unless all critics can be asked in a search.
 
     Raises:
         ValueError: One is a person: many paths would wait at once.
@@ -97,7 +96,7 @@ def check_critics(critics: Sequence[Any]) -> None:
 def varied_options(
     variation: Variation, model: BaseChatModel, options: Mapping[str, Any], *, siblings: bool
 ) -> dict[str, Any]:
-    """Return what `build_refine_graph` is called with for the paths of one variation.
+    """Return the arguments of `build_refine_graph` for the paths of one variation.
 
     Args:
         variation: What is different.
@@ -116,9 +115,9 @@ def varied_options(
         writing = sampled(chosen) if siblings else chosen
     seen = seen_by_refiner(rest)
     for node, default in (("generate", GENERATE_PROMPT), ("refine", REFINE_PROMPT)):
-        own, given = getattr(variation, f"{node}_prompt"), rest.pop(f"{node}_prompt", None)
+        own, common = getattr(variation, f"{node}_prompt"), rest.pop(f"{node}_prompt", None)
         if rest.get(node) is None:
-            prompt = own if own is not None else given if given is not None else default
+            prompt = own if own is not None else common if common is not None else default
             rest[node] = PromptedModel(writing, prompt, what=f"{node}_prompt", **seen)
         elif own is not None:
             raise ValueError(f"{node}_prompt= of a Variation has no effect beside {node}=, which writes by itself")

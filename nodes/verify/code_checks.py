@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from ..sandbox.launch import names_module
 from .code_replies import DEFINITION, find_entry_point, given_code, read_code
 from .text_verifiers import named
@@ -15,7 +15,6 @@ from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.critique import Verifier
     from ..sandbox import Sandbox, SandboxResult
 
 __all__ = ["passes_visible_tests"]
@@ -41,11 +40,11 @@ def passes_visible_tests(
     """
     if entry_point is not None and not entry_point.isidentifier():
         raise ValueError(f"entry_point must be the name of a function, not {entry_point!r}")
-    given = given_tests(tests) if tests is not None else []
+    extra = given_tests(tests) if tests is not None else []
 
     def check(task: str, draft: str, /) -> Critique | None:
         name = entry_point or find_entry_point(task)
-        shown = [*given, *visible_tests(task, entry_point=name)]
+        shown = [*extra, *visible_tests(task, entry_point=name)]
         name = name or next((test.names[0] for test in shown if test.names), "")
         code = read_code(draft, task, entry_point=name)
         if not code:
@@ -63,30 +62,35 @@ def passes_visible_tests(
 
 def _runnable(tests: Sequence[VisibleTest], name: str, known: set[str]) -> list[VisibleTest]:
     """Return the tests with the functions that the code must define; those beyond the cap are put together as one."""
-    found = []
+    runnable = []
     for test in tests:
         needed = [one for one in test.names if one not in known] if test.names else [name]
         if needed and all(needed):
-            found.append(replace(test, names=tuple(sorted(needed, key=lambda one: one != name))))
-    if len(found) <= MOST_TESTS:
-        return found
-    return [*found[: MOST_TESTS - 1], _together(found[MOST_TESTS - 1 :])]
+            runnable.append(replace(test, names=tuple(sorted(needed, key=lambda one: one != name))))
+    if len(runnable) <= MOST_TESTS:
+        return runnable
+    return [*runnable[: MOST_TESTS - 1], _together(runnable[MOST_TESTS - 1 :])]
 
 
 def _results(sandbox: Sandbox, code: str, tests: Sequence[VisibleTest], helpers: str) -> list[SandboxResult]:
     """Return the results up to the first that says how all others will end."""
-    found = []
+    results = []
     helpers = with_harness(helpers)
     for test in tests:
-        found.append(sandbox.check(code, test.code, test.names, helpers=helpers))
-        if found[-1].status in LIMITS or _undefined(found[-1]):
+        results.append(sandbox.check(code, test.code, test.names, helpers=helpers))
+        if results[-1].status in LIMITS or _undefined(results[-1]):
             break
         rest = tests[1:]
-        if len(found) == 1 and found[0].ok and len(rest) > 1 and sum("def check(" in test.code for test in rest) < 2:
+        if (
+            len(results) == 1
+            and results[0].ok
+            and len(rest) > 1
+            and sum("def check(" in test.code for test in rest) < 2
+        ):
             together = _together(rest)  # a check takes two processes, and most code that passes once passes always
             if (result := sandbox.check(code, together.code, together.names, helpers=helpers)).ok:
-                return [*found, *(result for _ in rest)]
-    return found
+                return [*results, *(result for _ in rest)]
+    return results
 
 
 def _together(tests: Sequence[VisibleTest]) -> VisibleTest:
@@ -109,9 +113,9 @@ def _judged(
     if not failed:
         return None
     if _undefined(results[-1]):
-        said = f"The code can't be tested: {_first_line(results[-1])}{_where(results[-1].error or '')}"
+        text = f"The code can't be tested: {_first_line(results[-1])}{_where(results[-1].error or '')}"
     else:
-        said = "\n".join(
+        text = "\n".join(
             [
                 f"{passed} of {total} visible tests pass." if total > 1 else "The visible test fails.",
                 *(f"- {_why(test, result, sandbox, code)}" for test, result in failed[:MOST_SHOWN]),
@@ -119,34 +123,34 @@ def _judged(
                 *(["The tests after it were not run."] if len(results) < total else []),
             ]
         )
-    return Critique(said[:LONGEST], accepted=False, score=passed / total, evidence=evidence)
+    return Critique(text[:LONGEST], accepted=False, score=passed / total, evidence=evidence)
 
 
 def _only_runs(sandbox: Sandbox, code: str, name: str, helpers: str) -> Critique | None:
-    """Return what is wrong with code that no test covers: it must run and define its function. That proves nothing."""
+    """Reject code without tests unless it runs and defines its function; that alone proves nothing, so `None`."""
     result = sandbox.run(f"{code}\n\n\ncallable({name})" if name else f"{code}\n\n\nNone")
     needed = not result.by_code or names_module(helpers, result.error or "")
     if (result.status == "unsupported" and needed) or (result.ok and (not name or result.value is True)):
         return None
     undefined = result.ok or (result.error or "").startswith(f"NameError: name '{name}' is not defined")
-    said = f"it does not define {name}" if undefined else f"{_first_line(result)}{_where(result.error or '')}"
-    return Critique(f"The code does not run: {said}"[:LONGEST], accepted=False, score=0.0)
+    reason = f"it does not define {name}" if undefined else f"{_first_line(result)}{_where(result.error or '')}"
+    return Critique(f"The code does not run: {reason}"[:LONGEST], accepted=False, score=0.0)
 
 
 def _why(test: VisibleTest, result: SandboxResult, sandbox: Sandbox, code: str) -> str:
-    error, said = result.error or "", _first_line(result)
+    error, message = result.error or "", _first_line(result)
     last = error.rpartition("\nlast call: ")[2] if "\nlast call: " in error else ""
     if result.status in LIMITS:
-        return f"{_cut(test.shown)}: {said}"
+        return f"{_cut(test.shown)}: {message}"
     wrong = re.match(r"AssertionError: got (.*)", error)
     if wrong and test.wanted:
         return f"{_cut(test.shown)} should give {_cut(test.wanted)}, but gives {wrong[1]}"
-    if last.endswith(f" raised {said.partition(':')[0]}"):
+    if last.endswith(f" raised {message.partition(':')[0]}"):
         wanted = f" should give {_cut(test.wanted)}, but" if test.wanted else ""
         again = sandbox.run(f"{code}\n\n\n{last.rpartition(' raised ')[0]}")
-        same = _first_line(again) == said
-        return f"{_cut(test.shown)}{wanted} raises {said}{_where(again.error or '') if same else ''}"
-    seen = f": {last}" if last else f": {said}"
+        same = _first_line(again) == message
+        return f"{_cut(test.shown)}{wanted} raises {message}{_where(again.error or '') if same else ''}"
+    seen = f": {last}" if last else f": {message}"
     return f"{_cut(test.shown)} fails{seen}"
 
 

@@ -31,11 +31,11 @@ def read_code(reply: str, task: str = "", *, entry_point: str = "") -> str:
         entry_point: Name of the function; default: as `find_entry_point` finds it.
     """
     entry_point = entry_point or find_entry_point(task)
-    given = given_code(task)
+    frame = given_code(task)
     reply = without_thought(reply)
-    blocks = [block for block in _blocks(reply) if block.strip()] or [_unfenced(reply, given)]
+    blocks = [block for block in _blocks(reply) if block.strip()] or [_unfenced(reply, frame)]
     code = [block for block in blocks if _defines(textwrap.dedent(block), entry_point)] or blocks
-    return _completed(code[-1].strip("\n"), given, entry_point)
+    return _completed(code[-1].strip("\n"), frame, entry_point)
 
 
 def _completed(code: str, given: str, entry_point: str) -> str:
@@ -77,7 +77,7 @@ def given_code(task: str) -> str:
 
 def _blocks(text: str) -> list[str]:
     """Return the insides of the fenced blocks; one that is never closed runs to the end."""
-    found: list[list[str]] = []
+    blocks: list[list[str]] = []
     fence = ""
     for line in text.splitlines():
         mark = FENCE.match(line)
@@ -85,11 +85,11 @@ def _blocks(text: str) -> list[str]:
             if mark and mark["fence"].startswith(fence) and not mark["info"].strip():
                 fence = ""
             else:
-                found[-1].append(line)
+                blocks[-1].append(line)
         elif mark:
             fence = mark["fence"]
-            found.append([])
-    return ["\n".join(lines) for lines in found]
+            blocks.append([])
+    return ["\n".join(lines) for lines in blocks]
 
 
 def _unfenced(reply: str, given: str) -> str:
@@ -133,7 +133,7 @@ def code_task(row: Mapping[str, Any]) -> str:
 
 
 def passes_hidden_tests(row: Mapping[str, Any], answer: str, sandbox: Sandbox) -> SandboxResult:
-    """Return what became of an answer under the row's hidden tests; `.ok` says whether it passes them.
+    """Run the row's hidden tests on an answer; `.ok` of the result says whether it passes them.
 
     An oracle, for evaluations: no graph calls it.
 
@@ -177,4 +177,4 @@ CODE = re.compile(
     r"|\w+\s*[=(.\[:]|\w+\s*,.*="
 )
 BODY = re.compile(r"\s+\S|(?:return|if|for|while|try|with)\b.*|\w+(?:\s*,\s*\w+)*\s*[-+*/]?=")
-"""What may begin the body of a function."""
+"""Beginning of a function's body."""

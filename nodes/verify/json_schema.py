@@ -10,7 +10,7 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from .patterns import bounded_search
 from .text_verifiers import named
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from jsonschema.exceptions import ValidationError
 
-    from ...state.critique import Verifier
 
 __all__ = ["matches_json_schema"]
 
@@ -40,8 +39,8 @@ def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
     def check(task: str, draft: str, /) -> Critique:
         fenced = FENCE.fullmatch(draft.strip())
         try:
-            found = json.loads(fenced["inside"] if fenced else draft, parse_constant=_refuse)
-            faults = list(islice(errors_of(found), MOST_COUNTED))
+            value = json.loads(fenced["inside"] if fenced else draft, parse_constant=_refuse)
+            faults = list(islice(errors_of(value), MOST_COUNTED))
         except RecursionError:
             return Critique("The JSON is nested too deeply.", accepted=False, score=0.0)
         except TimeoutError:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from .expressions import plain_notation
 from .text_verifiers import named
-
-if TYPE_CHECKING:
-    from ...state.critique import Verifier
 
 __all__ = ["ends_with_answer", "extract_number", "lone_number", "same_number"]
 
@@ -38,9 +34,9 @@ def extract_number(text: str) -> Decimal | None:
     text = _plain(text)
     end = len(text)
     for mark in reversed(list(MARK.finditer(text))):
-        found = _marked(text, mark, min(end, mark.end() + LONGEST_ANSWER))
-        if found:
-            return _value(found)
+        numeral = _marked(text, mark, min(end, mark.end() + LONGEST_ANSWER))
+        if numeral:
+            return _value(numeral)
         end = mark.start()
     return _value(_last(text, 0, len(text)))
 
@@ -106,14 +102,14 @@ def _marked(text: str, mark: re.Match[str], end: int) -> re.Match[str] | None:
     end = at + (sentence_end.start() if sentence_end else len(line))
     first = OPENING.match(text, at)
     if first and first.start("numeral") < max(end, at + 1):
-        found = NUMERAL.match(text, first.start("numeral"))
-        equals = text.rfind("=", found.end(), end) if found else -1
-        whole = found and READABLE.fullmatch(found[0])
-        if found and equals >= 0 and (not whole or SUM_AFTER.match(text, found.end(), end)):
+        numeral = NUMERAL.match(text, first.start("numeral"))
+        equals = text.rfind("=", numeral.end(), end) if numeral else -1
+        whole = numeral and READABLE.fullmatch(numeral[0])
+        if numeral and equals >= 0 and (not whole or SUM_AFTER.match(text, numeral.end(), end)):
             opening = OPENING.match(text, equals + 1)
             result = opening and NUMERAL.match(text, opening.start("numeral"))
             return result or _last(text, equals + 1, end)
-        return found
+        return numeral
     return None if mark.lastgroup == "phrase" else _last(text, at, end)
 
 
@@ -128,22 +124,22 @@ def _closing_brace(text: str) -> int:
 
 def _last(text: str, start: int, end: int) -> re.Match[str] | None:
     last = None
-    for found in NUMERAL.finditer(text, start, end):
+    for numeral in NUMERAL.finditer(text, start, end):
         # Matched again, since `end` may cut it.
-        whole = NUMERAL.match(text, found.start())
+        whole = NUMERAL.match(text, numeral.start())
         last = last if whole is None or ORDINAL.match(text, whole.end()) else whole
     return last
 
 
 def _value(numeral: re.Match[str] | None) -> Decimal | None:
     """Return a number if the whole of a numeral can be read, and what stands around it doesn't change its value."""
-    found = READABLE.fullmatch(numeral[0]) if numeral else None
-    if numeral is None or found is None:
+    parts = READABLE.fullmatch(numeral[0]) if numeral else None
+    if numeral is None or parts is None:
         return None
-    text, negative = numeral.string, bool(found["minus"]) or found["sign"] not in ("", "+")
+    text, negative = numeral.string, bool(parts["minus"]) or parts["sign"] not in ("", "+")
     before, after = text[max(0, numeral.start() - NEAR) : numeral.start()], text[numeral.end() : numeral.end() + NEAR]
     letters = ATTACHED.match(after)
-    scale = _attached_scale(letters["letters"], paid=bool(found["currency"])) if letters else 0
+    scale = _attached_scale(letters["letters"], paid=bool(parts["currency"])) if letters else 0
     if scale is None or (letters and letters["digit"]) or CHANGED_BEFORE.search(before) or CHANGED_AFTER.match(after):
         return None
     if negative and (before.endswith((")", "]", "}", ") ", "] ", "} ", "-")) or before[-1:] + after[:1] == "||"):
@@ -154,8 +150,8 @@ def _value(numeral: re.Match[str] | None) -> Decimal | None:
         FACTORIAL.match(after) and SMALL.fullmatch(numeral[0])
     ):
         return None
-    value = _absolute(found)
-    for word in (found["scales"] or "").lower().split():
+    value = _absolute(parts)
+    for word in (parts["scales"] or "").lower().split():
         scale += SCALES[word.removesuffix("s")]
     if value is None or not value.is_finite():
         return None
@@ -275,7 +271,7 @@ CHANGED_AFTER = re.compile(
     r"|(?:[ ][a-z]+){1,3}[ ]?[-–*/+x][ ]?[$]?[0-9]"
     r"|[ -]and[ -](?:a|one|two|three|four|five|six|seven)[ -](?:half|quarter|third|fourth|fifth|sixth|eighth|tenth)"
 )
-"""What makes of a number beside it another one: operators, roots, inequalities, algebra, fractions in words."""
+"""Context that changes a number beside it: operators, roots, inequalities, algebra, fractions in words."""
 LOOSE_MINUS = re.compile(r"(?:^|[\n:#={]|\b(?:is|was|equals))[ ]*[-–—][ ]$")
 SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\s(?:because|since)\s")
 OPENING = re.compile(

@@ -71,10 +71,10 @@ def _linear(pattern: str, *, multiline: bool) -> Any:
 
 def _found_in_process(pattern: str, text: str, flags: int) -> bool:
     command = [sys.executable, "-I", "-S", "-B", "-c", SEARCH.format(seconds=MOST_SECONDS)]
-    given = json.dumps([pattern, text, flags]).encode()
+    question = json.dumps([pattern, text, flags]).encode()
     try:
         # Waits longer than the process may work, as the machine may be busy.
-        done = subprocess.run(command, input=given, capture_output=True, timeout=5 * MOST_SECONDS, check=True)  # noqa: S603  # this Python, and the program below
+        done = subprocess.run(command, input=question, capture_output=True, timeout=5 * MOST_SECONDS, check=True)  # noqa: S603  # this Python, and the program below
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
         raise TimeoutError(f"a search for {pattern!r} takes more than {MOST_SECONDS} seconds") from None
     return done.stdout.strip() == b"1"

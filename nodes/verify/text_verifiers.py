@@ -6,13 +6,11 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from ...state.critique import Critique
+from ...state.critique import Critique, Verifier
 from .patterns import bounded_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from ...state.critique import Verifier
 
 
 __all__ = [
@@ -42,7 +40,7 @@ def named(check: Verifier, name: str, *, wants: str = "") -> Verifier:
 
 
 def wanted(check: object) -> str:
-    """Return what a verifier wants, as a sentence; empty where it does not say."""
+    """Return a verifier's wish as a sentence; empty where it does not say."""
     return str(getattr(check, "wants", ""))
 
 
@@ -58,16 +56,16 @@ def split_sentences(text: str) -> list[str]:
     small letter, at `。`, `！` or `？`, or at an empty line. Titles (`Dr.`), initials (`J.`) and the like of `e.g.`
     end none.
     """
-    found = []
+    sentences = []
     for paragraph in PARAGRAPH.split(text):
         start = 0
         for end in END.finditer(paragraph):
             near = paragraph[max(start, end.start() - LONGEST_ABBREVIATION) : end.start()]
             if not (end["stop"] == "." and ABBREVIATED.fullmatch((near.split() or [""])[-1])):
-                found.append(paragraph[start : end.end()])
+                sentences.append(paragraph[start : end.end()])
                 start = end.end()
-        found.append(paragraph[start:])
-    return [sentence.strip() for sentence in found if split_words(sentence)]
+        sentences.append(paragraph[start:])
+    return [sentence.strip() for sentence in sentences if split_words(sentence)]
 
 
 def count_sentences(text: str) -> int:
@@ -172,12 +170,12 @@ def has_length(
     Raises:
         ValueError: No limit is given, one is negative, or a minimum is above its maximum. At build.
     """
-    given = {
+    bounds = {
         "word": (min_words, max_words),
         "character": (min_characters, max_characters),
         "sentence": (min_sentences, max_sentences),
     }
-    limits = {unit: (low or 0, high) for unit, (low, high) in given.items() if (low, high) != (None, None)}
+    limits = {unit: (low or 0, high) for unit, (low, high) in bounds.items() if (low, high) != (None, None)}
     if not limits:
         raise ValueError("has_length needs at least one limit, such as max_words=40")
     for unit, (low, high) in limits.items():

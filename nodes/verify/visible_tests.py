@@ -27,7 +27,7 @@ class VisibleTest:
     shown: str
     """The call, or the statement that must hold."""
     wanted: str
-    """What the call should give; empty where the test is a statement."""
+    """The expected result of the call; empty where the test is a statement."""
     code: str
     """Python that raises unless the test passes, run after `with_harness`; what a call gave is in the message."""
     names: tuple[str, ...]
@@ -42,8 +42,8 @@ def visible_tests(task: str, *, entry_point: str = "") -> list[VisibleTest]:
     with a long setup before them, the first are read.
     """
     sources = _examples(task), _asserts(task), _calls(task, entry_point)
-    found = [test for source in sources for test in islice(source, MOST_READ)]
-    return list({(test.shown, test.wanted, test.code): test for test in found}.values())
+    tests = [test for source in sources for test in islice(source, MOST_READ)]
+    return list({(test.shown, test.wanted, test.code): test for test in tests}.values())
 
 
 def given_tests(tests: str | Sequence[str]) -> list[VisibleTest]:
@@ -54,11 +54,11 @@ def given_tests(tests: str | Sequence[str]) -> list[VisibleTest]:
     Raises:
         ValueError: A text is not Python, or holds no test.
     """
-    found: list[VisibleTest] = []
+    parsed: list[VisibleTest] = []
     for text in [tests] if isinstance(tests, str) else tests:
         examples = [] if parse_python(text) else list(_examples(text))
-        found += examples or _statements(text)
-    return found
+        parsed += examples or _statements(text)
+    return parsed
 
 
 def with_harness(helpers: str) -> str:
@@ -121,21 +121,21 @@ def _statements(text: str) -> list[VisibleTest]:
     sources = [(node, _source(node, lines)) for node in body]
     functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
     setup = _Setup().with_source("\n".join(source for node, source in sources if not isinstance(node, ast.Assert)))
-    found = [_assertion(node, source, setup) for node, source in sources if isinstance(node, ast.Assert)]
-    found += [_test(f"{name}()", "", setup, f"{name}()") for name in functions if name.startswith("test")]
+    collected = [_assertion(node, source, setup) for node, source in sources if isinstance(node, ast.Assert)]
+    collected += [_test(f"{name}()", "", setup, f"{name}()") for name in functions if name.startswith("test")]
     if "check" in functions:
-        found.append(VisibleTest("check(candidate)", "", text, ()))
-    if not found:
+        collected.append(VisibleTest("check(candidate)", "", text, ()))
+    if not collected:
         raise ValueError(f"tests must hold an assert, a test function or an example with >>>, not {text[:200]!r}")
-    return found
+    return collected
 
 
 def _source(node: ast.stmt, lines: Sequence[bytes]) -> str:
     """Return the source of a statement; `ast.get_source_segment` splits the whole text anew for each."""
-    found = list(lines[node.lineno - 1 : node.end_lineno])
-    found[-1] = found[-1][: node.end_col_offset]
-    found[0] = found[0][node.col_offset :]
-    return b"\n".join(found).decode()
+    segment = list(lines[node.lineno - 1 : node.end_lineno])
+    segment[-1] = segment[-1][: node.end_col_offset]
+    segment[0] = segment[0][node.col_offset :]
+    return b"\n".join(segment).decode()
 
 
 def _examples(text: str) -> Iterator[VisibleTest]:
@@ -151,7 +151,8 @@ def _examples(text: str) -> Iterator[VisibleTest]:
             node = body[0] if len(body) == 1 else None
             if example.exc_msg:
                 raised = example.exc_msg.strip()
-                yield _test(source, f"raise {raised}", setup, RAISES.format(call=_indented(source), raised=raised))
+                call = source.replace("\n", "\n    ")
+                yield _test(source, f"raise {raised}", setup, RAISES.format(call=call, raised=raised))
             elif isinstance(node, ast.Assert):
                 yield _assertion(node, source, setup)
             elif isinstance(node, ast.Expr):
@@ -237,8 +238,8 @@ def _bracketed(text: str, start: int) -> str:
 def _plain_value(text: str, start: int) -> str:
     if text[start : start + 1] in tuple("([{"):
         return _bracketed(text, start)
-    found = SCALAR.match(text, start)
-    return found[0] if found else ""
+    scalar = SCALAR.match(text, start)
+    return scalar[0] if scalar else ""
 
 
 def _literal(text: str) -> str:
@@ -278,8 +279,8 @@ def _test(shown: str, wanted: str, setup: _Setup, check: str) -> VisibleTest:
     read = setup.with_source(shown)
     modules = (read.dotted & sys.stdlib_module_names) - read.bound
     imports = "".join(f"import {name}\n" for name in sorted(modules))
-    known = read.bound | modules
-    names = [name for name in read.loaded if name not in known and not hasattr(builtins, name)]
+    bound = read.bound | modules
+    names = [name for name in read.loaded if name not in bound and not hasattr(builtins, name)]
     return VisibleTest(shown, wanted, f"{imports}{setup.source}\n{check}\n", tuple(names))
 
 
@@ -290,15 +291,11 @@ def _without_quotes(text: str) -> str:
         bare = line.strip()
         if bare.startswith(">>>"):
             lines.append(re.sub(r">>>(?=\S)", ">>> ", line, count=1))
-        elif found := re.search(r'"""|\'\'\'|```', line):
-            lines += [line[: found.start()], ""]
+        elif quote := re.search(r'"""|\'\'\'|```', line):
+            lines += [line[: quote.start()], ""]
         else:
             lines.append(line)
     return "\n".join(lines)
-
-
-def _indented(source: str) -> str:
-    return source.replace("\n", "\n    ")
 
 
 LONGEST = 20_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from ...state.choices import SAMPLE, Arm, latest_choice
 from ...state.stopping import rounds_allowed
@@ -15,19 +15,18 @@ from ..runtime.dual import Do, DualRunnable
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.runnables import RunnableConfig
 
 __all__ = ["AdaptiveWriter", "Drafts"]
 
 
 @dataclass(frozen=True)
 class Drafts:
-    """What one step wrote side by side."""
+    """Drafts that one step wrote side by side."""
 
     replies: Sequence[Any]
     """Each a draft of its own."""
     fresh: bool
-    """Whether they are samples, written from the task alone."""
+    """True for samples, which are written from the task alone."""
 
 
 class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import current_run, rejected_since_draft, rounds
+from ...state.summary import Attempt, current_run, rejected_since_draft, rounds
 from ..runtime.dual import Do
 from .prompt_injection import fenced_messages
-from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt
+from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt, reseeded
 from .replies import read_text, rejection
-from .seeds import reseeded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from ...state.summary import Attempt
 
 __all__ = ["CLAUSE_PROMPT", "WordAddingWriter", "joined"]
 
@@ -71,8 +69,8 @@ class WordAddingWriter(PromptedModel):
         # After a clause that was no draft, the next words have their turn.
         rejected = len(rejected_since_draft(events))
         skipped = rejected * self.at_once % len(words)
-        asked = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
-        messages = fenced_messages(self.clause, {"words": asked, "draft": draft})
+        listed = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
+        messages = fenced_messages(self.clause, {"words": listed, "draft": draft})
         model = reseeded(self.model, rounds(events) + 1, messages)
         return joined(draft, (yield Do(model.invoke, model.ainvoke, (messages, config))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages, convert_to_openai_messages
 
 from ...state.conversation import Waiting, before_task, conversation_of, said_so_far
 from .prompt_injection import fence, opens_part
@@ -13,15 +13,13 @@ from .replies import read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
-
     from ...state.events import Event
 
 __all__ = ["in_context", "read_conversation", "with_context"]
 
 
 def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the task that messages hold, where they are the input, and what of the conversation the record lacks.
+    """Return the task in the input's messages, if it has any, and the part of the conversation the record lacks.
 
     Reads: task, messages, events.
     """
@@ -29,12 +27,15 @@ def read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
     waits = isinstance(messages, Waiting)
     if not messages or not (waits or state.get("task") is None):
         return {}
-    said = convert_to_openai_messages(messages)
-    known = said_so_far(state.get("events") or [])
-    goes_on = bool(known) and said[: len(known)] == known
-    asked = [message for message in messages if isinstance(message, HumanMessage)]
-    found: dict[str, Any] = {"task": str(asked[-1].text), "conversation": said[len(known) :] if goes_on else said}
-    return {**found, **({"continues": True} if goes_on else {}), **({"messages": list(messages)} if waits else {})}
+    conversation = convert_to_openai_messages(messages)
+    recorded = said_so_far(state.get("events") or [])
+    update: dict[str, Any] = {
+        "task": str([message for message in messages if isinstance(message, HumanMessage)][-1].text),
+        "conversation": conversation,
+    }
+    if recorded and conversation[: len(recorded)] == recorded:
+        update |= {"conversation": conversation[len(recorded) :], "continues": True}
+    return {**update, "messages": list(messages)} if waits else update
 
 
 def in_context(task: str, events: Sequence[Event]) -> str:
@@ -46,17 +47,17 @@ def in_context(task: str, events: Sequence[Event]) -> str:
 def with_context(task: str, before: Sequence[BaseMessage]) -> str:
     """Return the task after the messages that were said before it; alone where none were."""
     lines = [
-        f"{SPEAKERS[message.type]}: {_said(text)}"
+        f"{SPEAKERS[message.type]}: {_quoted(text)}"
         for message in before
         if message.type in SPEAKERS
         and (text := read_text(message) if message.type == "ai" else str(message.text)).strip()
     ]
-    return "\n\n".join([BEFORE, *lines, f"{NOW}\n{_said(task)}"]) if lines else task
+    return "\n\n".join([BEFORE, *lines, f"{NOW}\n{_quoted(task)}"]) if lines else task
 
 
-def _said(text: str) -> str:
-    """Return what was said, in a fence where a line of it could pass for what somebody else said."""
-    return fence(text) if opens_part(text, [BEFORE, NOW, *(f"{one}:" for one in SPEAKERS.values())]) else text
+def _quoted(text: str) -> str:
+    """Quote a turn: in a fence where a line of it could pass for somebody else's turn."""
+    return fence(text) if opens_part(text, [BEFORE, NOW, *(f"{name}:" for name in SPEAKERS.values())]) else text
 
 
 SPEAKERS = {"system": "Instructions", "human": "User", "ai": "Assistant"}

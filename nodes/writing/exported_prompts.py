@@ -38,13 +38,13 @@ def exported_prompt(text: str, *, what: str) -> ChatPromptTemplate | None:
     if not BEGINS.match(text):
         return None
     try:
-        found = json.loads(text)
+        export = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not {"lc", "manifest"} & found.keys():
+    if not isinstance(export, dict) or not {"lc", "manifest"} & export.keys():
         return None
     try:
-        messages = list(_messages(found.get("manifest", found)))
+        messages = list(_messages(export.get("manifest", export)))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{what} is no prompt as LangChain exports it: {type(error).__name__}: {error}") from None
     except ValueError as error:
@@ -56,14 +56,14 @@ def exported_prompt(text: str, *, what: str) -> ChatPromptTemplate | None:
 
 def _messages(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield roles with templates, whatever they were, as f-strings."""
-    name, kept = _constructed(found)
+    name, fields = _constructed(found)
     # An optional placeholder's messages are none.
-    if filled := sorted(key for key, value in (kept.get("partial_variables") or {}).items() if value != []):
+    if filled := sorted(key for key, value in (fields.get("partial_variables") or {}).items() if value != []):
         raise ValueError(f"its variables {', '.join(filled)} are filled in already: write them into the template")
     if name == "PromptTemplate":
-        yield "human", _template(kept)
+        yield "human", _template(fields)
     elif name == "ChatPromptTemplate":
-        for message in kept["messages"]:
+        for message in fields["messages"]:
             yield from _message(message)
     else:
         raise ValueError(
@@ -72,16 +72,16 @@ def _messages(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _message(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    name, kept = _constructed(found)
+    name, fields = _constructed(found)
     role = ROLES.get(name.removesuffix("MessagePromptTemplate").removesuffix("Message"))
     if role and name.endswith("Template"):
-        inner, template = _constructed(kept["prompt"])
+        inner, template = _constructed(fields["prompt"])
         if inner != "PromptTemplate":
             raise ValueError(f"its {role} message is a {inner}; a prompt is texts")
         yield role, _template(template)
-    elif role and isinstance(kept["content"], str):
-        yield role, _literal(kept["content"])
-    elif not (name == "MessagesPlaceholder" and kept.get("optional")):
+    elif role and isinstance(fields["content"], str):
+        yield role, _literal(fields["content"])
+    elif not (name == "MessagesPlaceholder" and fields.get("optional")):
         raise ValueError(f"a {name} can't be in a prompt here: nothing would fill it, or it is no text")
 
 

@@ -37,18 +37,18 @@ def builder_prompts(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         ValueError: The file can't be read, holds no prompts, or other ones than those that it says were measured.
     """
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     programs: dict[int, str] = {}
     for name, text in read_prompts(path).items():
         if number := re.fullmatch(r"program_([1-9][0-9]?)", name):
             programs[int(number[1])] = text
         elif name in ARGUMENTS:
-            found[ARGUMENTS[name]] = text
+            arguments[ARGUMENTS[name]] = text
         else:
             raise ValueError(f"{_shown(path)} names a prompt {name!r}; known are {', '.join(ARGUMENTS)} and program_N")
     if programs:
-        found["program_prompts"] = tuple(programs[number] for number in sorted(programs))
-    return found
+        arguments["program_prompts"] = tuple(programs[number] for number in sorted(programs))
+    return arguments
 
 
 def read_prompts(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -69,25 +69,25 @@ def read_tuned(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     where = _shown(path)
     try:
-        found: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        content: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{where} can't be read: {error}") from None
-    prompts = found.get("prompts") if isinstance(found, dict) else None
-    if _is_export(found):
+    prompts = content.get("prompts") if isinstance(content, dict) else None
+    if _is_export(content):
         raise ValueError(f'{where} is one exported prompt: name it, as in {{"prompts": {{"critic": …}}}}')
     if isinstance(prompts, dict):  # an exported prompt is kept as its text, like any other
         prompts = {name: json.dumps(one) if _is_export(one) else one for name, one in prompts.items()}
     if not isinstance(prompts, dict) or not prompts or not all(isinstance(one, str) for one in prompts.values()):
         raise ValueError(f'{where} holds no prompts: it must be an object with "prompts", texts by name')
-    if found.get("format", FORMAT) != FORMAT:
-        raise ValueError(f"{where} has format {found['format']!r}, and this version reads {FORMAT}")
-    for name, digest in (found.get("prompts_sha256") or {}).items():
+    if content.get("format", FORMAT) != FORMAT:
+        raise ValueError(f"{where} has format {content['format']!r}, and this version reads {FORMAT}")
+    for name, digest in (content.get("prompts_sha256") or {}).items():
         if hashlib.sha256(prompts.get(name, "").encode()).hexdigest() != digest:
             raise ValueError(
                 f"the prompt {name!r} of {where} is not the one that was measured; "
                 'to use it all the same, take "prompts_sha256" out'
             )
-    return {**found, "prompts": prompts}
+    return {**content, "prompts": prompts}
 
 
 def _is_export(value: Any) -> bool:

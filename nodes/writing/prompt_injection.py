@@ -16,17 +16,14 @@ import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter, ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from langchain_core.messages import HumanMessage
-from langchain_core.prompts import HumanMessagePromptTemplate, PromptTemplate
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.prompts import BaseChatPromptTemplate, HumanMessagePromptTemplate, PromptTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Self
 
-    from langchain_core.messages import BaseMessage
-    from langchain_core.prompts import BaseChatPromptTemplate
 
 __all__ = ["Lines", "fence", "fenced_messages", "opens_part"]
 
@@ -97,7 +94,8 @@ class Guard:
             return False
         folded = "\n".join(_folded(text).splitlines())
         marked = "[" in folded or "passage" in folded
-        if (marked and MARK.search(folded)) or any(_is_sign(sign, folded) for sign in self.signs):
+        signs = {sign for sign in self.signs if sign in folded}
+        if (marked and MARK.search(folded)) or (signs and not signs.isdisjoint(map(str.strip, folded.split("\n")))):
             return True
         # Of other letters nothing is left where no part of the prompt has any: that takes one pass in C.
         latin = all(map(str.isascii, self.known))
@@ -132,15 +130,10 @@ class Lines(str):
     parts: tuple[str, ...]
 
     def __new__(cls, parts: Iterable[str]) -> Self:
-        found = tuple(parts)
-        new = super().__new__(cls, "\n".join(found))
-        new.parts = found
+        lines = tuple(parts)
+        new = super().__new__(cls, "\n".join(lines))
+        new.parts = lines
         return new
-
-
-def _is_sign(part: str, text: str) -> bool:
-    """Return whether a line of punctuation only is a line of the text."""
-    return part in text and part in map(str.strip, text.split("\n"))
 
 
 def fence(text: str, *, besides: Iterable[str] = ()) -> str:
@@ -174,10 +167,10 @@ class Shape:
 def _shape(template: BaseChatPromptTemplate) -> Shape:
     """Return the shape of a template, which is read off it once."""
     messages = tuple(getattr(template, "messages", ()))
-    found = SHAPES.get(id(template))
+    known = SHAPES.get(id(template))
     # The identity of an object that is gone may be given to another.
-    if found and found[0]() is template and [*map(id, found[1].messages)] == [*map(id, messages)]:
-        return found[1]
+    if known and known[0]() is template and [*map(id, known[1].messages)] == [*map(id, messages)]:
+        return known[1]
     parts, own = _parts(template)
     names = {*template.input_variables, *template.partial_variables, *template.optional_variables} - DELIMITED
     shape = Shape(messages, {name: Guard(parts - {own.get(name, "")}) for name in names}, _one_text(template, messages))
@@ -265,10 +258,10 @@ def _latin(plain: str) -> str:
     Args:
         plain: In NFKD, with no other ends of lines than ASCII has, and without `ß`.
     """
-    found = plain.encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN)
-    if not found.isascii():
-        found = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + LOOK_ALIKE)
-    return "\n" + found.decode()
+    letters = plain.encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN)
+    if not letters.isascii():
+        letters = _folded(plain).encode("utf-8", "surrogatepass").translate(SMALL, NO_LATIN + LOOK_ALIKE)
+    return "\n" + letters.decode()
 
 
 def _letters(folded: str) -> str:

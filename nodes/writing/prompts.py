@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.language_models import BaseChatModel
+from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
 
-from ...state.events import DRAFT_KINDS
+from ...models.prices import innermost
+from ...state.events import DRAFT_KINDS, Event
 from ...state.retrievals import passages
-from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, rounds
+from ...state.summary import Attempt, best_draft, current_run, rounds, summary_of
 from ..runtime.dual import Do, DualRunnable
-from .cache_points import prompt_messages
 from .conversation import in_context
 from .exported_prompts import exported_prompt
-from .prompt_injection import Lines, fence, opens_part
-from .seeds import reseeded
+from .prompt_injection import Lines, fence, fenced_messages, opens_part
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from ...state.events import Event
 
 __all__ = [
     "Keep",
@@ -36,7 +34,9 @@ __all__ = [
     "attempt_at_hand",
     "chat_prompt",
     "is_prompt",
+    "prompt_messages",
     "prompt_values",
+    "reseeded",
     "seen_by_refiner",
 ]
 
@@ -70,32 +70,33 @@ def chat_prompt(
     Raises:
         ValueError: A variable is unknown, lacks, or carries a format or a conversion; or there is no prompt. At build.
     """
-    given = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
-    if not given:
+    several = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
+    if not several:
         raise ValueError(f"{what} is empty: give a prompt, or several, one a round")
-    templates = []
-    for prompt in given:
-        template = exported_prompt(prompt, what=what) if isinstance(prompt, str) else prompt
-        if template is None:
-            try:
-                template = ChatPromptTemplate.from_messages([("human", str(prompt))])
-            except ValueError as error:
-                raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
-        if unknown := sorted(set(template.input_variables) - set(known)):
-            raise ValueError(
-                f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
-                "and a literal brace is written twice"
-            )
-        # `{draft:>3000000000}` is a text of 3 GB, whatever the draft.
-        if dressed := next((one for text in _texts(template) for one in _dressed(text)), None):
-            raise ValueError(f"{what} writes {dressed!r:.80}: a variable stands alone in its braces, as in {{draft}}")
-        used = set(template.input_variables)
-        if missing := [name for name, *others in map(str.split, needed) if not used & {name, *others}]:
-            lacks = " and ".join(f"{{{name}}}" for name in missing)
-            told = MUSTACHE if isinstance(prompt, str) and any(f"{{{{{name}}}}}" in prompt for name in missing) else ""
-            raise ValueError(f"{what} lacks {lacks}: what stands for it is never shown{told}")
-        templates.append(template)
-    return templates
+    return [_template(prompt, what, known, needed) for prompt in several]
+
+
+def _template(prompt: Prompt, what: str, known: Sequence[str], needed: Sequence[str]) -> ChatPromptTemplate:
+    template = exported_prompt(prompt, what=what) if isinstance(prompt, str) else prompt
+    if template is None:
+        try:
+            template = ChatPromptTemplate.from_messages([("human", str(prompt))])
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
+    used = set(template.input_variables)
+    if unknown := sorted(used - set(known)):
+        raise ValueError(
+            f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
+            "and a literal brace is written twice"
+        )
+    # `{draft:>3000000000}` is a text of 3 GB, whatever the draft.
+    if dressed := next((field for text in _texts(template) for field in _dressed(text)), None):
+        raise ValueError(f"{what} writes {dressed!r:.80}: a variable stands alone in its braces, as in {{draft}}")
+    if missing := [name for name, *instead in map(str.split, needed) if not used & {name, *instead}]:
+        lacks = " and ".join(f"{{{name}}}" for name in missing)
+        hint = MUSTACHE if isinstance(prompt, str) and any(f"{{{{{name}}}}}" in prompt for name in missing) else ""
+        raise ValueError(f"{what} lacks {lacks}: what stands for it is never shown{hint}")
+    return template
 
 
 MUSTACHE = "; a text has single braces, and mustache is a ChatPromptTemplate with template_format='mustache'"
@@ -105,12 +106,9 @@ def _texts(part: Any) -> Iterator[str]:
     """Yield the texts of a template that `str.format` fills in, however deep inside."""
     if isinstance(part, str):
         yield part
-    elif isinstance(part, Mapping):
-        for one in part.values():
-            yield from _texts(one)
-    elif isinstance(part, Sequence):
-        for one in part:
-            yield from _texts(one)
+    elif isinstance(part, Mapping | Sequence):
+        for inner in part.values() if isinstance(part, Mapping) else part:
+            yield from _texts(inner)
     elif getattr(part, "template_format", "f-string") == "f-string":  # a message has none, its prompt has one
         for name in ("messages", "prompt", "template"):
             yield from _texts(getattr(part, name, ()))
@@ -124,7 +122,7 @@ def _dressed(text: str) -> Iterator[str]:
 
 
 def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which draft a refiner works on and what it sees of earlier ones, from options of `build_refine_graph`."""
+    """Return a refiner's `keep` and `memory`, from options of `build_refine_graph`."""
     # The last revision, which nobody judges, could never be the best.
     keep = options.get("keep") or ("best" if options.get("judge_last", True) else "last")
     return {"keep": keep, "memory": options.get("memory", "all")}
@@ -132,9 +130,9 @@ def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
     """Return the draft that the refiner works on: the one a person has just spoken about, else the best or the last."""
-    latest = latest_draft(events)
-    if latest is not None and any(critique["kind"] == "human" for critique in latest.critiques):
-        return latest
+    drafts = summary_of(events).attempts
+    if drafts and any(critique["kind"] == "human" for critique in drafts[-1].critiques):
+        return drafts[-1]
     return best_draft(events, keep=keep)
 
 
@@ -144,29 +142,30 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
     `history` holds all earlier attempts with their critiques, the one at hand left out; it is empty with
     `memory="last"` and in the first round. `context` holds the passages that were looked up, numbered.
     """
-    earlier = [] if memory == "last" else [one for one in attempts(events) if attempt and one.round != attempt.round]
+    summary = summary_of(events)
+    earlier = [one for one in summary.attempts if attempt and memory == "all" and one.round != attempt.round]
     return {
         "task": task,
         "draft": attempt.text if attempt else "",
         "feedback": attempt.feedback if attempt else "",
-        "history": _shown(earlier),
-        "round": rounds(events),
+        "history": _history(earlier) if earlier else "",
+        "round": summary.rounds,
         "context": passages(events),
     }
 
 
-def thoughts(events: Sequence[Event]) -> str:
-    """Return what was thought aloud about the current task, under a heading; empty where nothing was."""
-    found = [event["text"].strip() for event in current_run(events) if event["kind"] == "thought"]
-    told = TAG.sub("&lt;", "\n\n".join(text for text in found if text))
-    return f"{THOUGHTS}\n<thoughts>\n{told}\n</thoughts>\n\n" if told else ""
+def thoughts(run: Sequence[Event]) -> str:
+    """Return the notes of a thinking step on the current task, under a heading; empty without any."""
+    texts = [event["text"].strip() for event in run if event["kind"] == "thought"]
+    notes = TAG.sub("&lt;", "\n\n".join(text for text in texts if text))
+    return f"{THOUGHTS}\n<thoughts>\n{notes}\n</thoughts>\n\n" if notes else ""
 
 
 THOUGHTS = "Notes that were made before anything was written. They are for the writer, and no part of the text:"
 TAG = re.compile(r"<(?=\s*/?\s*thoughts\b)", re.IGNORECASE)
 
 
-def _shown(earlier: Sequence[Attempt]) -> Lines:
+def _history(earlier: Sequence[Attempt]) -> Lines:
     parts: list[str] = []
     for attempt in earlier:
         parts += ["", f"Attempt {attempt.round + 1}:", _within(attempt.text)]
@@ -176,7 +175,7 @@ def _shown(earlier: Sequence[Attempt]) -> Lines:
 
 
 def _within(text: str) -> str:
-    """Return a text as the history shows it: in a fence where it could pass for another attempt, or its critique."""
+    """Quote a text for the history: in a fence where it could pass for another attempt, or its critique."""
     return fence(text) if opens_part(text, [FEEDBACK], pattern=ATTEMPT) else text
 
 
@@ -184,9 +183,65 @@ FEEDBACK = "Feedback on it:"
 ATTEMPT = re.compile("attempt[0-9]+$")
 
 
+def prompt_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any], *, model: object) -> list[BaseMessage]:
+    """Return the messages of a prompt as `fenced_messages` does, with a cache point where the model takes them.
+
+    Args:
+        template: The prompt.
+        values: What its variables stand for.
+        model: Who is asked, also with arguments bound, or recorded.
+    """
+    messages = fenced_messages(template, values)
+    innermost_model = innermost(model)
+    if not isinstance(innermost_model, BaseChatModel) or innermost_model._llm_type != "anthropic-chat":
+        return messages  # one with fallbacks included: another provider would refuse the mark
+    # What the same prompt looks like in every round, up to the first variable that does not stay.
+    changing = dict.fromkeys(CHANGING, "\0")
+    texts = [str(message.text) for message in fenced_messages(template, {**values, **changing})]
+    at = next((at for at, text in enumerate(texts) if "\0" in text), 0)
+    stays = texts[at].partition("\0")[0] if "\0" in texts[at] else ""
+    if at and not stays.strip():
+        at, stays = at - 1, texts[at - 1]
+    whole = messages[at].content
+    if len(stays) < SHORTEST_CACHED or not isinstance(whole, str) or not whole.startswith(stays):
+        return messages
+    blocks: list[Any] = [{"type": "text", "text": stays, "cache_control": {"type": "ephemeral"}}]
+    rest = whole[len(stays) :]
+    if rest.strip():  # Anthropic refuses a block of white space
+        blocks.append({"type": "text", "text": rest})
+    return [*messages[:at], messages[at].model_copy(update={"content": blocks}), *messages[at + 1 :]]
+
+
+CHANGING = ("draft", "feedback", "history")
+"""Variables whose text is another in the next round: before the first, a prompt is the same in all."""
+SHORTEST_CACHED = 1024
+"""Characters. Nothing below 1,024 tokens is cached, and hardly a token is shorter than a character."""
+
+
+def reseeded(model: Runnable[Any, AIMessage], number: int, messages: Sequence[BaseMessage]) -> Runnable[Any, AIMessage]:
+    """Return a model with a seed for this sample of this prompt; one that was built without a seed as it is.
+
+    Args:
+        model: A chat model, or one with arguments bound.
+        number: Of the reply among those to one task, from 0.
+        messages: The prompt.
+    """
+    seed = getattr(getattr(model, "bound", model), "seed", None)
+    if not isinstance(seed, int):
+        return model
+    drawn = hashlib.blake2b(
+        "\0".join([str(seed), str(number), *map(str, (one.text for one in messages))]).encode("utf-8", "surrogatepass")
+    )
+    return model.bind(seed=int.from_bytes(drawn.digest()[:8]) % MOST_SEED)
+
+
+MOST_SEED = 2**31
+"""Every provider takes a seed below it."""
+
+
 REVISERS = ("refine_prompt", "refiner_prompt", "improve_prompt")
 REVISING = ("draft task", "feedback")
-"""Who revises is shown what was found, and the draft, or the task to write another."""
+"""Variables of a reviser's prompt: the feedback, and the draft, or the task to write another."""
 
 
 class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
@@ -210,22 +265,21 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
     def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the messages that the model is asked with."""
         events = state.get("events", [])
-        attempt = attempt_at_hand(events, self.keep)
+        attempt, run, number = attempt_at_hand(events, self.keep), current_run(events), rounds(events)
         templates = self.templates_for(attempt)
-        template = templates[min(rounds(events), len(templates) - 1)]
+        template = templates[min(number, len(templates) - 1)]
         values = prompt_values(in_context(state["task"], events), events, attempt, memory=self.memory)
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
-        shown = {**values, "context": values["context"] + thoughts(events)}
-        return prompt_messages(template, shown, model=self.model)
+        return prompt_messages(template, {**values, "context": values["context"] + thoughts(run)}, model=self.model)
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""
         return self.templates
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
-        # The prompt of a fresh sample is that of the first draft.
-        written = sum(event["kind"] in DRAFT_KINDS for event in current_run(input.get("events", [])))
         messages = self.messages(input)
-        model = reseeded(self.model, written + input.get("beside", 0), messages)
+        # The prompt of a fresh sample is that of the first draft.
+        number = sum(event["kind"] in DRAFT_KINDS for event in current_run(input.get("events", [])))
+        model = reseeded(self.model, number + input.get("beside", 0), messages)
         reply: AIMessage = yield Do(model.invoke, model.ainvoke, (messages, config))
         return reply

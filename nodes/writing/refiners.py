@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from ..runtime.dual import Do, DualRunnable, calling
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, Prompts, attempt_at_hand, is_prompt
-from .writers import as_writer
+from .writers import Writer, as_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator
-
-    from langchain_core.runnables import RunnableConfig
-
     from ...state.events import Event
-    from .writers import Writer
 
     ChooseRefiner = Runnable[Any, str] | Callable[[Mapping[str, Any]], Any]
 
@@ -97,7 +92,7 @@ def as_refiner(
     memory: Memory,
     critics: Collection[str] | None,
 ) -> Writer:
-    """Return what writes revisions: a writer or a prompt, or several by their names.
+    """Return the writer of revisions: from a writer or a prompt, or from several by their names.
 
     Args:
         given: As `refine=` of `build_refine_graph`.

@@ -80,9 +80,9 @@ def cut_off(message: Any) -> bool:
     """Return whether a provider says that a reply met its limit of output tokens, each in its own word."""
     if not isinstance(message, AIMessage):
         return False
-    said = message.response_metadata
-    details = said.get("incomplete_details")
-    reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
+    metadata = message.response_metadata
+    details = metadata.get("incomplete_details")
+    reasons = [metadata.get("finish_reason"), metadata.get("stop_reason"), metadata.get("done_reason")]
     reasons += [details.get("reason")] if isinstance(details, Mapping) else []
     return any(isinstance(reason, str) and reason.casefold() in CUT_OFF for reason in reasons)
 
@@ -131,14 +131,14 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
 
     Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
     """
-    said = _runs(critique)
+    of_critique = _runs(critique)
     for size in (len(critique) // 2 + 100, 2 * len(critique) + LONGEST):
         # Where its beginning has more that are new than the whole may have, a text is read no further. One may be so
         # only since the last word is cut.
-        if len(_runs(text[:size]) - said) - 1 > (1 / MADE_OF - 1) * len(said):
+        if len(_runs(text[:size]) - of_critique) - 1 > (1 / MADE_OF - 1) * len(of_critique):
             return False
     runs = _runs(text)
-    if len(runs) < FEWEST_RUNS or len(runs & said) < MADE_OF * len(runs):
+    if len(runs) < FEWEST_RUNS or len(runs & of_critique) < MADE_OF * len(runs):
         return False
     if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
         return False
@@ -146,18 +146,15 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
 
 
 def _proposed(critique: str) -> list[str]:
-    """Return what a critique quotes, or proposes after a colon."""
+    """Return the passages that a critique quotes, or proposes after a colon."""
     # Behind the last closing mark no quote ends: each opening one there would be followed to the end of the text.
     end = max(map(critique.rfind, QUOTE_ENDS)) + 1
     return _PROPOSED.findall(critique[:end] + critique[end:].translate(UNQUOTED))
 
 
-def _words(text: str) -> list[str]:
-    return WORD.findall(text.casefold())
-
-
 def _runs(text: str) -> set[tuple[str, ...]]:
-    words = _words(text)
+    """Return the runs of three words in a text."""
+    words = WORD.findall(text.casefold())
     return set(zip(words, words[1:], words[2:], strict=False))
 
 

@@ -5,7 +5,7 @@ Models whose replies to one prompt differ, and a writer that answers with the ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
@@ -13,14 +13,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
 
 from ...state.events import Sample, clean
 from ..runtime.dual import Do, DualRunnable
-from .prompts import PromptedModel, Prompts
+from .prompts import PromptedModel, Prompts, reseeded
 from .replies import cut_off, read_text
-from .seeds import reseeded
 from .voting import majority_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from langchain_core.language_models import BaseChatModel
 
 __all__ = [
@@ -57,10 +54,10 @@ def sample_of(reply: AIMessage, answer: Callable[[str], Hashable | None]) -> Sam
         answer: Reads the answer that it is counted for.
     """
     text = read_text(reply)
-    found, usage = answer(text) if text.strip() else None, reply.usage_metadata
+    vote, usage = answer(text) if text.strip() else None, reply.usage_metadata
     return {
         "text": clean(text),
-        "vote": None if found is None else clean(str(found)),
+        "vote": None if vote is None else clean(str(vote)),
         "input_tokens": usage["input_tokens"] if usage else None,
         "output_tokens": usage["output_tokens"] if usage else None,
         "total_tokens": usage["total_tokens"] if usage else None,

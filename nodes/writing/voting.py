@@ -17,7 +17,7 @@ def majority_text(texts: Sequence[str], answer: Callable[[str], Hashable | None]
     An empty text has no vote.
     """
     answers = [answer(text) if text.strip() else None for text in texts]
-    votes = Counter(found for found in answers if found is not None)
+    votes = Counter(vote for vote in answers if vote is not None)
     if not votes:
         return next((text for text in texts if text.strip()), texts[0])
     winner = votes.most_common(1)[0][0]

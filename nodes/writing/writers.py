@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
@@ -13,9 +13,6 @@ from ...state.langgraph_internals import INPUT_CHANNEL
 from ..runtime.dual import Do, DualRunnable
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, attempt_at_hand, prompt_values
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 __all__ = ["AdaptedRunnable", "InputKind", "Writer", "as_writer", "from_runnable", "input_kind"]
 
@@ -39,8 +36,8 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
         """Return the input of the Runnable."""
         events = state.get("events", [])
         values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
-        said = conversation_of(events) or kept_conversation(state)
-        messages: list[Any] = [*said] if said else [("user", state["task"])]
+        conversation = conversation_of(events) or kept_conversation(state)
+        messages: list[Any] = [*conversation] if conversation else [("user", state["task"])]
         if self.given == "values":
             return {**values, "messages": messages}
         if self.given == "state":
@@ -88,9 +85,9 @@ def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
 
 
 def _input_keys(graph: Any) -> set[str]:
-    given = graph.input_channels
-    if given != INPUT_CHANNEL:
-        return {given} if isinstance(given, str) else set(given)
+    channels = graph.input_channels
+    if channels != INPUT_CHANNEL:
+        return {channels} if isinstance(channels, str) else set(channels)
     # The builder's schemas, not the JSON schema: pydantic can't make one of `typing.TypedDict` before Python 3.12.
     return set(graph.builder.schemas[graph.builder.input_schema])
 

@@ -9,7 +9,7 @@ import pytest
 from redraft.faces.problems import BadInputError
 from redraft.faces.run_config import RunConfig, small_model_options
 from redraft.faces.signing import is_own
-from redraft.nodes.search.path_threads import PATH_RECIPE
+from redraft.nodes.search.path_run import PATH_RECIPE
 
 if TYPE_CHECKING:
     from pathlib import Path
