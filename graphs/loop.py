@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check as check_step
-from ..nodes.critics.critics import CALLABLE, NamedCritic, model_critic, name_critics
+from ..nodes.critics.critics import CALLABLE, NamedCritic, name_critics, verifier_critic
+from ..nodes.critics.registry import as_critics
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.refiners import ChooseRefiner
+    from ..state.critique import Verifier
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
@@ -118,6 +120,7 @@ def build_refine_graph(
     model: BaseChatModel | None = None,
     *,
     critics: Sequence[Any] | None = None,
+    verifiers: Sequence[Verifier] = (),
     generate: Writer | None = None,
     feedback: Any = None,
     check: Any = None,
@@ -149,8 +152,10 @@ def build_refine_graph(
     Args:
         model: Writes drafts and revisions, and judges them where no critic is given. Needed unless `generate`,
             `refine` and `critics` (or `feedback`) are all given.
-        critics: Asked about each draft, cheapest first. Default: the model itself, whose own opinion nobody has
-            measured: that is logged once a process (logger `redraft`), and `accepted_by` says `self (uncalibrated)`.
+        critics: Asked about each draft, cheapest first; a chat model among them judges. Default, where no verifier is
+            given: the model itself, whose own opinion nobody has measured: that is logged once a process (logger
+            `redraft`), and `accepted_by` says `self (uncalibrated)`.
+        verifiers: Programs that judge, `(task, draft) -> Critique`, each as `verifier_critic` makes a critic of it.
         generate: Writes the first draft, where the input has no `draft`: a callable over the state, a Runnable, an
             agent, or a compiled graph.
         feedback: Takes the state and returns a Critique, or several; stands in for the critics.
@@ -163,7 +168,7 @@ def build_refine_graph(
         prepare: Run on the fresh state before the first draft; returns a state update.
         generate_prompt: Template over `task`, and `context` where passages were looked up.
         refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round.
-        critic_prompt: Of the default critic; one, or several, one a round.
+        critic_prompt: Of the chat models that judge; one, or several, one a round.
         keep: The answer, and what is revised, is the `"best"` draft, of equal ones the earlier, or simply the `"last"`.
             Default: `"last"` with `judge_last=False`, whose last revision is the answer though nobody judges it, and
             where only people judge; else `"best"`.
@@ -193,20 +198,18 @@ def build_refine_graph(
         TypeError: A critic or writer is not callable.
     """
     prices = default_prices() if prices is None else prices
-    if model is None and (generate is None or refine is None or (not critics and feedback is None)):
+    critics_given = bool(critics or verifiers)
+    if model is None and (generate is None or refine is None or not (critics_given or feedback is not None)):
         raise ValueError("without a model, give generate=, refine= and critics= (or feedback=)")
-    if feedback is not None and critics:
+    if feedback is not None and critics_given:
         raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
-    if critics is None and feedback is None and model is not None:
-        critics = [model_critic(model, prompt=critic_prompt)]
+    if critics is None and not verifiers and feedback is None and model is not None:
+        critics = [model]
         say_uncalibrated()
-    elif critic_prompt is not None:
-        raise ValueError(
-            "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
-        )
     if checkpoints not in get_args(Checkpoints):
         raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
-    named = name_critics(critics or [], model=model)
+    judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=critic_prompt)]
+    named = name_critics(judges, model=model)
     if feedback is not None:
         named = [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
     if not judge_last and any(critic.verifier for critic in named):

@@ -76,7 +76,8 @@ def build_pipeline_graph(
     critic: BaseChatModel | None = None,
     threshold: float | None = None,
     documents: Any = None,
-    k: int = 4,
+    top_k: int = 4,
+    k: int | None = None,
     tools: Sequence[Any] = (),
     open_folder: Callable[[str], Any] | None = None,
     draft_prompt: Prompts = DRAFT_PROMPT,
@@ -102,7 +103,8 @@ def build_pipeline_graph(
         critic: Criticises; default: the same model.
         threshold: Score (0–1) from which a text is accepted, which ends a loop early.
         documents: Where passages are looked up while no `UseDir` ran: a vector store or retriever.
-        k: How many passages at most.
+        top_k: How many passages at most.
+        k: Another name of `top_k`.
         tools: LangChain tools that the model may call.
         open_folder: From a folder to a retriever, for `UseDir`; default: BM25 and embeddings (extra `retrieval`).
         draft_prompt: As in `build_reasoning_graph`, like the other prompts.
@@ -120,7 +122,8 @@ def build_pipeline_graph(
         ValueError: At build: a prompt uses unknown variables, a number makes no sense, or a step can't be built.
         TypeError: At build: a model is a text, or the pipeline is neither a text nor steps.
     """
-    checked_count("k", k, least=1)
+    k = top_k if k is None else k
+    checked_count("top_k", k, least=1)
     parsed = parse_pipeline(pipeline) if isinstance(pipeline, str) else Pipeline.of(pipeline)
     prices = prices if prices is not None else default_prices()
 

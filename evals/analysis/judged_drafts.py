@@ -13,7 +13,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 
 from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
 from ...nodes.critics.judge_file import JudgePart
-from ...nodes.critics.judge_specs import CHECKLIST, FIELD, LOGPROB
+from ...nodes.critics.registry import FIELD, scores
 from ...nodes.runtime.dual import adrive
 from .calibration import Scored
 
@@ -154,7 +154,7 @@ async def judged(
     counts: dict[int, Reading] = {1: "score" if scored else "verdict"}
     if votes > 1:
         # The mean of what it scores, where that is measured and no opinion.
-        counts[votes] = "score" if scored and spec.startswith((LOGPROB, CHECKLIST)) else "verdict"
+        counts[votes] = "score" if scored and scores(spec) else "verdict"
     return [
         Scored(
             JudgePart(**part, identity=critic_identity(critic), reading=reading, votes=count, temperature=temperature),

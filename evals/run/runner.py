@@ -204,7 +204,7 @@ async def run_method(
     """
     if concurrency < 1:
         raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
-    given = {**(limits or {}), "max_rounds": method.rounds}
+    given = {**(limits or {}), **method.limits}
 
     async def solve(problem: Problem) -> ResultRecord:
         # A context variable belongs to a task, so each worker's task sets it.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..._files import write_file
+from ...nodes.critics.registry import FIELD
 from ..problems import BadInputError, RunStoppedError, bad_input
 from ..views.wording import percent
-from .options import MODELS, AsJson, MaxOutputTokens, Model
+from .options import MODELS, AsJson, MaxOutputTokens, Model, critic_help
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +42,7 @@ def calibrate(
         list[str],
         typer.Option(
             metavar="SPEC",
-            help="Who judges: self, a model, program (for word problems), logprob:self or logprob:MODEL (the "
-            "probability of yes), checklist:self or checklist:MODEL (four yes/no questions), or field:NAME (a score in "
-            "the rows). Several: each, and together.",
+            help=f"{critic_help()} Several: each, and together.",
             rich_help_panel=MODELS,
         ),
     ],
@@ -105,7 +104,7 @@ def calibrate(
         )
         if n < needed:
             raise BadInputError(f"--alpha {alpha:g} needs at least {needed} accepted drafts without a wrong one")
-        names_model = data is not None or any(not one.startswith("field:") for one in critic)
+        names_model = data is not None or any(not one.startswith(FIELD) for one in critic)
         spec, note = model_or_default(model) if names_model else ("", "")
         if note:
             say(note)
@@ -165,13 +164,13 @@ async def _scored(
 ) -> tuple[list[LabelledDraft], list[Scored]]:
     from ...evals.analysis.judged_drafts import drafts_of, field_scores, judged
     from ...models import chat_model
-    from ...nodes.critics.judge_specs import judge_critic
+    from ...nodes.critics.calibrated import judge_critic
     from ..run_config import kept_spec
 
     writer: Any = chat_model(kept_spec(spec), **options) if spec else None
     # Each is built before the first is asked, so that a wrong spec costs nothing.
     built = {
-        one: None if one.startswith("field:") else judge_critic(one, writer, lambda named: chat_model(kept_spec(named)))
+        one: None if one.startswith(FIELD) else judge_critic(one, writer, lambda named: chat_model(kept_spec(named)))
         for one in critics
     }
 
@@ -187,7 +186,7 @@ async def _scored(
     found: list[Scored] = []
     for one, critic in built.items():
         if critic is None:
-            found.append(field_scores(drafts, one.removeprefix("field:")))
+            found.append(field_scores(drafts, one.removeprefix(FIELD)))
         else:
             told = telling(one)
             found += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)

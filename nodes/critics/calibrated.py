@@ -12,14 +12,25 @@ from ...state.critique import Critique
 from ...state.summary import latest_draft
 from ..runtime.dual import Do, DualCritic, calling
 from .judge_file import ENOUGH_TO_COMPARE, JudgeFile, Reading, drifted, read_judge
+from .registry import named_critic
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
 
     from ...state.events import Event
 
-__all__ = ["CalibratedCritic", "ask_votes", "calibrated", "critic_identity", "number_in"]
+__all__ = [
+    "CalibratedCritic",
+    "ask_votes",
+    "calibrated",
+    "critic_identity",
+    "judge_critic",
+    "judge_from_specs",
+    "number_in",
+]
 
 LOG = logging.getLogger("redraft")
 
@@ -106,6 +117,34 @@ def calibrated(
         TypeError: At build: a critic is not callable.
     """
     return CalibratedCritic(critics, read_judge(judge), name=name)
+
+
+def judge_critic(spec: str, writer: Any, build_model: Callable[[str], BaseChatModel]) -> Any:
+    """Return the critic of a judge that a spec names, as `named_critic` reads it.
+
+    Raises:
+        ValueError: The spec makes no sense.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    from .model_critic import ModelCritic
+
+    critic = named_critic(spec, writer, build_model)
+    return ModelCritic(critic, name=spec) if isinstance(critic, BaseChatModel) else critic
+
+
+def judge_from_specs(
+    judge: Mapping[str, Any] | JudgeFile, writer: Any, build_model: Callable[[str], BaseChatModel]
+) -> CalibratedCritic:
+    """Return the calibrated critic of a file that the shell made.
+
+    Raises:
+        ValueError: The file makes no sense, or one of its critics was made in Python.
+    """
+    content = read_judge(judge)
+    if unknown := [part.name for part in content.critics if not part.spec]:
+        raise ValueError(f"the judge's critic {unknown[0]!r} was made in Python: use calibrated([…], …) there")
+    return CalibratedCritic([judge_critic(part.spec, writer, build_model) for part in content.critics], content)
 
 
 def ask_votes(

@@ -9,8 +9,9 @@ import ast
 import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..._plugins import load_plugin, plugin_cache, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +59,7 @@ StepRole: TypeAlias = Literal["think", "draft", "critique", "improve", "loop"]
 class StepKind:
     """A kind of step that pipelines know. One of your own is made known by `register_step`, or by an entry point:
 
-        [project.entry-points."redraft.pipeline_steps"]
+        [project.entry-points."redraft.steps"]
         UseTranslation = "my_package.steps:TRANSLATION"
 
     Args:
@@ -112,7 +113,7 @@ OWN = (
 )
 LOOPS = tuple(one.name for one in OWN if one.role == "loop")
 
-ENTRY_POINTS = "redraft.pipeline_steps"
+ENTRY_POINTS = "redraft.steps"
 """The group of entry points, each a `StepKind`."""
 
 REGISTERED: dict[str, StepKind] = {}
@@ -138,20 +139,17 @@ def known_steps() -> Mapping[str, StepKind]:
     return {**_installed(), **REGISTERED}
 
 
-@cache
+@plugin_cache
 def _installed() -> Mapping[str, StepKind]:
-    from importlib.metadata import entry_points
-
-    found = {kind.name: kind for kind in OWN}
-    for point in entry_points(group=ENTRY_POINTS):
+    steps = {kind.name: kind for kind in OWN}
+    for name, point in plugins(ENTRY_POINTS).items():
         try:
-            kind = point.load()
-            _check_kind(kind, found)
-        except Exception as error:
-            # Whatever it was: importing another package can raise anything, and the user must hear which one it is.
-            raise PipelineError(f"the step {point.name!r} ({point.value}) can't be used: {error}") from error
-        found[kind.name] = kind
-    return found
+            kind = load_plugin(point, StepKind)
+            _check_kind(kind, steps)
+        except ValueError as error:
+            raise PipelineError(f"the step {name!r} ({point.value}) can't be used: {error}") from error
+        steps[kind.name] = kind
+    return steps
 
 
 def _check_kind(kind: object, known: Mapping[str, StepKind]) -> None:
