@@ -1,4 +1,4 @@
-"""Plugins: objects that installed packages register with redraft by entry points. Internal.
+"""Plugins: objects that installed packages register with redraft by entry points.
 
 The groups are `redraft.presets`, `redraft.critics`, `redraft.verifiers` and `redraft.steps`.
 """
