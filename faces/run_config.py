@@ -75,7 +75,7 @@ class RunConfig(BaseModel):
         """Return the fields with the presets' options, which stand among them, as one."""
         if not isinstance(given, dict):
             return given
-        names = {**option_names(), **{name: name for name in known_options()}}
+        names = option_names()
         if twice := [name for name in given if names.get(name, name) != name and names[name] in given]:
             raise ValueError(f"{twice[0]} is another name of {names[twice[0]]}: give one of them")
         options = {names[name]: value for name, value in given.items() if name in names}
@@ -188,10 +188,10 @@ class RunConfig(BaseModel):
 
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
-        told = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
+        metadata = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
         # The paths of a search are threads too, which are resumed one by one.
         path = find_preset(self.preset).paths_as
-        return {**told, PATH_RECIPE: self._on(path)._signed()} if path else told
+        return {**metadata, PATH_RECIPE: self._on(path)._signed()} if path else metadata
 
     def _signed(self) -> str:
         content = self.flat()
@@ -209,8 +209,8 @@ class RunConfig(BaseModel):
             return self
         dropped = {option.name for option in find_preset(self.preset).options}
         dropped -= {option.name for option in find_preset(preset).options}
-        kept = {name: value for name, value in self.options.items() if name not in dropped}
-        return self.model_copy(update={"preset": preset, "options": kept})
+        options = {name: value for name, value in self.options.items() if name not in dropped}
+        return self.model_copy(update={"preset": preset, "options": options})
 
     @property
     def models(self) -> list[str]:
@@ -223,21 +223,21 @@ class RunConfig(BaseModel):
 
         The address of REDRAFT_MODEL is the user's own.
         """
-        found = []
+        effects = []
         for spec in self.models:
             if spec.startswith(("http:", "https:")) and _address(spec) != _address(os.environ.get("REDRAFT_MODEL", "")):
-                found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
+                effects.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
             elif spec.startswith(FILE_SPECS):
-                found.append(f"open the file of {spec}")
-        found += [f"open the file of {spec}" for spec in (*self.verifiers, *self.critics) if opened_file(spec)]
+                effects.append(f"open the file of {spec}")
+        effects += [f"open the file of {spec}" for spec in (*self.verifiers, *self.critics) if opened_file(spec)]
         if self.prices is not None:
-            found.append(f"open the file {self.prices}")
+            effects.append(f"open the file {self.prices}")
         known = known_options()
         for name, value in self.options.items():
             # A path is told also where its preset forgot to say what it reaches.
-            if said := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
-                found.append(said.replace("{}", str(value)))
-        return found
+            if effect := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
+                effects.append(effect.replace("{}", str(value)))
+        return effects
 
     def with_model(self, spec: str) -> RunConfig:
         """Return it for another model; what the embedded model alone is asked stays behind.
@@ -245,8 +245,8 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: The spec makes no sense.
         """
-        kept = {name: value for name, value in self.flat().items() if SMALL_MODEL.get(name) != value}
-        return RunConfig.given(**{**kept, **small_model_options(spec, self.preset), "model": spec})
+        fields = {name: value for name, value in self.flat().items() if SMALL_MODEL.get(name) != value}
+        return RunConfig.given(**{**fields, **small_model_options(spec, self.preset), "model": spec})
 
     @property
     def asks_model(self) -> bool:
@@ -356,11 +356,11 @@ def _options_model() -> type[BaseModel]:
     return create_model("Options", __config__=CHECKED, **fields)
 
 
-def _judge_content(given: Any) -> dict[str, Any]:
+def _judge_content(judge: Any) -> dict[str, Any]:
     """Return what stands in a judge's file, checked: a thread goes on with the judge that it began with."""
     from ..nodes.critics.judge_file import read_judge
 
-    content: dict[str, Any] = read_judge(given).model_dump(mode="json")
+    content: dict[str, Any] = read_judge(judge).model_dump(mode="json")
     for part in content["critics"]:
         if model := critic_model(part["spec"]):
             kept_spec(model)
@@ -400,10 +400,10 @@ def _address(spec: str) -> str:
 
 
 def _reasons(error: ValidationError) -> str:
-    told = []
+    reasons = []
     # Without the input: a spec that is refused for its credential must not be printed.
     for detail in error.errors(include_url=False, include_input=False):
-        where = ".".join(str(part) for part in detail["loc"])
+        path = ".".join(str(part) for part in detail["loc"])
         message = detail["msg"].removeprefix("Value error, ")
-        told.append(message if detail["type"] == "value_error" else f"{where}: {message[:1].lower()}{message[1:]}")
-    return "; ".join(told)
+        reasons.append(message if detail["type"] == "value_error" else f"{path}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(reasons)

@@ -148,7 +148,7 @@ def build_branching_graph(
     first = limits if isinstance(limits, Limits) else merged_limits({"max_rounds": most}, limits)
     budgets = SharedBudgets(prices, most=max_concurrency)
     numbers = {"branching_factor": branching_factor, "depth": depth, "beam_width": beam_width}
-    made = fingerprint(
+    identity = fingerprint(
         ["prepare", "branch", "select"],
         writers={} if compare is None else {"judge": compare},
         critics=[],
@@ -159,7 +159,7 @@ def build_branching_graph(
         budgets,
         limits=first,
         keep=keep,
-        fingerprint=made,
+        fingerprint=identity,
         branching_factor=branching_factor,
         variations=len(several),
     )
@@ -186,7 +186,11 @@ def build_branching_graph(
     graph.add_conditional_edges("select", route, ["branch", "__end__"])
     # The same store for the search and its paths, which get it with the other options.
     search: BranchingGraph = compiled(
-        graph, SearchKind(made, search_options(keep)), checkpointer=checkpointer, store=options.get("store"), name=name
+        graph,
+        SearchKind(identity, search_options(keep)),
+        checkpointer=checkpointer,
+        store=options.get("store"),
+        name=name,
     )
     return search
 
@@ -229,11 +233,11 @@ def _drawn(step: Any, loop: Any) -> RunnableLambda[Any, Any]:
 
 
 def _most_revisions(factor: int, depth: int, beam: int) -> int:
-    found, total = factor, 0
+    paths, total = factor, 0
     for _ in range(depth):
         # Each level revises only the paths that the one before let go on.
-        found = min(found, beam) * factor
-        total += found
+        paths = min(paths, beam) * factor
+        total += paths
     return total
 
 

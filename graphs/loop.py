@@ -229,8 +229,10 @@ def build_refine_graph(
     seen: dict[str, Any] = {"keep": keep, "memory": memory}
     first = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
     # Of a function in the critics' place nobody knows by what names it will sign.
-    known = None if feedback is not None else [critic.name for critic in named]
-    revise = as_refiner(refine_prompt if refine is None else refine, choose_refiner, asked, critics=known, **seen)
+    critic_names = None if feedback is not None else [critic.name for critic in named]
+    revise = as_refiner(
+        refine_prompt if refine is None else refine, choose_refiner, asked, critics=critic_names, **seen
+    )
 
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {
@@ -245,14 +247,16 @@ def build_refine_graph(
     output = ConversationOutput if "messages" in get_type_hints(state_schema) else RefineOutput
     graph = StateGraph(state_schema, input_schema=input_schema, output_schema=output)
     rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
-    made = fingerprint(
+    identity = fingerprint(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
         writers={"generate": first, "refine": revise, **({} if prepare is None else {"prepare": prepare})},
         critics=named,
         options={**rules, "check": check, "choose_refiner": choose_refiner},
     )
     no_draft = getattr(generate, "no_draft", "")
-    opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
+    opening = prepare_step(
+        prepare, limits=limits, options=options, fingerprint=identity, no_draft=no_draft, prices=prices
+    )
     judging: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
     one_a_round = checkpoints == "round"
     a_round = (3 if people else 1) if one_a_round else (4 if people else 3)
@@ -268,7 +272,7 @@ def build_refine_graph(
         one_a_round=one_a_round,
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    kind = LoopKind(people=bool(people), fingerprint=made, options=options)
+    kind = LoopKind(people=bool(people), fingerprint=identity, options=options)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))

@@ -168,7 +168,7 @@ def build_pipeline_graph(
 
     asked = asks(scored=judged)
     roles = {role for step in parsed.steps for role in (LOOP_ROLES if step.name in LOOPS else [step.step_kind.role])}
-    made = fingerprint(
+    identity = fingerprint(
         ["begin", *(label for label, _ in parsed.labelled()), "check"],
         writers={
             **{role: asked.writer(role) for role in STEP_NAMES if role in roles and role != "critique"},
@@ -184,7 +184,7 @@ def build_pipeline_graph(
         },
     )
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
-    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep, fingerprint=made))
+    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep, fingerprint=identity))
     ended = check(end_reason, keep=keep, steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
     graph.add_node("check", keeps_task(ended))
     graph.add_edge(START, "begin")
@@ -202,9 +202,9 @@ def build_pipeline_graph(
             graph.add_node(three, noted(lap(reasoning("improve", label)), three))
             _add_circle(graph, label, int(step.value), following, judge_last=scored)
         else:
-            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep=keep, made=made), label))
+            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep=keep, made=identity), label))
             _add_edge(graph, label, following, drafts=step.step_kind.role == "draft")
-    kind = PipelineKind(made, pipeline_options(keep))
+    kind = PipelineKind(identity, pipeline_options(keep))
     whole: PipelineGraph = compiled(graph, kind, checkpointer=checkpointer, name=name)
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
     return whole.with_config(recursion_limit=parsed.longest + 10)
@@ -226,14 +226,14 @@ def _built(step: PipelineStep, model: BaseChatModel) -> Any:
     if kind.build is None:
         return None
     try:
-        made = kind.build(model, step.value if kind.argument else "")
+        part = kind.build(model, step.value if kind.argument else "")
         if kind.role == "critique":
-            name_critics([made], model=model)
+            name_critics([part], model=model)
     except (TypeError, ValueError) as error:
         raise PipelineError(f"{step}: {error}") from error
-    if not callable(made) and not isinstance(made, Runnable):
-        raise PipelineError(f"{step}: build= must return a callable or a Runnable, not {made!r}")
-    return made
+    if not callable(part) and not isinstance(part, Runnable):
+        raise PipelineError(f"{step}: build= must return a callable or a Runnable, not {part!r}")
+    return part
 
 
 def _own_step(role: str, made: Any, model: BaseChatModel, prices: Prices | None) -> Step:

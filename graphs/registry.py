@@ -162,15 +162,15 @@ def known_options() -> Mapping[str, Option]:
 
 @plugin_cache
 def option_names() -> Mapping[str, str]:
-    """Return the name of each option by its names of earlier releases."""
-    return {alias: option.name for option in known_options().values() for alias in option.aliases}
+    """Return the name of each option by all its names, those of earlier releases too."""
+    return {name: option.name for option in known_options().values() for name in _names(option)}
 
 
 def served_presets() -> dict[str, tuple[Preset, Served]]:
     """Return what a server and Studio offer, by name."""
-    found = {}
+    offered = {}
     for preset in registered():
         # `None` is served under its own name, () not at all.
         for served in (Served(preset.name),) if preset.serves is None else preset.serves:
-            found[served.name] = (preset, served._replace(line=served.line or preset.line))
-    return found
+            offered[served.name] = (preset, served._replace(line=served.line or preset.line))
+    return offered

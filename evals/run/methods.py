@@ -423,8 +423,8 @@ def _wanted_words(model: BaseChatModel) -> list[VerifierCritic]:
         # A task in other words names none that could be looked for, so this decides nothing.
         if not task.startswith(start):
             return None
-        found: Critique | None = _uses(task.removeprefix(start))(task, draft)
-        return found
+        critique: Critique | None = _uses(task.removeprefix(start))(task, draft)
+        return critique
 
     return [verifier_critic(words_of_task)]
 

@@ -72,7 +72,8 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
     config: Any = {"configurable": {"thread_id": thread_id}, "metadata": {"redraft_preset": method.name}}
     graph: Any = method.graph
     try:
-        given: Any = {"task": task, "limits": dict(limits)}
+        # Without any, those that the graph was built with hold.
+        given: Any = {"task": task, **({"limits": dict(limits)} if limits else {})}
         if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
             given, config = await Thread(graph, thread_id).aready(), compared(config)
         # A call that was paid for is on the disk before the next one begins.

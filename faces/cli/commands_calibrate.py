@@ -111,23 +111,23 @@ def calibrate(
         options = {"max_output_tokens": max_output_tokens, "seed": seed}
         drafts, scored = asyncio.run(_scored(labelled, data, critic, spec, votes, concurrency, options, screen))
         right = labels(drafts)
-        found = calibrated(scored, right, alpha=alpha, delta=delta)
-        best = None if found.chosen else smallest_alpha(scored, right, delta=delta)
+        calibration = calibrated(scored, right, alpha=alpha, delta=delta)
+        best = None if calibration.chosen else smallest_alpha(scored, right, delta=delta)
     judge = None
-    if found.chosen:
+    if calibration.chosen:
         date = datetime.now(UTC).date().isoformat()
-        judge = found.judge(made_from=Path(file).name, drafts_by=spec if data is not None else "", date=date)
+        judge = calibration.judge(made_from=Path(file).name, drafts_by=spec if data is not None else "", date=date)
         write_file(out, json.dumps(judge.model_dump(mode="json"), indent=1) + "\n")
-    shown = {
+    result = {
         "alpha": alpha,
         "delta": delta,
-        "n": found.n,
-        "right": found.right,
+        "n": calibration.n,
+        "right": calibration.right,
         "smallest_alpha": best,
-        "settings": [_plain(one) for one in found.settings],
+        "settings": [_plain(one) for one in calibration.settings],
         "judge": judge and judge.model_dump(mode="json"),
     }
-    screen.result(shown, lambda screen: _show(screen, found, out))
+    screen.result(result, lambda screen: _show(screen, calibration, out))
     if judge is None:
         can = "none of them keeps any" if best is None else f"the smallest that one would have kept here is {best:g}"
         raise RunStoppedError(
@@ -183,14 +183,14 @@ async def _scored(
 
     if data is not None:
         drafts = await drafts_of(data, writer, concurrency=concurrency, tell=telling("drafts"))
-    found: list[Scored] = []
+    scored: list[Scored] = []
     for one, critic in built.items():
         if critic is None:
-            found.append(field_scores(drafts, one.removeprefix(FIELD)))
+            scored.append(field_scores(drafts, one.removeprefix(FIELD)))
         else:
             told = telling(one)
-            found += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)
-    return drafts, found
+            scored += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)
+    return drafts, scored
 
 
 def _plain(setting: Any) -> dict[str, Any]:
@@ -205,13 +205,18 @@ def _show(screen: Screen, found: Calibration, out: Path) -> None:
 
     columns = ("judge", "AUC", "tokens a draft", "threshold", "accepts", "wrong", "right ones lost")
     table = plain_table(*columns, right=columns[1:])
-    for one in found.settings:
-        told = ("-",) * 4
-        if one.threshold is not None:
-            lost = found.right - one.right_accepted
-            told = (f"{one.threshold:g}", f"{one.accepted} of {found.n}", f"{one.wrong}", f"{lost} of {found.right}")
-        auc = "-" if one.auc is None else f"{one.auc:.2f}"
-        table.add_row(Text(safe(one.name), style="bold"), auc, f"{one.tokens:.0f}", *told)
+    for setting in found.settings:
+        numbers = ("-",) * 4
+        if setting.threshold is not None:
+            lost = found.right - setting.right_accepted
+            numbers = (
+                f"{setting.threshold:g}",
+                f"{setting.accepted} of {found.n}",
+                f"{setting.wrong}",
+                f"{lost} of {found.right}",
+            )
+        auc = "-" if setting.auc is None else f"{setting.auc:.2f}"
+        table.add_row(Text(safe(setting.name), style="bold"), auc, f"{setting.tokens:.0f}", *numbers)
     screen.put(table)
     if found.chosen:
         screen.line(

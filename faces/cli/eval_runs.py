@@ -269,18 +269,18 @@ class EvalPlan:
 
 
 def _preset_options(given: Sequence[str]) -> dict[str, Any]:
-    """Return options by name, each value as JSON has it or else as text; a name that comes twice holds several."""
-    values: dict[str, list[Any]] = {}
+    """Return options by name, each value as JSON has it or else as text."""
+    values: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise ValueError(f"--option takes NAME=VALUE, such as depth=1, not {text!r}")
         try:
-            read = json.loads(value)
+            content = json.loads(value)
         except ValueError:
-            read = value
-        values.setdefault(name.strip().replace("-", "_"), []).append(read)
-    return {name: several[0] if len(several) == 1 else tuple(several) for name, several in values.items()}
+            content = value
+        values[name.strip().replace("-", "_")] = tuple(content) if isinstance(content, list) else content
+    return values
 
 
 def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
@@ -312,16 +312,21 @@ def _send_back(source: str, folder: Path) -> None:
     from ..views.console import say
 
     info, digest = read_run_info(folder), hashlib.sha256((folder / "results.jsonl").read_bytes()).hexdigest()
-    sent = info.get("sent", {})
-    if sent.get("results_sha256") == digest:
+    earlier = info.get("sent", {})
+    if earlier.get("results_sha256") == digest:
         return
     try:
-        experiment = send_results(source, read_run(folder), attempt=sent.get("attempt", 0) + 1)
+        experiment = send_results(source, read_run(folder), attempt=earlier.get("attempt", 0) + 1)
     except (ConnectionError, ImportError) as error:
         say(f"{error}; they are in {folder}, and the same command with --resume sends them")
         return
-    kept = {"to": source, "experiment": experiment, "results_sha256": digest, "attempt": sent.get("attempt", 0) + 1}
-    write_run_info(folder, {**info, "sent": kept})
+    receipt = {
+        "to": source,
+        "experiment": experiment,
+        "results_sha256": digest,
+        "attempt": earlier.get("attempt", 0) + 1,
+    }
+    write_run_info(folder, {**info, "sent": receipt})
     say(f"sent to {source} as {experiment!r}")
 
 
@@ -333,10 +338,10 @@ def _prompts_for(kind: str, path: Path) -> dict[str, str]:
     """
     from ...nodes.writing.prompt_files import read_tuned
 
-    found = read_tuned(path)
-    if found.get("kind", kind) != kind:
-        raise ValueError(f"the prompts of {str(path)!r} are for problems of kind {found['kind']}; these are {kind}")
-    prompts: dict[str, str] = found["prompts"]
+    content = read_tuned(path)
+    if content.get("kind", kind) != kind:
+        raise ValueError(f"the prompts of {str(path)!r} are for problems of kind {content['kind']}; these are {kind}")
+    prompts: dict[str, str] = content["prompts"]
     return prompts
 
 

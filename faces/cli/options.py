@@ -244,8 +244,8 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
         flags[option.name] = Annotated[kind if is_flag else kind | None, declared]
         added.append(Parameter(option.name, Parameter.KEYWORD_ONLY, default=False if is_flag else None))
     # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
-    found = signature(command, eval_str=True)
-    before = [one for one in found.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    declaration = signature(command, eval_str=True)
+    before = [one for one in declaration.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
     place = [one.name for one in before].index("verify") + 1
     every = (*before[:place], *added, *before[place:])
 
@@ -278,13 +278,13 @@ def examples(*lines: str) -> str:
 
 def age(text: str, option: str) -> timedelta:
     """Return the time that an option such as `--older-than` names."""
-    found = AGE.fullmatch(text.strip())
-    if found is None:
+    match = AGE.fullmatch(text.strip())
+    if match is None:
         raise BadInputError(f"{option} takes a number and d, h or m, such as 30d, not {text!r}")
-    unit = {"d": "days", "h": "hours", "m": "minutes"}[found["unit"]]
-    if (taken := timedelta(**{unit: float(found["number"])})) > LONGEST:
+    unit = {"d": "days", "h": "hours", "m": "minutes"}[match["unit"]]
+    if (duration := timedelta(**{unit: float(match["number"])})) > LONGEST:
         raise BadInputError(f"{option} {text} is more than {LONGEST.days}d")
-    return taken
+    return duration
 
 
 AGE = re.compile(r"(?P<number>\d{1,6}(?:\.\d{1,3})?)\s*(?P<unit>[dhm])")

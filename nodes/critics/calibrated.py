@@ -68,13 +68,13 @@ class CalibratedCritic(DualCritic):
         calibration = {**marks, "rounds": judge.rounds}
         if number > judge.rounds:
             return Critique(BEYOND.format(rounds=judge.rounds), None, by=self.name, calibration=calibration)
-        lowest, texts, shown = 1.0, [], []
+        lowest, texts, scores = 1.0, [], []
         for critic, part in self._asked:
             critiques = yield from ask_votes(
                 critic, task, draft, history, votes=part.votes, temperature=part.temperature
             )
             score = sum(number_in(one, part.reading) for one in critiques) / part.votes
-            shown.append({"critic": part.name, "score": round(score, 6), "votes": part.votes})
+            scores.append({"critic": part.name, "score": round(score, 6), "votes": part.votes})
             texts += [one.text for one in critiques if one.text and one.accepted is not True]
             lowest = min(lowest, score)
             if lowest < judge.threshold:  # the others can't raise it again
@@ -82,8 +82,8 @@ class CalibratedCritic(DualCritic):
         if number == 0:
             self._note(lowest)
         accepted = True if lowest >= judge.threshold else None
-        said = "\n\n".join(dict.fromkeys(texts)) if accepted is None else ""
-        return Critique(said, accepted, lowest, by=self.name, evidence={"asked": shown}, calibration=calibration)
+        text = "\n\n".join(dict.fromkeys(texts)) if accepted is None else ""
+        return Critique(text, accepted, lowest, by=self.name, evidence={"asked": scores}, calibration=calibration)
 
     def _note(self, score: float) -> None:
         """Log once in a while that live scores have drifted."""
@@ -153,13 +153,13 @@ def ask_votes(
     """Return what a critic says each time that it is asked about one draft."""
     from .critics import read_critiques
 
-    found: list[Critique] = []
+    critiques: list[Critique] = []
     for number in range(votes):
         voter = _voter(critic, number, temperature)
-        said = read_critiques((yield calling(voter, task, draft, history)), by=str(getattr(critic, "name", "critic")))
+        reply = read_critiques((yield calling(voter, task, draft, history)), by=str(getattr(critic, "name", "critic")))
         # One that can't tell counts as one that does not accept.
-        found.append(said[0] if said else Critique("", None))
-    return found
+        critiques.append(reply[0] if reply else Critique("", None))
+    return critiques
 
 
 def number_in(critique: Critique, reading: Reading) -> float:
@@ -177,8 +177,8 @@ def critic_identity(critic: Any) -> str:
     model = getattr(critic, "model", None) or getattr(critic, "_model", None)
     spec = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     prompts = [str(one.prompt.template) for template in templates for one in template.messages]
-    told = [type(critic).__name__, str(spec), str(getattr(critic, "stop_phrase", "")), *prompts]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
+    parts = [type(critic).__name__, str(spec), str(getattr(critic, "stop_phrase", "")), *prompts]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _voter(critic: Any, number: int, temperature: float | None) -> Any:
@@ -187,10 +187,10 @@ def _voter(critic: Any, number: int, temperature: float | None) -> Any:
     if temperature is None or model is None or not hasattr(critic, "on"):
         return critic
     fields = type(model).model_fields
-    changed: dict[str, Any] = {"temperature": temperature} if "temperature" in fields else {}
+    settings: dict[str, Any] = {"temperature": temperature} if "temperature" in fields else {}
     if isinstance(seed := getattr(model, "seed", None), int) and "seed" in fields:
-        changed["seed"] = seed + number
-    return critic.on(model.model_copy(update=changed)) if changed else copy.copy(critic)
+        settings["seed"] = seed + number
+    return critic.on(model.model_copy(update=settings)) if settings else copy.copy(critic)
 
 
 BEYOND = "The judge was calibrated on drafts of up to {rounds} revisions, so it may say nothing about this one."

@@ -113,15 +113,14 @@ def as_critics(critics: Sequence[Any], *, prompt: Prompts | None = None) -> list
     Raises:
         ValueError: There is a prompt, and no model to ask with it.
     """
-    from langchain_core.language_models import BaseChatModel
-
     from .model_critic import ModelCritic
 
-    if prompt is not None and not any(isinstance(critic, BaseChatModel) for critic in critics):
+    models, _ = parted(critics)
+    if prompt is not None and not models:
         raise ValueError(
             "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
         )
-    return [ModelCritic(one, prompt=prompt) if isinstance(one, BaseChatModel) else one for one in critics]
+    return [ModelCritic(one, prompt=prompt) if any(one is model for model in models) else one for one in critics]
 
 
 def parted(critics: Sequence[Any]) -> tuple[list[BaseChatModel], list[Any]]:

@@ -283,11 +283,11 @@ class Pipeline:
 
     def labelled(self) -> list[tuple[str, PipelineStep]]:
         """Return the steps, each with a name of its own: the second `UseDraft` is `UseDraft-2`."""
-        found: list[tuple[str, PipelineStep]] = []
+        steps: list[tuple[str, PipelineStep]] = []
         for step in self.steps:
-            nth = sum(one.name == step.name for _, one in found) + 1
-            found.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
-        return found
+            nth = sum(one.name == step.name for _, one in steps) + 1
+            steps.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
+        return steps
 
 
 def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None = None) -> Pipeline:
@@ -342,15 +342,15 @@ def step_help() -> str:
 
 def _piped(node: ast.expr) -> list[ast.expr]:
     """Return the operands of `|` from left to right."""
-    found: list[ast.expr] = []
+    operands: list[ast.expr] = []
     waiting = [node]
     while waiting:
         one = waiting.pop()
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.BitOr):
             waiting += [one.left, one.right]
         else:
-            found.append(one)
-    return found[::-1]
+            operands.append(one)
+    return operands[::-1]
 
 
 def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | None) -> PipelineStep:
@@ -367,13 +367,13 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
             raise PipelineError(_at(argument, line, "is no argument: write a text in quotes, or a number"))
         arguments.append(value)
     try:
-        made = step(*arguments) if arguments else step
-        _ = made.value if made.step_kind.argument else ""
+        whole = step(*arguments) if arguments else step
+        _ = whole.value if whole.step_kind.argument else ""
         if check is not None:
-            check(made)
+            check(whole)
     except PipelineError as error:
         raise PipelineError(_at(node, line, str(error))) from None
-    return made
+    return whole
 
 
 def _constant(node: ast.expr) -> Any:
