@@ -46,7 +46,7 @@ from ..nodes.reasoning.steps import (
 )
 from ..nodes.refine import refine
 from ..nodes.retrieval.measured import measured
-from ..nodes.retrieval.retrievers import folder_index
+from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
@@ -144,10 +144,8 @@ def build_pipeline_graph(
     @cache
     def opened(folder: str) -> Any:
         if folder.startswith(STORED):
-            from ..nodes.retrieval.stored_index import open_index
-
-            return measured(open_index(folder.removeprefix(STORED), top_k=k))
-        return open_folder(folder) if open_folder else measured(folder_index(folder, top_k=k))
+            return measured(named_documents(None, folder.removeprefix(STORED), top_k=k))
+        return open_folder(folder) if open_folder else measured(named_documents(folder, None, top_k=k))
 
     built = {label: _built(step, model) for label, step in parsed.labelled()}
     folders = {_named_folder(step) for step in parsed.steps if step.name in ("UseDir", "UseIndex")}
