@@ -20,8 +20,7 @@ import numpy as np
 from langchain_core.callbacks import get_usage_metadata_callback
 from redraft.evals.analysis.judged_drafts import SAMPLING, LabelledDraft, read_labelled
 from redraft.models import chat_model
-from redraft.nodes.critics.calibrated import ask_votes
-from redraft.nodes.critics.judge_specs import judge_critic
+from redraft.nodes.critics.calibrated import ask_votes, judge_critic
 from redraft.nodes.runtime.dual import adrive
 from redraft.nodes.search.ranking import PairwiseJudge
 from redraft.state import Critique

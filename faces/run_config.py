@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,10 @@ from pydantic import (
     model_validator,
 )
 
-from ..graphs.registry import build_preset, critic_names, find_preset, known_options
+from .._plugins import plugin_cache
+from ..graphs.registry import build_preset, find_preset, known_options, option_names
+from ..nodes.critics.registry import SELF, critic_model, on_itself
+from ..nodes.verify.verifiers import opened_file
 from ..state.limits import MOST_TOKENS
 from ..state.masking import mask_values_of
 from .problems import BadInputError
@@ -54,7 +57,7 @@ class RunConfig(BaseModel):
     preset: str = "refine"
     model: str
     critics: tuple[str, ...] = ()
-    """Model specs, `self`, or a name that the preset knows. Neither critics nor verifiers: the model judges itself."""
+    """`self`, specs of models, or critics by name. Neither critics nor verifiers: the preset's own judge."""
     verifiers: tuple[str, ...] = ()
     temperature: float | None = Field(default=None, ge=0, strict=True)
     max_output_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, strict=True)
@@ -71,9 +74,11 @@ class RunConfig(BaseModel):
         """Return the fields with the presets' options, which stand among them, as one."""
         if not isinstance(given, dict):
             return given
-        known = known_options()
-        options = {name: value for name, value in given.items() if name in known}
-        rest = {name: value for name, value in given.items() if name not in known}
+        names = option_names()
+        if twice := [name for name in given if names.get(name, name) != name and names[name] in given]:
+            raise ValueError(f"{twice[0]} is another name of {names[twice[0]]}: give one of them")
+        options = {names[name]: value for name, value in given.items() if name in names}
+        rest = {name: value for name, value in given.items() if name not in names}
         # It would be overwritten below, and what stands in it dropped in silence.
         if "options" in rest:
             raise ValueError("options: extra inputs are not permitted")
@@ -97,12 +102,12 @@ class RunConfig(BaseModel):
     @field_validator("critics")
     @classmethod
     def _critic_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(kept_spec(spec) for spec in specs)
+        return tuple(_kept_critic(spec) for spec in specs)
 
     @field_validator("verifiers")
     @classmethod
     def _verifier_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_found_anywhere(spec, ("json_schema:",)) for spec in specs)
+        return tuple(_kept_verifier(spec) for spec in specs)
 
     @field_validator("prices")
     @classmethod
@@ -182,14 +187,14 @@ class RunConfig(BaseModel):
 
     def metadata(self) -> dict[str, str]:
         """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
-        told = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
+        metadata = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
         # The paths of a search are threads too, which are resumed one by one.
         path = find_preset(self.preset).paths_as
         if path:
             from ..nodes.search.path_run import PATH_RECIPE
 
-            told[PATH_RECIPE] = self._on(path)._signed()
-        return told
+            metadata[PATH_RECIPE] = self._on(path)._signed()
+        return metadata
 
     def _signed(self) -> str:
         content = self.flat()
@@ -207,39 +212,35 @@ class RunConfig(BaseModel):
             return self
         dropped = {option.name for option in find_preset(self.preset).options}
         dropped -= {option.name for option in find_preset(preset).options}
-        kept = {name: value for name, value in self.options.items() if name not in dropped}
-        return self.model_copy(update={"preset": preset, "options": kept})
+        options = {name: value for name, value in self.options.items() if name not in dropped}
+        return self.model_copy(update={"preset": preset, "options": options})
 
     @property
     def models(self) -> list[str]:
         """The specs of the models that it names: who writes, who criticises, and those of its judge."""
-        from ..nodes.critics.judge_specs import model_spec
-
-        judges = [model_spec(part.get("spec", "")) for part in self.options.get("judge", {}).get("critics", ())]
-        named = ("", "self", *critic_names())
-        return [spec for spec in dict.fromkeys((self.model, *self.critics, *judges)) if spec not in named]
+        judges = [part.get("spec", "") for part in self.options.get("judge", {}).get("critics", ())]
+        return [spec for spec in dict.fromkeys((self.model, *map(critic_model, (*self.critics, *judges)))) if spec]
 
     def reaches(self) -> list[str]:
         """Return what it has done beyond a provider's own address, in words: whom it writes to, which files it reads.
 
         The address of REDRAFT_MODEL is the user's own.
         """
-        found = []
+        effects = []
         for spec in self.models:
             if spec.startswith(("http:", "https:")) and _address(spec) != _address(os.environ.get("REDRAFT_MODEL", "")):
-                found.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
+                effects.append(f"send texts, and REDRAFT_API_KEY if it is set, to {spec}")
             elif spec.startswith(FILE_SPECS):
-                found.append(f"open the file of {spec}")
-        checked = [spec for spec in self.verifiers if spec.startswith("json_schema:")]
-        found += [f"open the file of {spec}" for spec in checked if not _holds_schema(spec.partition(":")[2])]
+                effects.append(f"open the file of {spec}")
+        effects += [f"open the file of {spec}" for spec in (*self.verifiers, *self.critics) if opened_file(spec)]
         if self.prices is not None:
-            found.append(f"open the file {self.prices}")
+            effects.append(f"open the file {self.prices}")
         known = known_options()
         for name, value in self.options.items():
             # A path is told also where its preset forgot to say what it reaches.
-            if said := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
-                found.append(said.replace("{}", str(value)))
-        return found
+            if effect := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
+                effects.append(effect.replace("{}", str(value)))
+        return effects
 
     def with_model(self, spec: str) -> RunConfig:
         """Return it for another model; what the embedded model alone is asked stays behind.
@@ -247,8 +248,8 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: The spec makes no sense.
         """
-        kept = {name: value for name, value in self.flat().items() if SMALL_MODEL.get(name) != value}
-        return RunConfig.given(**{**kept, **small_model_options(spec, self.preset), "model": spec})
+        fields = {name: value for name, value in self.flat().items() if SMALL_MODEL.get(name) != value}
+        return RunConfig.given(**{**fields, **small_model_options(spec, self.preset), "model": spec})
 
     @property
     def asks_model(self) -> bool:
@@ -270,7 +271,6 @@ class RunConfig(BaseModel):
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
         """
         from ..models import PriceTable, chat_model
-        from ..nodes.verify.verifiers import stored_verifier
 
         mask_values_of(os.environ)  # a provider's error may repeat its key
         tuning: dict[str, Any] = {
@@ -282,26 +282,16 @@ class RunConfig(BaseModel):
         patience: dict[str, Any] = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
         build_model = partial(build_model or chat_model, **patience)
         model = build_model(self.model, **options) if self.asks_model else None
-        named = ("self", *critic_names())
-        given = dict(self.options)
-        if judge := given.pop("judge", None):
-            from ..nodes.critics.judge_specs import judge_from_specs
-
-            assert model is not None  # noqa: S101  # a preset that takes a judge needs one
-            given["judge"] = judge_from_specs(judge, model, build_model)
-        critics = [
-            # A critic of the writer's spec is the writer itself, not a second model.
-            "self" if spec == self.model else spec if spec in named else build_model(spec)
-            for spec in self.critics
-        ]
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
             self.preset,
             model,
-            critics=critics,
-            verifiers=[stored_verifier(spec) for spec in self.verifiers],
+            # A critic of the writer's spec is the writer itself, not a second model.
+            critics=[SELF if spec == self.model else spec for spec in self.critics],
+            verifiers=self.verifiers,
+            build_model=build_model,
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,
-            **given,
+            **self.options,
         )
         return graph
 
@@ -310,7 +300,7 @@ class RunConfig(BaseModel):
         from langchain_core.language_models import FakeListChatModel
 
         model = FakeListChatModel(responses=[])
-        critics = tuple(spec if spec in ("self", *critic_names()) else model for spec in self.critics)
+        critics = tuple(map(on_itself, self.critics))
         # What tunes a model or is read from a file has no part in a drawing, and might be missing here.
         dropped = dict.fromkeys(("temperature", "max_output_tokens", "seed", "prices"))
         options = {name: value for name, value in self.options.items() if name != "judge"}
@@ -348,7 +338,7 @@ SMALL_MODEL = {"refine_prompt": "{task} {feedback} Try {round}:", "memory": "las
 round is named so that, with a fixed seed, the same feedback twice does not give the same reply twice."""
 
 
-@cache
+@plugin_cache
 def _options_model() -> type[BaseModel]:
     """Return the model that checks the options of all presets."""
     fields: dict[str, Any] = {}
@@ -363,15 +353,14 @@ def _options_model() -> type[BaseModel]:
     return create_model("Options", __config__=CHECKED, **fields)
 
 
-def _judge_content(given: Any) -> dict[str, Any]:
+def _judge_content(judge: Any) -> dict[str, Any]:
     """Return what stands in a judge's file, checked: a thread goes on with the judge that it began with."""
     from ..nodes.critics.judge_file import read_judge
-    from ..nodes.critics.judge_specs import model_spec
 
-    content: dict[str, Any] = read_judge(given).model_dump(mode="json")
+    content: dict[str, Any] = read_judge(judge).model_dump(mode="json")
     for part in content["critics"]:
-        if named := model_spec(part["spec"]):
-            kept_spec(named)
+        if model := critic_model(part["spec"]):
+            kept_spec(model)
     return content
 
 
@@ -384,22 +373,18 @@ def kept_spec(spec: str) -> str:
             f"{redact(spec)!r} carries a credential, which would be stored with the run: put it into OPENAI_API_KEY "
             "(or REDRAFT_API_KEY for an http:// model) instead"
         )
-    return _found_anywhere(spec, FILE_SPECS)
+    path = spec.partition(":")[2] if spec.startswith(FILE_SPECS) else ""
+    return spec.removesuffix(path) + _anywhere(path) if path else spec
 
 
-def _found_anywhere(spec: str, schemes: tuple[str, ...]) -> str:
-    """Return a spec whose file, where it names one, is found from any folder."""
-    for scheme in schemes:
-        path = spec.removeprefix(scheme)
-        if path and path != spec and not _holds_schema(path):
-            return scheme + _anywhere(path)
-    return spec
+def _kept_verifier(spec: str) -> str:
+    path = opened_file(spec)
+    return spec.removesuffix(path) + _anywhere(path) if path else spec
 
 
-def _holds_schema(argument: str) -> bool:
-    """Return whether a schema stands where a file's name could, as `nodes.verify.verifiers`, which loads slowly, has
-    it."""
-    return argument.lstrip().startswith("{")
+def _kept_critic(spec: str) -> str:
+    model = critic_model(spec)
+    return spec.removesuffix(model) + kept_spec(model) if model else _kept_verifier(spec)
 
 
 def _anywhere(path: str) -> str:
@@ -412,10 +397,10 @@ def _address(spec: str) -> str:
 
 
 def _reasons(error: ValidationError) -> str:
-    told = []
+    reasons = []
     # Without the input: a spec that is refused for its credential must not be printed.
     for detail in error.errors(include_url=False, include_input=False):
-        where = ".".join(str(part) for part in detail["loc"])
+        path = ".".join(str(part) for part in detail["loc"])
         message = detail["msg"].removeprefix("Value error, ")
-        told.append(message if detail["type"] == "value_error" else f"{where}: {message[:1].lower()}{message[1:]}")
-    return "; ".join(told)
+        reasons.append(message if detail["type"] == "value_error" else f"{path}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(reasons)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
+    from ..state.critique import Verifier
     from .loop import RefineGraph
 
 __all__ = ["ADAPTIVE_ARMS", "build_adaptive_graph"]
@@ -34,7 +35,8 @@ ADAPTIVE_ARMS = (Arm("sample", tries=2), Arm("revise", tries=2))
 def build_adaptive_graph(
     model: BaseChatModel,
     *,
-    critics: Sequence[Any],
+    critics: Sequence[Any] = (),
+    verifiers: Sequence[Verifier] = (),
     arms: Sequence[Arm] = ADAPTIVE_ARMS,
     **options: Any,
 ) -> RefineGraph:
@@ -45,18 +47,19 @@ def build_adaptive_graph(
 
     Args:
         model: Writes drafts, samples and revisions.
-        critics: The evidence: verifiers, a `program_critic`, `human_critic()`, or models that judge.
+        critics: The evidence: a `program_critic`, `human_critic()`, or models that judge.
+        verifiers: More of it, as in `build_refine_graph`.
         arms: `sample` and `revise`, or one of them, in order of preference; see `redraft.nodes.Arm`.
         options: Everything else that `build_refine_graph` takes. `keep` is `"vote"` where it is not given, the
             `max_rounds` of `limits` as many as the arms may try in vain.
 
     Raises:
-        ValueError: At build: there are no critics, an arm has another name, or as in `build_refine_graph`.
+        ValueError: At build: there is no evidence, an arm has another name, or as in `build_refine_graph`.
     """
-    if not critics or all(isinstance(one, HumanCritic) for one in critics):
+    if not verifiers and all(isinstance(critic, HumanCritic) for critic in critics):
         raise ValueError(
-            "adaptive needs evidence to choose by: give critics, a verifier say; for word problems and Python "
-            "functions the presets math and code have theirs"
+            "adaptive chooses by evidence: give --verify (verifiers=) or --critic (critics=), program for numbers or "
+            "tests for code; the presets math and code have theirs"
         )
     if unknown := [arm.name for arm in arms if arm.name not in ("sample", "revise")]:
         raise ValueError(f"arms are 'sample' and 'revise', not {unknown[0]!r}; refine=AdaptiveWriter(…) takes any")
@@ -71,4 +74,5 @@ def build_adaptive_graph(
         ),
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)
-    return build_refine_graph(model, critics=critics, **{"refine": refine, "name": "adaptive", **options})
+    defaults = {"refine": refine, "name": "adaptive"}
+    return build_refine_graph(model, critics=critics, verifiers=verifiers, **{**defaults, **options})

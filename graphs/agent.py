@@ -6,6 +6,7 @@ which have no tools unless the critic is a `tool_critic`, or the base itself is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,12 +14,14 @@ from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT
 from ..nodes.agents.agent_runs import agent_reviser, agent_writer
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.structured_answers import AnswerRefiner
+from ..nodes.critics.critics import verifier_critic
 from ..nodes.writing.prompts import is_prompt, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..nodes.writing.prompts import Prompts
     from ..nodes.writing.writers import Writer
-    from ..state.critique import Critic
+    from ..state.critique import Critic, Verifier
     from ..state.schema import RefineInput, RefineOutput, RefineState
 
     AgentGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
@@ -40,11 +43,18 @@ def build_agent_graph(
     base: Any = None,
     *,
     model: BaseChatModel,
-    tools: Sequence[BaseTool | Callable[..., Any]] = (),
+    tools: Sequence[str | BaseTool | Callable[..., Any]] = (),
+    documents: str | os.PathLike[str] | None = None,
+    index: str | None = None,
+    top_k: int = 4,
+    functions: Sequence[str] = (),
     max_calls: int | None = None,
     critic: AgentCritic | Sequence[AgentCritic] | None = None,
+    critics: Sequence[AgentCritic] | None = None,
+    verifiers: Sequence[Verifier] = (),
     critic_prompt: Prompts | None = None,
     refine: Literal["base"] | Writer | Mapping[str, Literal["base"] | Writer | Prompts] | None = None,
+    revise_with_tools: bool = False,
     refiner_prompt: Prompts | None = None,
     stop_phrase: str = "no issues",
     max_rounds: int | None = None,
@@ -64,17 +74,26 @@ def build_agent_graph(
             async or not, of the task, or of `messages` where it has a parameter of that name. What such an agent says
             of its tokens is counted. Default: a ReAct agent of `model` and `tools`.
         model: Writes the revisions, and judges where no critic is given.
-        tools: Of the default agent: LangChain tools, or functions with type hints and a docstring.
+        tools: Of the default agent: LangChain tools, functions with type hints and a docstring, or `"calculate"`,
+            `"run_python"` (in the sandbox) and `"search"` (in `documents` or `index`).
+        documents: The folder that `"search"` looks passages up in.
+        index: A stored index in its place, as `redraft index` makes it.
+        top_k: The most passages that a search finds.
+        functions: Of the default agent: what the caller can run, each as the JSON of an OpenAI function. The run ends
+            where the agent calls one.
         max_calls: Tool calls that the default agent may make for an answer, 50 by default. Those beyond are refused;
             one that calls on after that has not finished.
         critic: Who judges: another model, a critic such as `redraft.nodes.tool_critic(…)`, or
-            several of these, who must all accept. Default: the model itself.
+            several of these, who must all accept. Default, where no verifier is given: the model itself.
+        critics: The same, as several.
+        verifiers: As in `build_refine_graph`.
         critic_prompt: Of models that judge, over `task`, `draft`, `history` and `round`; in a text, `STOP_PHRASE`
             stands for `stop_phrase`. Default: `AGENT_VERDICT_PROMPT` where the judge has structured output, else
             `AGENT_CRITIC_PROMPT`.
         refine: Who revises. `"base"`: the agent itself, with its tools, which is given its answers and what was found
             in them; for what has to be looked up or calculated. Or as in `build_refine_graph`, also several by name,
             `"base"` among them. Default: the model, which is shown the answer and has no tools.
+        revise_with_tools: The same as `refine="base"`.
         refiner_prompt: Of the model that revises, over `task`, `draft`, `feedback`, `history` and `round`; default:
             `AGENT_REFINER_PROMPT`. With `refine="base"`, what the agent is told, of which only `feedback` is needed.
         stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
@@ -92,19 +111,22 @@ def build_agent_graph(
     from langchain_core.language_models import BaseChatModel
 
     require_model(model)
-    if base is not None and tools:
+    if base is not None and (tools or functions or documents is not None or index is not None):
         raise ValueError("tools= are for the default agent; give yours its tools when you build it")
     if base is not None and max_calls is not None:
         raise ValueError("max_calls= is for the default agent; bound yours when you build it")
     if base is None:
-        base = react_agent(model, tools, max_calls=MAX_CALLS if max_calls is None else max_calls)
+        most = MAX_CALLS if max_calls is None else max_calls
+        own_tools = _tools(tools, documents, index, top_k=top_k)
+        base = react_agent(model, own_tools, functions=[json.loads(spec) for spec in functions], max_calls=most)
     if written := sorted({"generate", "generate_prompt"} & options.keys()):
         raise ValueError(f"{written[0]}= has no place here: the base writes the first draft")
-    given = list(critic) if isinstance(critic, list | tuple) else [model if critic is None else critic]
-    own = "critics" in options or "feedback" in options
-    if own and critic is not None:
+    if sum(one is not None for one in (critic, critics, options.get("feedback"))) > 1:
         raise ValueError("give critic=, critics= or feedback=, one of them")
-    if critic_prompt is not None and (own or not any(isinstance(one, BaseChatModel) for one in given)):
+    judges = critics if critic is None else critic if isinstance(critic, list | tuple) else [critic]
+    if judges is None:
+        judges = [] if verifiers or options.get("feedback") is not None else [model]
+    if critic_prompt is not None and not any(isinstance(one, BaseChatModel) for one in judges):
         raise ValueError("critic_prompt= is for models that judge; nothing here would read it")
 
     def judge(one: Any) -> Any:
@@ -114,6 +136,10 @@ def build_agent_graph(
 
     seen = seen_by_refiner(options)
     prompt = options.pop("refine_prompt", None) or refiner_prompt
+    if revise_with_tools and refine is not None:
+        raise ValueError("give revise_with_tools= or refine=, not both")
+    if revise_with_tools:
+        refine = "base"
     itself = isinstance(refine, str) and refine == BASE
     if prompt is not None and refine is not None and not itself:
         raise ValueError("refiner_prompt= is for the model, or for refine='base'; nothing here would read it")
@@ -130,12 +156,33 @@ def build_agent_graph(
         revise = refiner(prompt or AGENT_REFINER_PROMPT) if refine is None else refiner(refine)
     defaults = {
         "generate": agent_writer(base),
-        "critics": None if own else [judge(one) for one in given],
+        "critics": [*map(verifier_critic, verifiers), *map(judge, judges)],
         "refine": revise,
         "name": "agent",
     }
     limits = merged_limits(options.pop("limits", None), None if max_rounds is None else {"max_rounds": max_rounds})
     return build_refine_graph(model, limits=limits, **{**defaults, **options})
+
+
+def _tools(tools: Sequence[Any], documents: Any, index: str | None, *, top_k: int) -> list[Any]:
+    """Return the tools with those made that are named."""
+    from ..nodes.agents.tool_critics import calculator_tool, python_tool, search_tool
+    from ..nodes.retrieval.named_documents import named_documents
+    from ..nodes.sandbox import Sandbox
+
+    makers: dict[str, Callable[[], Any]] = {
+        "calculate": calculator_tool,
+        "run_python": lambda: python_tool(Sandbox()),
+        "search": lambda: search_tool(named_documents(documents, index, top_k=top_k)),
+    }
+    if unknown := [tool for tool in tools if isinstance(tool, str) and tool not in makers]:
+        raise ValueError(f"there is no tool {unknown[0]!r}; known are {', '.join(makers)}")
+    if ("search" in tools) != (documents is not None or index is not None):
+        raise ValueError(
+            "--tool search and --documents FOLDER, or --index NAME, belong together: that is what it searches"
+        )
+    names = dict.fromkeys(tool for tool in tools if isinstance(tool, str))
+    return [*(makers[name]() for name in names), *(tool for tool in tools if not isinstance(tool, str))]
 
 
 BASE = "base"

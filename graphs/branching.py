@@ -13,7 +13,8 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
-from ..nodes.critics.critics import model_critic
+from ..nodes.critics.critics import verifier_critic
+from ..nodes.critics.registry import as_critics
 from ..nodes.fingerprint import fingerprint
 from ..nodes.search.explore import StopWhen, explore_path, prepare_search
 from ..nodes.search.path_run import PathRun
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.prompts import Prompt, Prompts
+    from ..state.critique import Verifier
 
     BranchingGraph = CompiledStateGraph[BranchingState, None, RefineInput, BranchingOutput]
 
@@ -50,6 +52,7 @@ def build_branching_graph(
     model: BaseChatModel,
     *,
     critics: Sequence[Any] | None = None,
+    verifiers: Sequence[Verifier] = (),
     branching_factor: int = 3,
     depth: int = 2,
     beam_width: int = 1,
@@ -79,6 +82,7 @@ def build_branching_graph(
     Args:
         model: Writes drafts and revisions, and judges them where no critic is given.
         critics: Judge every draft, as in `build_refine_graph`; people can't be asked. Default: the model itself.
+        verifiers: As in `build_refine_graph`.
         branching_factor: How many drafts there are, and how often one is revised; 1 up.
         depth: How many levels of revisions there are; 0 up.
         beam_width: How many paths go on from a level; 1 up.
@@ -93,7 +97,7 @@ def build_branching_graph(
         max_concurrency: How many paths run at once, those that wait in the order of their plans; a lower
             `max_concurrency` of the caller's config holds too. For one at a time set it here: with 1 in the config
             LangGraph itself hangs in a synchronous `stream`.
-        critic_prompt: Of the default critic.
+        critic_prompt: Of the chat models that judge.
         limits: Hold for all paths together: tokens, dollars, seconds in model calls; `max_rounds` is the most
             revisions, by default as many as the search can make. `patience` holds within a path. A plain dict leaves
             the others as they are; a `Limits` sets them all, `max_rounds=3` too.
@@ -118,16 +122,15 @@ def build_branching_graph(
             raise ValueError(f"{option}= {why}")
     if wrong := [one for one in vary if not isinstance(one, Variation)]:
         raise TypeError(f"vary is a list of Variation(…), and {wrong[0]!r} is none")
-    if critics and options.get("feedback") is not None:
+    if (critics or verifiers) and options.get("feedback") is not None:
         raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
-    if critic_prompt is not None and (critics is not None or options.get("feedback") is not None):
-        raise ValueError("critic_prompt= is for the default critic; give your critic its prompt")
     if judge_prompt is not None and (judge is None or isinstance(judge, PairwiseJudge)):
         raise ValueError("judge_prompt= is for a model given as judge=; nothing here would read it")
     check_critics(critics or ())
-    if critics is None and options.get("feedback") is None:
+    if critics is None and not verifiers and options.get("feedback") is None:
         # One for all, on the writer of most: scores of different judges can't be compared.
-        critics = [model_critic(model, prompt=critic_prompt)]
+        critics = [model]
+    critics = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=critic_prompt)]
     compare = judge if judge is None or isinstance(judge, PairwiseJudge) else PairwiseJudge(judge, prompt=judge_prompt)
     prices = prices if prices is not None else default_prices()
     keep = seen_by_refiner(options)["keep"]
@@ -145,7 +148,7 @@ def build_branching_graph(
     first = limits if isinstance(limits, Limits) else merged_limits({"max_rounds": most}, limits)
     budgets = SharedBudgets(prices, most=max_concurrency)
     numbers = {"branching_factor": branching_factor, "depth": depth, "beam_width": beam_width}
-    made = fingerprint(
+    identity = fingerprint(
         ["prepare", "branch", "select"],
         writers={} if compare is None else {"judge": compare},
         critics=[],
@@ -156,7 +159,7 @@ def build_branching_graph(
         budgets,
         limits=first,
         keep=keep,
-        fingerprint=made,
+        fingerprint=identity,
         branching_factor=branching_factor,
         variations=len(several),
     )
@@ -183,7 +186,11 @@ def build_branching_graph(
     graph.add_conditional_edges("select", route, ["branch", "__end__"])
     # The same store for the search and its paths, which get it with the other options.
     search: BranchingGraph = compiled(
-        graph, SearchKind(made, search_options(keep)), checkpointer=checkpointer, store=options.get("store"), name=name
+        graph,
+        SearchKind(identity, search_options(keep)),
+        checkpointer=checkpointer,
+        store=options.get("store"),
+        name=name,
     )
     return search
 
@@ -226,11 +233,11 @@ def _drawn(step: Any, loop: Any) -> RunnableLambda[Any, Any]:
 
 
 def _most_revisions(factor: int, depth: int, beam: int) -> int:
-    found, total = factor, 0
+    paths, total = factor, 0
     for _ in range(depth):
         # Each level revises only the paths that the one before let go on.
-        found = min(found, beam) * factor
-        total += found
+        paths = min(paths, beam) * factor
+        total += paths
     return total
 
 

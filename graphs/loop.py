@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check as check_step
-from ..nodes.critics.critics import CALLABLE, NamedCritic, model_critic, name_critics
+from ..nodes.critics.critics import CALLABLE, NamedCritic, name_critics, verifier_critic
+from ..nodes.critics.registry import as_critics
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.refiners import ChooseRefiner
+    from ..state.critique import Verifier
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
@@ -118,6 +120,7 @@ def build_refine_graph(
     model: BaseChatModel | None = None,
     *,
     critics: Sequence[Any] | None = None,
+    verifiers: Sequence[Verifier] = (),
     generate: Writer | None = None,
     feedback: Any = None,
     check: Any = None,
@@ -149,8 +152,10 @@ def build_refine_graph(
     Args:
         model: Writes drafts and revisions, and judges them where no critic is given. Needed unless `generate`,
             `refine` and `critics` (or `feedback`) are all given.
-        critics: Asked about each draft, cheapest first. Default: the model itself, whose own opinion nobody has
-            measured: that is logged once a process (logger `redraft`), and `accepted_by` says `self (uncalibrated)`.
+        critics: Asked about each draft, cheapest first; a chat model among them judges. Default, where no verifier is
+            given: the model itself, whose own opinion nobody has measured: that is logged once a process (logger
+            `redraft`), and `accepted_by` says `self (uncalibrated)`.
+        verifiers: Programs that judge, `(task, draft) -> Critique`, each as `verifier_critic` makes a critic of it.
         generate: Writes the first draft, where the input has no `draft`: a callable over the state, a Runnable, an
             agent, or a compiled graph.
         feedback: Takes the state and returns a Critique, or several; stands in for the critics.
@@ -163,7 +168,7 @@ def build_refine_graph(
         prepare: Run on the fresh state before the first draft; returns a state update.
         generate_prompt: Template over `task`, and `context` where passages were looked up.
         refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round.
-        critic_prompt: Of the default critic; one, or several, one a round.
+        critic_prompt: Of the chat models that judge; one, or several, one a round.
         keep: The answer, and what is revised, is the `"best"` draft, of equal ones the earlier, or simply the `"last"`.
             Default: `"last"` with `judge_last=False`, whose last revision is the answer though nobody judges it, and
             where only people judge; else `"best"`.
@@ -193,20 +198,18 @@ def build_refine_graph(
         TypeError: A critic or writer is not callable.
     """
     prices = default_prices() if prices is None else prices
-    if model is None and (generate is None or refine is None or (not critics and feedback is None)):
+    critics_given = bool(critics or verifiers)
+    if model is None and (generate is None or refine is None or not (critics_given or feedback is not None)):
         raise ValueError("without a model, give generate=, refine= and critics= (or feedback=)")
-    if feedback is not None and critics:
+    if feedback is not None and critics_given:
         raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
-    if critics is None and feedback is None and model is not None:
-        critics = [model_critic(model, prompt=critic_prompt)]
+    if critics is None and not verifiers and feedback is None and model is not None:
+        critics = [model]
         say_uncalibrated()
-    elif critic_prompt is not None:
-        raise ValueError(
-            "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
-        )
     if checkpoints not in get_args(Checkpoints):
         raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
-    named = name_critics(critics or [], model=model)
+    judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=critic_prompt)]
+    named = name_critics(judges, model=model)
     if feedback is not None:
         named = [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
     if not judge_last and any(critic.verifier for critic in named):
@@ -226,8 +229,10 @@ def build_refine_graph(
     seen: dict[str, Any] = {"keep": keep, "memory": memory}
     first = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
     # Of a function in the critics' place nobody knows by what names it will sign.
-    known = None if feedback is not None else [critic.name for critic in named]
-    revise = as_refiner(refine_prompt if refine is None else refine, choose_refiner, asked, critics=known, **seen)
+    critic_names = None if feedback is not None else [critic.name for critic in named]
+    revise = as_refiner(
+        refine_prompt if refine is None else refine, choose_refiner, asked, critics=critic_names, **seen
+    )
 
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {
@@ -242,14 +247,16 @@ def build_refine_graph(
     output = ConversationOutput if "messages" in get_type_hints(state_schema) else RefineOutput
     graph = StateGraph(state_schema, input_schema=input_schema, output_schema=output)
     rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
-    made = fingerprint(
+    identity = fingerprint(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
         writers={"generate": first, "refine": revise, **({} if prepare is None else {"prepare": prepare})},
         critics=named,
         options={**rules, "check": check, "choose_refiner": choose_refiner},
     )
     no_draft = getattr(generate, "no_draft", "")
-    opening = prepare_step(prepare, limits=limits, options=options, fingerprint=made, no_draft=no_draft, prices=prices)
+    opening = prepare_step(
+        prepare, limits=limits, options=options, fingerprint=identity, no_draft=no_draft, prices=prices
+    )
     judging: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
     one_a_round = checkpoints == "round"
     a_round = (3 if people else 1) if one_a_round else (4 if people else 3)
@@ -265,7 +272,7 @@ def build_refine_graph(
         one_a_round=one_a_round,
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    kind = LoopKind(people=bool(people), fingerprint=made, options=options)
+    kind = LoopKind(people=bool(people), fingerprint=identity, options=options)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))

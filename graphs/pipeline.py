@@ -46,7 +46,7 @@ from ..nodes.reasoning.steps import (
 )
 from ..nodes.refine import refine
 from ..nodes.retrieval.measured import measured
-from ..nodes.retrieval.retrievers import folder_index
+from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
@@ -76,7 +76,8 @@ def build_pipeline_graph(
     critic: BaseChatModel | None = None,
     threshold: float | None = None,
     documents: Any = None,
-    k: int = 4,
+    top_k: int = 4,
+    k: int | None = None,
     tools: Sequence[Any] = (),
     open_folder: Callable[[str], Any] | None = None,
     draft_prompt: Prompts = DRAFT_PROMPT,
@@ -102,7 +103,8 @@ def build_pipeline_graph(
         critic: Criticises; default: the same model.
         threshold: Score (0–1) from which a text is accepted, which ends a loop early.
         documents: Where passages are looked up while no `UseDir` ran: a vector store or retriever.
-        k: How many passages at most.
+        top_k: How many passages at most.
+        k: Another name of `top_k`.
         tools: LangChain tools that the model may call.
         open_folder: From a folder to a retriever, for `UseDir`; default: BM25 and embeddings (extra `retrieval`).
         draft_prompt: As in `build_reasoning_graph`, like the other prompts.
@@ -120,7 +122,8 @@ def build_pipeline_graph(
         ValueError: At build: a prompt uses unknown variables, a number makes no sense, or a step can't be built.
         TypeError: At build: a model is a text, or the pipeline is neither a text nor steps.
     """
-    checked_count("k", k, least=1)
+    k = top_k if k is None else k
+    checked_count("top_k", k, least=1)
     parsed = parse_pipeline(pipeline) if isinstance(pipeline, str) else Pipeline.of(pipeline)
     prices = prices if prices is not None else default_prices()
 
@@ -141,10 +144,8 @@ def build_pipeline_graph(
     @cache
     def opened(folder: str) -> Any:
         if folder.startswith(STORED):
-            from ..nodes.retrieval.stored_index import open_index
-
-            return measured(open_index(folder.removeprefix(STORED), top_k=k))
-        return open_folder(folder) if open_folder else measured(folder_index(folder, top_k=k))
+            return measured(named_documents(None, folder.removeprefix(STORED), top_k=k))
+        return open_folder(folder) if open_folder else measured(named_documents(folder, None, top_k=k))
 
     built = {label: _built(step, model) for label, step in parsed.labelled()}
     folders = {_named_folder(step) for step in parsed.steps if step.name in ("UseDir", "UseIndex")}
@@ -165,7 +166,7 @@ def build_pipeline_graph(
 
     asked = asks(scored=judged)
     roles = {role for step in parsed.steps for role in (LOOP_ROLES if step.name in LOOPS else [step.step_kind.role])}
-    made = fingerprint(
+    identity = fingerprint(
         ["begin", *(label for label, _ in parsed.labelled()), "check"],
         writers={
             **{role: asked.writer(role) for role in STEP_NAMES if role in roles and role != "critique"},
@@ -181,7 +182,7 @@ def build_pipeline_graph(
         },
     )
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
-    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep, fingerprint=made))
+    graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep, fingerprint=identity))
     ended = check(end_reason, keep=keep, steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
     graph.add_node("check", keeps_task(ended))
     graph.add_edge(START, "begin")
@@ -199,9 +200,9 @@ def build_pipeline_graph(
             graph.add_node(three, noted(lap(reasoning("improve", label)), three))
             _add_circle(graph, label, int(step.value), following, judge_last=scored)
         else:
-            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep=keep, made=made), label))
+            graph.add_node(label, noted(_node(step, label, opened, reasoning, keep=keep, made=identity), label))
             _add_edge(graph, label, following, drafts=step.step_kind.role == "draft")
-    kind = PipelineKind(made, pipeline_options(keep))
+    kind = PipelineKind(identity, pipeline_options(keep))
     whole: PipelineGraph = compiled(graph, kind, checkpointer=checkpointer, name=name)
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
     return whole.with_config(recursion_limit=parsed.longest + 10)
@@ -223,14 +224,14 @@ def _built(step: PipelineStep, model: BaseChatModel) -> Any:
     if kind.build is None:
         return None
     try:
-        made = kind.build(model, step.value if kind.argument else "")
+        part = kind.build(model, step.value if kind.argument else "")
         if kind.role == "critique":
-            name_critics([made], model=model)
+            name_critics([part], model=model)
     except (TypeError, ValueError) as error:
         raise PipelineError(f"{step}: {error}") from error
-    if not callable(made) and not isinstance(made, Runnable):
-        raise PipelineError(f"{step}: build= must return a callable or a Runnable, not {made!r}")
-    return made
+    if not callable(part) and not isinstance(part, Runnable):
+        raise PipelineError(f"{step}: build= must return a callable or a Runnable, not {part!r}")
+    return part
 
 
 def _own_step(role: str, made: Any, model: BaseChatModel, prices: Prices | None) -> Step:

@@ -20,9 +20,10 @@ the messages as they are."""
 
 
 class Option(NamedTuple):
-    """An option of a preset: a flag of `redraft run`, and a key of the recipe that is stored with a run."""
+    """An option of a preset: a parameter of its builder, a flag of `redraft run`, and a key of a run's recipe."""
 
     name: str
+    """In all three places: `top_k` is the flag `--top-k`."""
     kind: Any
     """`int`, `float`, `bool`, `str`, `Path`, a `Literal`, or `tuple[str, ...]` for a flag that may be repeated. A
     `Path` is stored absolute, so that it is found from any folder; `dict` is the content of a judge's file, which is
@@ -40,6 +41,8 @@ class Option(NamedTuple):
     reaches: str = ""
     """What a recipe of somebody else's would do by it, which the user is asked about; {} stands for its value. Without
     it a `Path` would have the file or folder opened, and anything else do no harm."""
+    aliases: Sequence[str] = ()
+    """Its names in earlier releases: recipes, flags and callers that use one are still understood."""
 
 
 class Served(NamedTuple):
@@ -66,13 +69,16 @@ class Preset(NamedTuple):
     """`NAME-N` stands for `NAME-1` to `NAME-999`, whose builder gets the number as `n=`."""
     line: str
     """What it does, in a sentence."""
-    build: Callable[..., Any]
-    """`(model, critics, verifiers, **options) -> graph`. Critics are models, `"self"`, or one of `critic_names`. The
+    build: Callable[..., Any] | str
+    """`(model, critics, verifiers, **options) -> graph`; or the path of a builder, `"my_package.haiku:build_graph"`,
+    which is imported and called as `(model=…, critics=…, verifiers=…, **options)`, without those that are empty.
+    Critics are chat models, callables, or texts of `critic_names`; verifiers are `(task, draft) -> Critique`. The
     options are those given of its own and of those for every preset, `prices` and `checkpointer`."""
     options: Sequence[Option] = ()
     critic_names: Sequence[str] = ()
-    """Critics that it knows by name, beside `self`."""
+    """Critics that it builds itself: their names come to `build` as texts, else as critics."""
     one_critic: bool = False
+    """A model criticises alone: beside one `--critic` that is a model stands no other."""
     no_critics: str = ""
     """Why `--critic` has no use in it; empty: it has."""
     no_verifiers: str = ""

@@ -7,10 +7,12 @@ improvement is about the most recent text, and the answer is the best one. The a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.critics.critics import name_critics
+from ..nodes.critics.critics import name_critics, verifier_critic
+from ..nodes.critics.registry import parted
 from ..nodes.reasoning.arrows import Arrow, LoadDocuments, LoopArrow
 from ..nodes.reasoning.safe_arrows import InParallel, best_branch, safe
 from ..nodes.reasoning.steps import (
@@ -22,6 +24,7 @@ from ..nodes.reasoning.steps import (
     checked_count,
 )
 from ..nodes.retrieval.measured import measured
+from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
@@ -29,13 +32,13 @@ from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from os import PathLike
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.prompts import Prompts
+    from ..state.critique import Verifier
     from .loop import RefineGraph
 
 __all__ = [
@@ -60,10 +63,14 @@ def build_reasoning_graph(
     *,
     iterations: int = 3,
     critic: BaseChatModel | None = None,
+    critics: Sequence[Any] | None = None,
+    verifiers: Sequence[Verifier] = (),
     threshold: float | None = None,
     documents: Any = None,
+    index: str | None = None,
     query: str | None = None,
-    k: int = 4,
+    top_k: int = 4,
+    k: int | None = None,
     tools: Sequence[Any] = (),
     draft_prompt: Prompts = DRAFT_PROMPT,
     critique_prompt: Prompts = CRITIQUE_PROMPT,
@@ -74,7 +81,7 @@ def build_reasoning_graph(
 
     Each step works on the most recent text, and the last improvement is the answer. With a `threshold` it is the text
     with the highest score, and the last improvement, which nobody scores, only where no text has one. Where programs
-    judge (`critics=[verifier_critic(…)]`), they judge the last text too, and the best is the answer.
+    judge (`verifiers=`), they judge the last text too, and the best is the answer.
 
     `reasoning_events(out["events"])` and `Branch.of_run("main", out)` read the result.
 
@@ -83,11 +90,15 @@ def build_reasoning_graph(
         iterations: N, how often the text is criticised and improved, where neither the caller nor `limits=` gives a
             `max_rounds`.
         critic: Criticises; default: the same model.
+        critics: A chat model, which criticises; or critics in its place.
+        verifiers: Programs that judge in its place, as in `build_refine_graph`.
         threshold: Score (0–1) from which a text is accepted, which ends the run. Critiques then come with a score.
-        documents: Where passages are looked up before the first draft: a LangChain vector store or retriever, or a
-            callable from a query. The prompts show them, and the record keeps them.
+        documents: Where passages are looked up before the first draft: a folder, a LangChain vector store or retriever,
+            or a callable from a query. The prompts show them, and the record keeps them.
+        index: A stored index in their place, as `redraft index` makes it.
         query: What is looked up; default: the task.
-        k: How many passages at most.
+        top_k: How many passages at most.
+        k: Another name of `top_k`.
         tools: LangChain tools that the model may call before it drafts, criticises (without `threshold`) or improves.
         draft_prompt: Template over `task` and `context`.
         critique_prompt: Template over these, `draft` and `round`; one, or several, one an iteration.
@@ -100,8 +111,20 @@ def build_reasoning_graph(
         NotImplementedError: At build: there are tools, and the model can't call any.
         TypeError: At build: `documents` is nothing to look up in, or a model is a text.
     """
+    if verifiers and (critic is not None or critics):
+        raise ValueError("in reasoning programs judge alone: give --verify (verifiers=) or --critic")
+    models, others = parted(critics or ())
+    if models and (len(models) > 1 or others or critic is not None):
+        raise ValueError("in reasoning one model criticises: give it as critic=, or alone in critics=")
+    if models:
+        critic = models[0]
+    elif critics is not None or verifiers:
+        options["critics"] = [*map(verifier_critic, verifiers), *others]
     _check_options(options, critic=critic, threshold=threshold)
     checked_count("iterations", iterations, least=0)
+    top_k = top_k if k is None else k
+    if index is not None or isinstance(documents, str | os.PathLike):
+        documents = measured(named_documents(documents, index, top_k=top_k))
     if documents is not None and "prepare" in options:
         raise ValueError("give documents= or prepare=, not both: documents= are looked up in prepare")
     if query is not None and documents is None:
@@ -127,7 +150,7 @@ def build_reasoning_graph(
         # Comments without scores rank no text before another.
         defaults["keep"] = "last" if threshold is None else "best"
     if documents is not None:
-        defaults["prepare"] = retrieve(documents, k=k, query=query, prices=options.get("prices"))
+        defaults["prepare"] = retrieve(documents, k=top_k, query=query, prices=options.get("prices"))
     # Not by truth: `critics=[]` asks for none, and is no reason to add one.
     if options.get("feedback") is None and options.get("critics") is None:
         defaults["critics"] = [steps.judge(tools=tools)]
@@ -190,7 +213,7 @@ def think(model: BaseChatModel, *, prompt: Prompts = THINK_PROMPT, k: int = 4, p
 
 
 def load_documents(
-    folder: str | PathLike[str] | None = None, *, embeddings: Embeddings | None = None, k: int = 4
+    folder: str | os.PathLike[str] | None = None, *, embeddings: Embeddings | None = None, k: int = 4
 ) -> LoadDocuments:
     """Return the arrow that reads a folder of documents, cut into passages, into the branch's documents.
 

@@ -1,7 +1,7 @@
 """Registry of presets: redraft's own, and those of other packages. Internal.
 
-The shell's flags, stored recipes, the server's assistants, `langgraph.json` and the table in docs/presets.md are read
-off it. A package adds a preset with an entry point, and it is on all of these:
+The shell's flags, stored recipes, the methods of `redraft eval`, the server's assistants, `langgraph.json` and the
+table in docs/presets.md are read off it. A package adds a preset with an entry point, and it is on all of these:
 
     [project.entry-points."redraft.presets"]
     haiku = "my_package.haiku:PRESET"
@@ -10,21 +10,24 @@ off it. A package adds a preset with an entry point, and it is on all of these:
 from __future__ import annotations
 
 import re
-from functools import cache, partial
+from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from .._plugins import load_plugin, plugin_cache, plugins
+from .options import COMMON
 from .preset import Option, Preset, Served
-from .presets import COMMON, PRESETS
+from .presets import PRESETS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "ENTRY_POINTS",
     "build_preset",
-    "critic_names",
     "find_preset",
     "known_options",
+    "option_names",
     "registered",
     "served_presets",
 ]
@@ -33,31 +36,25 @@ ENTRY_POINTS = "redraft.presets"
 """The group of entry points, each a `Preset`."""
 
 
-@cache
+@plugin_cache
 def registered() -> Sequence[Preset]:
-    """Return every preset, redraft's own first. Those of other packages are looked for once in a process.
+    """Return every preset, redraft's own first.
 
     Raises:
         ValueError: One of another package can't be loaded, or its name or an option's is taken.
     """
-    from importlib.metadata import entry_points
-
-    found = list(PRESETS)
-    options = {option.name: option for option in (*COMMON, *(one for preset in PRESETS for one in preset.options))}
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            preset = point.load()
-        except Exception as error:
-            # Whatever it was: importing another package can raise anything, and the user must hear which one it is.
-            raise ValueError(f"the preset {point.name!r} ({point.value}) can't be loaded: {error}") from error
-        if not isinstance(preset, Preset) or preset.name in {one.name for one in found}:
-            raise ValueError(f"the preset {point.name!r} ({point.value}) is no Preset, or its name is taken")
+    presets = list(PRESETS)
+    options = {name: option for option in (*COMMON, *_options(presets)) for name in _names(option)}
+    for point in plugins(ENTRY_POINTS).values():
+        preset = load_plugin(point, Preset)
+        if preset.name in {one.name for one in presets}:
+            raise ValueError(f"the preset {point.name!r} ({point.value}) can't be used: its name is taken")
         for option in preset.options:
             # All presets share the shell's flags and the keys of a recipe, so that a name can mean one thing only.
-            if option.name in RECIPE_KEYS or options.setdefault(option.name, option) != option:
+            if any(name in RECIPE_KEYS or options.setdefault(name, option) != option for name in _names(option)):
                 raise ValueError(f"the option {option.name!r} of the preset {preset.name!r} is another preset's")
-        found.append(preset)
-    return found
+        presets.append(preset)
+    return presets
 
 
 RECIPE_KEYS = (
@@ -78,26 +75,43 @@ def find_preset(name: str) -> Preset:
         if preset.name == name and not name.endswith("-N"):
             return preset
         if numbered and preset.name == f"{numbered[1]}N":
-            return preset._replace(name=name, build=partial(preset.build, n=int(numbered[2])))
+            build = resolve_name(preset.build) if isinstance(preset.build, str) else preset.build
+            return preset._replace(name=name, build=partial(build, n=int(numbered[2])))
     known = [preset.name for preset in registered() if not preset.own_command]
     raise ValueError(f"there is no graph {name!r}; known are {', '.join(known)}")
 
 
-def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Sequence[Any], **options: Any) -> Any:
+def build_preset(
+    name: str,
+    model: Any,
+    *,
+    critics: Sequence[Any] = (),
+    verifiers: Sequence[Any] = (),
+    build_model: Callable[[str], Any] | None = None,
+    **options: Any,
+) -> Any:
     """Return the graph of a preset.
 
     Args:
         name: Of the preset.
         model: Writes.
-        critics: Models that judge, `"self"` for the writer, or names that the preset knows.
-        verifiers: Programs that judge.
-        options: As `Preset.build` takes them.
+        critics: Who judges: critics, chat models, or texts as `--critic` takes them.
+        verifiers: Programs that judge, or texts as `--verify` takes them.
+        build_model: Makes a model of a spec, where a text names one.
+        options: As `Preset.build` takes them, and for every preset `human=True`, which asks a person after all others,
+            and `judge`, the content of a judge's file.
 
     Raises:
         ValueError: There is no such preset, it has no use for a critic, verifier or option that was given, or as its
             builder.
     """
+    from ..nodes.critics.calibrated import judge_from_specs
+    from ..nodes.critics.critics import human_critic
+    from ..nodes.critics.registry import SELF, named_critic, parted
+    from ..nodes.verify.verifiers import stored_verifier
+
     preset = find_preset(name)
+    options = {option_names().get(option, option): value for option, value in options.items()}
     for option in options:
         # An option that no preset lists is one of all presets, or none: then the builder refuses it.
         users = [one.name for one in registered() if option in {own.name for own in one.options}]
@@ -107,31 +121,56 @@ def build_preset(name: str, model: Any, *, critics: Sequence[Any], verifiers: Se
         raise ValueError(f"--critic has no use in {name}: {preset.no_critics}")
     if verifiers and preset.no_verifiers:
         raise ValueError(f"--verify has no use in {name}: {preset.no_verifiers}")
-    named = [critic for critic in critics if isinstance(critic, str) and critic != "self"]
-    if preset.one_critic and (len(critics) > 1 or named):
+    build_model = build_model or _no_model
+
+    def judging(critic: Any) -> Any:
+        if not isinstance(critic, str) or critic in preset.critic_names:
+            return critic
+        return model if critic == SELF else named_critic(critic, model, build_model)
+
+    judges = [judging(critic) for critic in critics]
+    if preset.one_critic and parted(judges)[0] and len(judges) > 1:
         raise ValueError(f"in {name} one model criticises: give --critic once, a model or self")
-    if unknown := [one for one in named if one not in preset.critic_names]:
-        users = [one.name for one in registered() if unknown[0] in one.critic_names]
-        raise ValueError(f"--critic {unknown[0]} is for --graph {', '.join(users)}")
-    return preset.build(model, critics, verifiers, **options)
+    if (judge := options.pop("judge", None)) is not None:
+        judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model))
+    if options.pop("human", False):
+        judges.append(human_critic())
+    checks = [stored_verifier(check) if isinstance(check, str) else check for check in verifiers]
+    if callable(preset.build):
+        return preset.build(model, judges, checks, **options)
+    judged = {"critics": judges, "verifiers": checks}
+    return resolve_name(preset.build)(model=model, **{key: value for key, value in judged.items() if value}, **options)
 
 
-@cache
-def known_options() -> dict[str, Option]:
+def _no_model(spec: str) -> Any:
+    raise ValueError(f"{spec!r} is a text; make a model of it: redraft.models.chat_model({spec!r})")
+
+
+def _options(presets: Sequence[Preset]) -> list[Option]:
+    return [option for preset in presets for option in preset.options]
+
+
+def _names(option: Option) -> tuple[str, ...]:
+    return (option.name, *option.aliases)
+
+
+@plugin_cache
+def known_options() -> Mapping[str, Option]:
     """Return the options of all presets by their names; those that every preset takes come first."""
-    return {option.name: option for option in (*COMMON, *(one for preset in registered() for one in preset.options))}
+    return {option.name: option for option in (*COMMON, *_options(registered()))}
 
 
-def critic_names() -> list[str]:
-    """Return the critics that a preset knows by name, beside `self`."""
-    return [name for preset in registered() for name in preset.critic_names]
+@plugin_cache
+def option_names() -> Mapping[str, str]:
+    """Return the name of each option by all its names, those of earlier releases too."""
+    return {name: option.name for option in known_options().values() for name in _names(option)}
 
 
 def served_presets() -> dict[str, tuple[Preset, Served]]:
     """Return what a server and Studio offer, by name."""
-    found = {}
+    offered = {}
     for preset in registered():
         # `None` is served under its own name, () not at all.
         for served in (Served(preset.name),) if preset.serves is None else preset.serves:
-            found[served.name] = (preset, served._replace(line=served.line or preset.line))
-    return found
+            offered[served.name] = (preset, served._replace(line=served.line or preset.line))
+    return offered

@@ -9,7 +9,7 @@ rules, or by a model, look for what is missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
@@ -19,6 +19,7 @@ from ..nodes.retrieval.citations import NOTHING_SAID, AnswerWriter, CitationCrit
 from ..nodes.retrieval.confidence import ConfidenceCritic
 from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
 from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
+from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.retrieval.planning import Planner, QueryPlan, checked_threshold, checked_top_k
 from ..nodes.retrieval.retrievers import open_sources
 from ..nodes.retrieval.search import Search, Similarity
@@ -56,15 +57,19 @@ __all__ = [
 
 
 def build_retrieval_graph(
-    sources: Any,
+    documents: Any = None,
     *,
+    sources: Any = None,
+    index: str | None = None,
     model: BaseChatModel | None = None,
     use_llm: bool = False,
-    embeddings: str | Embeddings = DEFAULT,
+    embeddings: str | Embeddings | None = None,
     rerank: str | Embeddings | None = "minilm",
     top_k: int = 5,
+    search: Literal["hybrid", "vectors", "words"] = "hybrid",
     hybrid: bool = True,
     vectors: bool = True,
+    threshold: float | None = None,
     confidence_threshold: float | None = None,
     adaptive_threshold: bool = False,
     max_iterations: int = 3,
@@ -81,21 +86,26 @@ def build_retrieval_graph(
     With `answer=True` it is the loop over answers to the query, whose sentences cite the passages, after one search.
 
     Args:
-        sources: A folder of documents (see `load_folder`), the address of a web page, a list of documents, a LangChain
-            vector store or retriever, or a list of these, which are fused.
+        documents: A folder of documents (see `load_folder`), the address of a web page, a list of documents, a
+            LangChain vector store or retriever, or a list of these, which are fused.
+        sources: Another name of `documents`.
+        index: A stored index in their place, as `redraft index` makes it.
         model: Plans and finds gaps where `use_llm` is true, and writes where `answer` is.
         use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
-        embeddings: Indexes folders and documents; see `redraft.models.embeddings`.
+        embeddings: Indexes folders and documents; see `redraft.models.embeddings`. Default: that of the `index`, else
+            the static model.
         rerank: Measures the first 20 passages of each query, and 60 where the confidence is low, and orders them by
-            their similarity to what was asked and the terms of it that they hold. `None` leaves them in the order of
-            the searches, and measures them by `embeddings`.
+            their similarity to what was asked and the terms of it that they hold. `None` or `"none"` leaves
+            them in the order of the searches, and measures them by `embeddings`.
         top_k: The most passages in the result, where the input of a call has no `top_k` of its own.
-        hybrid: Whether folders and documents are searched by words (BM25) beside vectors.
-        vectors: `False` searches folders and documents by words only.
-        confidence_threshold: The search ends when the confidence in its passages, 0–1, reaches this; the input of a
-            call may have one of its own. With `rerank="minilm"` the confidence is the calibrated probability that one
-            of them answers the question, and where it is under 0.2, the answer is that nothing was found. Else it is
-            their mean cosine similarity. Default: 0.65 with that model, 0.3 where `"static"` measures, else 0.7.
+        search: How folders and documents are searched: by vectors and by words (BM25), or by one of them.
+        hybrid: `False` is `search="vectors"`.
+        vectors: `False` is `search="words"`.
+        threshold: The search ends when the confidence in its passages, 0–1, reaches this; the input of a call may have
+            a `confidence_threshold` of its own. With `rerank="minilm"` it is the calibrated probability that one of
+            them answers the question, and where it is under 0.2, the answer is that nothing was found. Else it is their
+            mean cosine similarity. Default: 0.65 with that model, 0.3 where `"static"` measures, else 0.7.
+        confidence_threshold: Another name of `threshold`.
         adaptive_threshold: Asks 0.1 more of a simple query and 0.1 less of a complex one.
         max_iterations: How often follow-up queries are asked for, at most three at once; 0 up. The same as
             `max_rounds`, which a caller's limits can change.
@@ -121,9 +131,19 @@ def build_retrieval_graph(
         ImportError: At build: the extra `retrieval` is not installed and is needed.
     """
     checked_top_k(top_k)
-    measuring, measures, threshold = _measuring(embeddings, rerank)
-    if confidence_threshold is not None:
-        threshold = checked_threshold(confidence_threshold)
+    documents = sources if documents is None else documents
+    if (documents is None) == (index is None):
+        raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
+    ways = {"hybrid": hybrid and search != "vectors", "vectors": vectors and search != "words"}
+    if index is not None:
+        documents = named_documents(None, index, top_k=top_k, embeddings=embeddings, **ways)
+        # The index knows the model that it was made with.
+        embeddings = embeddings or documents.embeddings
+    embeddings = embeddings or DEFAULT
+    rerank = None if rerank == "none" else rerank
+    measuring, measures, usual_threshold = _measuring(embeddings, rerank)
+    threshold = confidence_threshold if threshold is None else threshold
+    threshold = usual_threshold if threshold is None else checked_threshold(threshold)
     if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
         raise ValueError(f"max_iterations must be a whole number from 0 up, not {max_iterations!r}")
     if use_llm and model is None:
@@ -140,8 +160,8 @@ def build_retrieval_graph(
         raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
     plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
     gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
-    found = open_sources(sources, embeddings=embedding_model(embeddings), top_k=top_k, hybrid=hybrid, vectors=vectors)
-    search = Search(found, Similarity(embedding_model(measuring)))
+    opened = open_sources(documents, embeddings=embedding_model(embeddings), top_k=top_k, **ways)
+    searching = Search(opened, Similarity(embedding_model(measuring)))
     memory = Patterns(patterns)
     asked = model if use_llm else None
     planner = Planner(
@@ -167,8 +187,8 @@ def build_retrieval_graph(
     graph = build_refine_graph(
         asked,
         prepare=planner,
-        generate=FirstSearch(search, memory),
-        refine=SearchOn(search, memory, StructuredModel(asked, GapAnalysis) if asked else None, gap_template),
+        generate=FirstSearch(searching, memory),
+        refine=SearchOn(searching, memory, StructuredModel(asked, GapAnalysis) if asked else None, gap_template),
         critics=[ConfidenceCritic(), *(() if answer else critics)],
         limits=limits if "max_rounds" in limits else {"max_rounds": max_iterations, **limits},
         **{**defaults, **given},

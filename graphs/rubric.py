@@ -72,9 +72,10 @@ def build_rubric_graph(
         adaptive: Whether the threshold follows the task's complexity; or `(task, threshold) -> threshold`.
         enabled: `False` answers with the first draft, judged by nobody.
         critics: Asked beside the rubric: `human_critic()`, whose score joins the assessment, say. A verifier among them
-            decides alone, unless `critics_after="always"`.
+            decides alone, unless `critics_after="always"`. Chat models among them judge by the rubric, as `judge` does.
         cache: Where judgements are kept, a cache of LangGraph's; default: memory, `False`: nowhere.
-        judge_prompt: Template over `task` and `draft`; RUBRIC stands where the dimensions are put.
+        judge_prompt: Template over `task` and `draft`; RUBRIC stands where the dimensions are put. `critic_prompt=` is
+            another name of it.
         generate_prompt: As in `build_refine_graph`; default: `RUBRIC_GENERATE_PROMPT`.
         refine_prompt: As in `build_refine_graph`; default: `RUBRIC_REFINE_PROMPT`.
         refine_temperature: Revisions are sampled at this temperature where the model was built with a lower one,

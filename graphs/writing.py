@@ -84,16 +84,16 @@ def build_writing_graph(
     """
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
     checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
-    told = [sentence for check in checks if (sentence := wanted(check.verifier))]
-    listed = "\n".join(f"- {line}" for line in told).replace("{", "{{").replace("}", "}}")
-    shown = f"\n\nThe text must meet all of these:\n{listed}" if told else ""
+    wishes = [sentence for check in checks if (sentence := wanted(check.verifier))]
+    listed = "\n".join(f"- {line}" for line in wishes).replace("{", "{{").replace("}", "}}")
+    shown = f"\n\nThe text must meet all of these:\n{listed}" if wishes else ""
     defaults: dict[str, Any] = {
         **TASK_ONLY,
         "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
         "refine_prompt": WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown),
         "name": "writing",
     }
-    asked = None if critics is None and not checks else [*checks, *(critics or [])]
+    judges = None if critics is None and not checks else [*checks, *(critics or [])]
     people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
     if words and len(checks) == 1 and people_only and clause_prompt is not None and not options.get("refine"):
         seen = seen_by_refiner(options)
@@ -106,7 +106,7 @@ def build_writing_graph(
             "rewrite": PromptedModel(later, prompt, what="refine_prompt", **{**seen, "memory": "last"}),
         }
         defaults["refine"] = AdaptiveWriter(writers, WRITING_ARMS)
-    return build_refine_graph(model, critics=asked, **{**defaults, **options})
+    return build_refine_graph(model, critics=judges, **{**defaults, **options})
 
 
 def writing_task(row: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -134,7 +134,7 @@ def _constraints(
     """Return the constraints as critics."""
     if isinstance(words, str):
         raise ValueError(f"words must be a list of words, not the text {words!r}")  # noqa: TRY004  as any other bad one
-    given: list[tuple[str, bool, Callable[[], Verifier]]] = [
+    constraints: list[tuple[str, bool, Callable[[], Verifier]]] = [
         (f"words={words!r}", bool(words), lambda: uses_words(*words)),
         (f"min_words={length[0]!r}, max_words={length[1]!r}", length != (None, None), lambda: has_length(*length)),
         (f"pattern={pattern!r}", pattern is not None, lambda: matches(pattern or "")),
@@ -145,13 +145,13 @@ def _constraints(
         ),
         (f"max_grade={max_grade!r}", max_grade is not None, lambda: reading_level(max_grade or 0)),
     ]
-    found = []
-    for named, wanted_at_all, make in given:
+    critics = []
+    for named, wanted_at_all, make in constraints:
         try:
-            found += [verifier_critic(make())] if wanted_at_all else []
+            critics += [verifier_critic(make())] if wanted_at_all else []
         except (TypeError, ValueError) as error:
             raise ValueError(f"{named}: {error}") from None
-    return found
+    return critics
 
 
 def _as_critic(check: Verifier) -> VerifierCritic:

@@ -84,7 +84,9 @@ for package in {list(PACKAGES)!r}:
     assert found.startswith({str(site)!r}), found
 from redraft.graphs.loop import build_refine_graph
 from redraft.state import Limits, Thread, open_checkpointer
-(entry,) = importlib.metadata.distribution("redraft").entry_points
+points = importlib.metadata.distribution("redraft").entry_points
+(entry,) = points.select(group="console_scripts")
+assert sorted(point.load().name for point in points.select(group="redraft.presets")) == ["retrieval", "travel"]
 assert (entry.name, entry.value) == ("redraft", "redraft.faces.cli.main:main")
 assert callable(entry.load())
 """

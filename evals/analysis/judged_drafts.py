@@ -13,7 +13,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 
 from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
 from ...nodes.critics.judge_file import JudgePart
-from ...nodes.critics.judge_specs import CHECKLIST, FIELD, LOGPROB
+from ...nodes.critics.registry import FIELD, scores
 from ...nodes.runtime.dual import adrive
 from .calibration import Scored
 
@@ -74,22 +74,25 @@ def read_labelled(
                 raise ValueError(f"'round' must be a whole number from 0 up, not {at!r}")  # noqa: TRY301
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
-        known = problems.setdefault(row[task], [])
-        one = LabelledDraft(len(problems) - 1, at or 0, row[task], row[draft], bool(label), row)
-        known.append((at, one))
+        rows = problems.setdefault(row[task], [])
+        labelled = LabelledDraft(len(problems) - 1, at or 0, row[task], row[draft], bool(label), row)
+        rows.append((at, labelled))
     if not problems:
         raise ValueError(f"{str(path)!r} holds no draft")
-    chance, found = random.Random(0), []  # noqa: S311
+    chance, drafts = random.Random(0), []  # noqa: S311
     for number, (name, several) in enumerate(list(problems.items())[:limit]):
         rounds = [at for at, _ in several]
         if all(at is None for at in rounds):
-            kept = [chance.choice(several)[1]]
+            chosen = [chance.choice(several)[1]]
         elif sorted(at or 0 for at in rounds) == list(range(len(rounds))):
-            kept = [one for _, one in several]
+            chosen = [labelled for _, labelled in several]
         else:
             raise ValueError(f"the drafts of {name[:60]!r} must have the rounds 0 to {len(rounds) - 1}, each once")
-        found += [LabelledDraft(number, one.round, one.task, one.draft, one.right, one.row) for one in kept]
-    return found
+        drafts += [
+            LabelledDraft(number, labelled.round, labelled.task, labelled.draft, labelled.right, labelled.row)
+            for labelled in chosen
+        ]
+    return drafts
 
 
 async def drafts_of(
@@ -137,28 +140,30 @@ async def judged(
     """
     votes = votes if hasattr(critic, "on") else 1
     temperature = SAMPLING if votes > 1 else None
-    gate, said, tokens = asyncio.Semaphore(concurrency), {}, 0
+    gate, replies, tokens = asyncio.Semaphore(concurrency), {}, 0
 
     async def one(number: int, draft: LabelledDraft) -> None:
         nonlocal tokens
         async with gate:
             with get_usage_metadata_callback() as used:
                 asked = ask_votes(critic, draft.task, draft.draft, (), votes=votes, temperature=temperature)
-                said[number] = await adrive(asked)
+                replies[number] = await adrive(asked)
         tokens += sum(usage["total_tokens"] for usage in used.usage_metadata.values())
-        tell(len(said), len(drafts))
+        tell(len(replies), len(drafts))
 
     await asyncio.gather(*(one(number, draft) for number, draft in enumerate(drafts)))
-    scored = any(one.score is not None for found in said.values() for one in found)
+    scored = any(one.score is not None for found in replies.values() for one in found)
     part = {"spec": spec, "name": str(getattr(critic, "name", None) or getattr(critic, "__name__", "critic"))}
     counts: dict[int, Reading] = {1: "score" if scored else "verdict"}
     if votes > 1:
         # The mean of what it scores, where that is measured and no opinion.
-        counts[votes] = "score" if scored and spec.startswith((LOGPROB, CHECKLIST)) else "verdict"
+        counts[votes] = "score" if scored and scores(spec) else "verdict"
     return [
         Scored(
             JudgePart(**part, identity=critic_identity(critic), reading=reading, votes=count, temperature=temperature),
-            _table(drafts, [sum(number_in(one, reading) for one in said[at][:count]) / count for at in sorted(said)]),
+            _table(
+                drafts, [sum(number_in(one, reading) for one in replies[at][:count]) / count for at in sorted(replies)]
+            ),
             tokens * count / votes / len(drafts),
         )
         for count, reading in counts.items()
@@ -184,8 +189,8 @@ def labels(drafts: Sequence[LabelledDraft]) -> np.ndarray[Any, Any]:
     """Return which drafts are right, one row a problem, one column a round."""
     import numpy as np
 
-    found: np.ndarray[Any, Any] = np.nan_to_num(_table(drafts, [float(draft.right) for draft in drafts])) > 0
-    return found
+    right: np.ndarray[Any, Any] = np.nan_to_num(_table(drafts, [float(draft.right) for draft in drafts])) > 0
+    return right
 
 
 def _table(drafts: Sequence[LabelledDraft], values: Sequence[float]) -> np.ndarray[Any, Any]:

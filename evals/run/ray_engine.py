@@ -144,7 +144,7 @@ class Worker:
                 method = await self._built(job)
                 # A context variable belongs to a task, so each problem's task sets it.
                 RATE_LIMITS.set(self._rates)
-                limits = {**job.limits, "max_rounds": method.rounds}
+                limits = {**job.limits, **method.limits}
                 return await run_problem(method, task, limits=limits, thread_id=thread_id)
             # The database may be back in a moment, and what was paid for is in its checkpoints.
             except ConnectionError:

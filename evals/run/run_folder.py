@@ -36,7 +36,7 @@ __all__ = [
 RESULTS, INFO = "results.jsonl", "run.json"
 SAME = (
     *("dataset", "dataset_sha256", "offset", "method", "model", "critic", "judge", "limits", "prompts_sha256"),
-    *("seed", "temperature", "max_output_tokens"),
+    *("options", "seed", "temperature", "max_output_tokens"),
 )
 """What a resumed run must share with the one that it goes on with."""
 

@@ -72,7 +72,8 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
     config: Any = {"configurable": {"thread_id": thread_id}, "metadata": {"redraft_preset": method.name}}
     graph: Any = method.graph
     try:
-        given: Any = {"task": task, "limits": dict(limits)}
+        # Without any, those that the graph was built with hold.
+        given: Any = {"task": task, **({"limits": dict(limits)} if limits else {})}
         if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
             given, config = await Thread(graph, thread_id).aready(), compared(config)
         # A call that was paid for is on the disk before the next one begins.
@@ -204,7 +205,7 @@ async def run_method(
     """
     if concurrency < 1:
         raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
-    given = {**(limits or {}), "max_rounds": method.rounds}
+    given = {**(limits or {}), **method.limits}
 
     async def solve(problem: Problem) -> ResultRecord:
         # A context variable belongs to a task, so each worker's task sets it.

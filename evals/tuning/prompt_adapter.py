@@ -191,7 +191,7 @@ class PromptAdapter:
         method = self.build(prompts)
         graph = method.graph.copy({"checkpointer": self._saver}).with_config(callbacks=[self.ledger])
         bound = Bound(method.name, graph)
-        limits = {**self._limits, "max_rounds": method.rounds}
+        limits = {**self._limits, **method.limits}
         free = asyncio.Semaphore(self._concurrency)
 
         async def solve(problem: Problem) -> None:

@@ -17,11 +17,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..._files import appended, write_file
+from ...graphs.preset import Preset
 from ...nodes.writing.prompt_files import FORMAT
 from ...state import open_checkpointer
 from ..analysis.paired import paired, proportion
 from ..analysis.token_matching import SLACK
-from ..run.methods import build_method
+from ..run.methods import METHODS, build_method, find_method
 from ..run.provenance import prompt_hashes
 from ..run.run_folder import locked_folder
 from .call_ledger import CallLedger, TuningBudgetSpentError
@@ -169,6 +170,8 @@ def tune_prompts(
     def build(texts: Mapping[str, str]) -> Any:
         return build_method(method, data.kind, model, critic=critic, prompts=texts)
 
+    if isinstance(find_method(method)[0], Preset):
+        raise ValueError(f"{method} is a graph: tune improves the prompts of {', '.join(METHODS)}")  # noqa: TRY004
     own = dict(build(prompts or {}).prompts)
     split = split_rows(data, train=train, validation=validation, seed=seed)
     minibatch = min(minibatch, len(split.train))

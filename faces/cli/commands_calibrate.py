@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..._files import write_file
+from ...nodes.critics.registry import FIELD
 from ..problems import BadInputError, RunStoppedError, bad_input
 from ..views.wording import percent
-from .options import MODELS, AsJson, MaxOutputTokens, Model
+from .options import MODELS, AsJson, MaxOutputTokens, Model, critic_help
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +42,7 @@ def calibrate(
         list[str],
         typer.Option(
             metavar="SPEC",
-            help="Who judges: self, a model, program (for word problems), logprob:self or logprob:MODEL (the "
-            "probability of yes), checklist:self or checklist:MODEL (four yes/no questions), or field:NAME (a score in "
-            "the rows). Several: each, and together.",
+            help=f"{critic_help()} Several: each, and together.",
             rich_help_panel=MODELS,
         ),
     ],
@@ -105,30 +104,30 @@ def calibrate(
         )
         if n < needed:
             raise BadInputError(f"--alpha {alpha:g} needs at least {needed} accepted drafts without a wrong one")
-        names_model = data is not None or any(not one.startswith("field:") for one in critic)
+        names_model = data is not None or any(not one.startswith(FIELD) for one in critic)
         spec, note = model_or_default(model) if names_model else ("", "")
         if note:
             say(note)
         options = {"max_output_tokens": max_output_tokens, "seed": seed}
         drafts, scored = asyncio.run(_scored(labelled, data, critic, spec, votes, concurrency, options, screen))
         right = labels(drafts)
-        found = calibrated(scored, right, alpha=alpha, delta=delta)
-        best = None if found.chosen else smallest_alpha(scored, right, delta=delta)
+        calibration = calibrated(scored, right, alpha=alpha, delta=delta)
+        best = None if calibration.chosen else smallest_alpha(scored, right, delta=delta)
     judge = None
-    if found.chosen:
+    if calibration.chosen:
         date = datetime.now(UTC).date().isoformat()
-        judge = found.judge(made_from=Path(file).name, drafts_by=spec if data is not None else "", date=date)
+        judge = calibration.judge(made_from=Path(file).name, drafts_by=spec if data is not None else "", date=date)
         write_file(out, json.dumps(judge.model_dump(mode="json"), indent=1) + "\n")
-    shown = {
+    result = {
         "alpha": alpha,
         "delta": delta,
-        "n": found.n,
-        "right": found.right,
+        "n": calibration.n,
+        "right": calibration.right,
         "smallest_alpha": best,
-        "settings": [_plain(one) for one in found.settings],
+        "settings": [_plain(one) for one in calibration.settings],
         "judge": judge and judge.model_dump(mode="json"),
     }
-    screen.result(shown, lambda screen: _show(screen, found, out))
+    screen.result(result, lambda screen: _show(screen, calibration, out))
     if judge is None:
         can = "none of them keeps any" if best is None else f"the smallest that one would have kept here is {best:g}"
         raise RunStoppedError(
@@ -165,13 +164,13 @@ async def _scored(
 ) -> tuple[list[LabelledDraft], list[Scored]]:
     from ...evals.analysis.judged_drafts import drafts_of, field_scores, judged
     from ...models import chat_model
-    from ...nodes.critics.judge_specs import judge_critic
+    from ...nodes.critics.calibrated import judge_critic
     from ..run_config import kept_spec
 
     writer: Any = chat_model(kept_spec(spec), **options) if spec else None
     # Each is built before the first is asked, so that a wrong spec costs nothing.
     built = {
-        one: None if one.startswith("field:") else judge_critic(one, writer, lambda named: chat_model(kept_spec(named)))
+        one: None if one.startswith(FIELD) else judge_critic(one, writer, lambda named: chat_model(kept_spec(named)))
         for one in critics
     }
 
@@ -184,14 +183,14 @@ async def _scored(
 
     if data is not None:
         drafts = await drafts_of(data, writer, concurrency=concurrency, tell=telling("drafts"))
-    found: list[Scored] = []
+    scored: list[Scored] = []
     for one, critic in built.items():
         if critic is None:
-            found.append(field_scores(drafts, one.removeprefix("field:")))
+            scored.append(field_scores(drafts, one.removeprefix(FIELD)))
         else:
             told = telling(one)
-            found += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)
-    return drafts, found
+            scored += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)
+    return drafts, scored
 
 
 def _plain(setting: Any) -> dict[str, Any]:
@@ -206,13 +205,18 @@ def _show(screen: Screen, found: Calibration, out: Path) -> None:
 
     columns = ("judge", "AUC", "tokens a draft", "threshold", "accepts", "wrong", "right ones lost")
     table = plain_table(*columns, right=columns[1:])
-    for one in found.settings:
-        told = ("-",) * 4
-        if one.threshold is not None:
-            lost = found.right - one.right_accepted
-            told = (f"{one.threshold:g}", f"{one.accepted} of {found.n}", f"{one.wrong}", f"{lost} of {found.right}")
-        auc = "-" if one.auc is None else f"{one.auc:.2f}"
-        table.add_row(Text(safe(one.name), style="bold"), auc, f"{one.tokens:.0f}", *told)
+    for setting in found.settings:
+        numbers = ("-",) * 4
+        if setting.threshold is not None:
+            lost = found.right - setting.right_accepted
+            numbers = (
+                f"{setting.threshold:g}",
+                f"{setting.accepted} of {found.n}",
+                f"{setting.wrong}",
+                f"{lost} of {found.right}",
+            )
+        auc = "-" if setting.auc is None else f"{setting.auc:.2f}"
+        table.add_row(Text(safe(setting.name), style="bold"), auc, f"{setting.tokens:.0f}", *numbers)
     screen.put(table)
     if found.chosen:
         screen.line(

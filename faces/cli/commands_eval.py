@@ -50,8 +50,17 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="zero-shot · few-shot · majority-N · best-of-N · blind-N · self-refine-N · program-N · "
-            "oracle-refine-N; with --retrieval bm25 · vectors · unrefined · refined",
+            help="zero-shot · few-shot · majority-N · best-of-N · blind-N · clauses-N · self-refine-N · program-N · "
+            "adaptive · oracle-refine-N, or a graph of `redraft run`; with --retrieval bm25 · vectors · unrefined · "
+            "refined",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option of the graphs among the methods, as recipes have it: depth=1; may be repeated.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -145,11 +154,17 @@ def evaluate(
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="FOLDER", help="What is searched.", rich_help_panel=RETRIEVAL),
+        typer.Option("--documents", "--dir", metavar="FOLDER", help="What is searched.", rich_help_panel=RETRIEVAL),
     ] = None,
     embedding: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="static, minilm or openai:NAME.", rich_help_panel=RETRIEVAL),
+        typer.Option(
+            "--embeddings",
+            "--embedding",
+            metavar="MODEL",
+            help="static, minilm or openai:NAME.",
+            rich_help_panel=RETRIEVAL,
+        ),
     ] = None,
     rerank: Annotated[
         str | None,
@@ -183,11 +198,11 @@ def evaluate(
         )
         return
     if unused := [
-        name for name, value in (("--dir", folder), ("--embedding", embedding), ("--rerank", rerank)) if value
+        name for name, value in (("--documents", folder), ("--embeddings", embedding), ("--rerank", rerank)) if value
     ]:
         raise BadInputError(f"{unused[0]} is for --retrieval")
     if dataset is None or out is None:
-        raise BadInputError("give a DATASET and --out DIR, or --retrieval FILE with --dir FOLDER")
+        raise BadInputError("give a DATASET and --out DIR, or --retrieval FILE with --documents FOLDER")
 
     limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
     plan = EvalPlan.given(
@@ -205,6 +220,7 @@ def evaluate(
         timeout_s=timeout,
         prices=prices,
         prompts=prompts,
+        options=option or (),
         judge=judge,
         limits=limits,
         out=out,

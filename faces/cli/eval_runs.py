@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import platform
 import secrets
@@ -15,12 +16,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
-from ..run_config import kept_spec
+from ..run_config import RunConfig, kept_spec
 from ..sessions import encryption_key, model_or_default, seal_key
 from ..views.wording import money, percent, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ...evals.datasets.dataset import Dataset
@@ -54,6 +55,8 @@ class EvalPlan:
     prices: str | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     """In place of the methods' own, by name."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the presets among the methods, as their recipes hold them."""
     judge: Mapping[str, Any] = field(default_factory=dict)
     """What stands in the file of the calibrated judge."""
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -87,6 +90,7 @@ class EvalPlan:
         timeout_s: float | None = None,
         prices: str | None = None,
         prompts: Path | None = None,
+        options: Sequence[str] = (),
         judge: Path | None = None,
         **rest: Any,
     ) -> EvalPlan:
@@ -95,6 +99,7 @@ class EvalPlan:
         Args:
             dataset: As `load_dataset` takes it, and `fields` its further arguments.
             methods: Names, parted by commas.
+            options: `NAME=VALUE` each, of the presets among the methods.
             judge: A file of `redraft calibrate`, which accepts in `self-refine-N`.
             prompts: A file of prompts; each method takes those that it has.
             rest: The other fields of the plan, as they are.
@@ -103,10 +108,12 @@ class EvalPlan:
             BadInputError: It makes no sense; the message says why.
         """
         from ...evals.datasets.dataset import load_dataset
-        from ...evals.run.methods import build_method, check_methods, knows_gold
+        from ...evals.run.methods import build_method, check_methods, find_method, knows_gold, preset_method
+        from ...graphs.preset import Preset
         from ...models import PriceTable, chat_model
+        from ...nodes.critics.calibrated import judge_from_specs
         from ...nodes.critics.judge_file import read_judge
-        from ...nodes.critics.judge_specs import judge_from_specs
+        from ...nodes.critics.registry import SELF, named_critic
         from ..views.console import say
 
         names = tuple(name.strip() for name in methods.split(",") if name.strip())
@@ -120,52 +127,54 @@ class EvalPlan:
             spec = kept_spec(spec)
             # Left out where it is not given, so that a run's description stays what it was.
             patience: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
-            options: dict[str, Any] = {
+            tuning: dict[str, Any] = {
                 "temperature": temperature,
                 "max_output_tokens": max_output_tokens,
                 "seed": seed,
                 **patience,
             }
-            writer = chat_model(spec, **options)
+            writer = chat_model(spec, **tuning)
 
             def judging_model(spec: str) -> Any:
                 return chat_model(kept_spec(spec), **patience)
 
-            judging = None if critic is None or critic == "self" else judging_model(critic)
+            judging = None if critic in (None, SELF) else named_critic(critic, writer, judging_model)
             table = PriceTable.from_file(prices) if prices else None
             texts = _prompts_for(data.kind, prompts) if prompts else {}
-            accepts, accepting = None, {}
+            preset_options, accepting = _preset_options(options), {}
             if judge is not None:
                 if critic is not None or not any(name.startswith("self-refine-") for name in names):
                     raise ValueError("--judge accepts in self-refine-N, in place of --critic")
                 accepting = read_judge(judge).model_dump(mode="json")
-                accepts = judge_from_specs(accepting, writer, judging_model)
-            built = tuple(
-                build_method(
-                    name,
-                    data.kind,
-                    writer,
-                    critic=judging,
-                    oracle=knows_gold(data),
-                    prompts=texts,
-                    accepts=accepts,
-                    prices=table,
-                )
-                for name in names
-            )
-            if unused := sorted(set(texts) - {name for method in built for name in method.prompts}):
+                judging = judge_from_specs(accepting, writer, judging_model)
+            presets = [name for name in names if isinstance(find_method(name)[0], Preset)]
+            if preset_options and not presets:
+                raise ValueError(f"--option {next(iter(preset_options))} is for a graph among the --methods")
+
+            def built(name: str) -> Method:
+                if name not in presets:
+                    return build_method(
+                        name, data.kind, writer, critic=judging, oracle=knows_gold(data), prompts=texts, prices=table
+                    )
+                critics = () if critic is None else (critic,)
+                fields = {"preset": name, "model": spec, "critics": critics, "prices": prices, **tuning}
+                return preset_method(name, RunConfig.given(**{**fields, **preset_options}).build(None))
+
+            methods_built = tuple(map(built, names))
+            if unused := sorted(set(texts) - {name for method in methods_built for name in method.prompts}):
                 raise ValueError(f"none of these methods asks with {', '.join(unused)} of {str(prompts)!r}")
         if note:
             say(note)
         for line in data.skipped:
             say(f"skipped: {line}")
         plan = cls(
-            *(data, built, spec, critic),
+            *(data, methods_built, spec, critic),
             writer=writer,
             fields=named,
-            model_options=options,
+            model_options=tuning,
             prices=prices,
             prompts=texts,
+            options=preset_options,
             judge=accepting,
             offset=offset,
             **rest,
@@ -186,8 +195,8 @@ class EvalPlan:
             for method in self.methods:
                 # Made to be checked, and thrown away.
                 self.ray_job(method, run_id="")
-            if self.judge:
-                raise ValueError("--judge is for --engine asyncio")
+            if self.judge or self.options:
+                raise ValueError(f"{'--judge' if self.judge else '--option'} is for --engine asyncio")
         elif self.ray_address:
             raise ValueError("--ray-address is for --engine ray")
 
@@ -197,7 +206,6 @@ class EvalPlan:
         Raises:
             ValueError: They can't do it.
         """
-        import json
         from pathlib import Path
 
         from ...evals.run.ray_engine import RayJob
@@ -214,7 +222,7 @@ class EvalPlan:
             seal_key=seal_key(),
             critic=self.critic,
             model_options=self.model_options,
-            limits={**self.limits, "max_rounds": method.rounds},
+            limits={**self.limits, **method.limits},
             # As data and not as a path: a worker on another machine has no such file.
             prompts=self.prompts,
             prices=json.loads(Path(self.prices).read_text(encoding="utf-8")) if self.prices else None,
@@ -238,7 +246,7 @@ class EvalPlan:
             "oracle": method.oracle,
             "model": self.model,
             "critic": self.critic,
-            "limits": merged_limits(self.limits, {"max_rounds": method.rounds}),
+            "limits": merged_limits(self.limits, method.limits),
             **self.model_options,
             "sampling_temperature": sampling_temperature(self.writer),
             "prompts_sha256": method.prompts_sha256,
@@ -246,6 +254,7 @@ class EvalPlan:
             "fields": dict(self.fields),
             # Only where there is one, so that a run without goes on under its old description.
             **({"judge": dict(self.judge)} if self.judge else {}),
+            **({"options": dict(self.options)} if self.options and method.rounds is None else {}),
             **code_commit(),
             "versions": {
                 **{name: version(name) for name in ("redraft", "langgraph", "langchain-core")},
@@ -257,6 +266,21 @@ class EvalPlan:
             "engine": self.engine,
             "run_id": secrets.token_hex(8),
         }
+
+
+def _preset_options(given: Sequence[str]) -> dict[str, Any]:
+    """Return options by name, each value as JSON has it or else as text."""
+    values: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--option takes NAME=VALUE, such as depth=1, not {text!r}")
+        try:
+            content = json.loads(value)
+        except ValueError:
+            content = value
+        values[name.strip().replace("-", "_")] = tuple(content) if isinstance(content, list) else content
+    return values
 
 
 def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
@@ -288,16 +312,21 @@ def _send_back(source: str, folder: Path) -> None:
     from ..views.console import say
 
     info, digest = read_run_info(folder), hashlib.sha256((folder / "results.jsonl").read_bytes()).hexdigest()
-    sent = info.get("sent", {})
-    if sent.get("results_sha256") == digest:
+    earlier = info.get("sent", {})
+    if earlier.get("results_sha256") == digest:
         return
     try:
-        experiment = send_results(source, read_run(folder), attempt=sent.get("attempt", 0) + 1)
+        experiment = send_results(source, read_run(folder), attempt=earlier.get("attempt", 0) + 1)
     except (ConnectionError, ImportError) as error:
         say(f"{error}; they are in {folder}, and the same command with --resume sends them")
         return
-    kept = {"to": source, "experiment": experiment, "results_sha256": digest, "attempt": sent.get("attempt", 0) + 1}
-    write_run_info(folder, {**info, "sent": kept})
+    receipt = {
+        "to": source,
+        "experiment": experiment,
+        "results_sha256": digest,
+        "attempt": earlier.get("attempt", 0) + 1,
+    }
+    write_run_info(folder, {**info, "sent": receipt})
     say(f"sent to {source} as {experiment!r}")
 
 
@@ -309,10 +338,10 @@ def _prompts_for(kind: str, path: Path) -> dict[str, str]:
     """
     from ...nodes.writing.prompt_files import read_tuned
 
-    found = read_tuned(path)
-    if found.get("kind", kind) != kind:
-        raise ValueError(f"the prompts of {str(path)!r} are for problems of kind {found['kind']}; these are {kind}")
-    prompts: dict[str, str] = found["prompts"]
+    content = read_tuned(path)
+    if content.get("kind", kind) != kind:
+        raise ValueError(f"the prompts of {str(path)!r} are for problems of kind {content['kind']}; these are {kind}")
+    prompts: dict[str, str] = content["prompts"]
     return prompts
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "TokenBudget",
     "TrustRecipe",
     "age",
+    "critic_help",
     "examples",
     "given_limits",
     "with_preset_options",
@@ -139,7 +140,11 @@ PromptFile = Annotated[
 ]
 MethodCritic = Annotated[
     str | None,
-    typer.Option(metavar="SPEC", help="Judges in self-refine; else the writer does.", rich_help_panel=MODELS),
+    typer.Option(
+        metavar="SPEC",
+        help="Judges in self-refine and graphs: a model, or a critic as in `redraft run`; else the writer does.",
+        rich_help_panel=MODELS,
+    ),
 ]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help="Where a line has its question.", rich_help_panel=DATA)
@@ -198,16 +203,26 @@ def given_limits(current: Mapping[str, Any] | None = None, /, **limits: float | 
     return given
 
 
+def _judging(text: str) -> Any:
+    return Annotated[list[str] | None, typer.Option(metavar="SPEC", help=text, rich_help_panel=MODELS)]
+
+
 def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with a flag for each option of the presets in place of its `**options`.
 
     They stand behind `--verify` on the help page, each with the graphs that it is for.
     """
     from ...graphs.registry import known_options, registered
+    from ...nodes.verify.verifiers import known_verifiers
 
     presets = [preset for preset in registered() if not preset.own_command]
     names = ", ".join(preset.name for preset in presets)
-    flags = {"graph": Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {names}.")]}
+    checks = " · ".join(f"{kind.name}:{kind.argument}".rstrip(":") for kind in known_verifiers().values())
+    flags = {
+        "graph": Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {names}.")],
+        "critic": _judging(f"{critic_help()} May be repeated."),
+        "verify": _judging(f"A program that judges: {checks}; may be repeated."),
+    }
     added = []
     for option in known_options().values():
         users = [preset.name for preset in presets if option in preset.options]
@@ -217,19 +232,20 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
         many, is_flag = get_origin(option.kind) is tuple, option.kind is bool
         # A path or a choice is text to typer: `RunConfig` checks it, here as in a stored recipe.
         kind = option.kind if option.kind in (int, float) else list[str] if many else bool if is_flag else str
-        told = typer.Option(
+        declared = typer.Option(
             option.flag,
+            *(f"--{alias.replace('_', '-')}" for alias in option.aliases),
             metavar=option.metavar,
             min=option.least,
             max=option.most,
             help=f"{option.help} For --graph {', '.join(users)}." if users else option.help,
             rich_help_panel=MODELS if option.judging else None,
         )
-        flags[option.name] = Annotated[kind if is_flag else kind | None, told]
+        flags[option.name] = Annotated[kind if is_flag else kind | None, declared]
         added.append(Parameter(option.name, Parameter.KEYWORD_ONLY, default=False if is_flag else None))
     # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
-    found = signature(command, eval_str=True)
-    before = [one for one in found.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    declaration = signature(command, eval_str=True)
+    before = [one for one in declaration.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
     place = [one.name for one in before].index("verify") + 1
     every = (*before[:place], *added, *before[place:])
 
@@ -244,6 +260,16 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def critic_help() -> str:
+    """Return what `--critic` takes, in words; read off the registry."""
+    from ...nodes.critics.registry import known_critics
+    from ...nodes.verify.verifiers import known_verifiers
+
+    own = [kind for name, kind in known_critics().items() if name not in known_verifiers()]
+    named = [f"{kind.name}:{kind.argument}".rstrip(":") + f" ({kind.line})" for kind in own]
+    return f"Who judges: self, a model, {', '.join(named)}, or a verifier as in `redraft run --verify`."
+
+
 def examples(*lines: str) -> str:
     """Return the foot of a help page: commands to copy, one a line."""
     # typer prints it as rich markup, which takes what stands in brackets for a style.
@@ -252,13 +278,13 @@ def examples(*lines: str) -> str:
 
 def age(text: str, option: str) -> timedelta:
     """Return the time that an option such as `--older-than` names."""
-    found = AGE.fullmatch(text.strip())
-    if found is None:
+    match = AGE.fullmatch(text.strip())
+    if match is None:
         raise BadInputError(f"{option} takes a number and d, h or m, such as 30d, not {text!r}")
-    unit = {"d": "days", "h": "hours", "m": "minutes"}[found["unit"]]
-    if (taken := timedelta(**{unit: float(found["number"])})) > LONGEST:
+    unit = {"d": "days", "h": "hours", "m": "minutes"}[match["unit"]]
+    if (duration := timedelta(**{unit: float(match["number"])})) > LONGEST:
         raise BadInputError(f"{option} {text} is more than {LONGEST.days}d")
-    return taken
+    return duration
 
 
 AGE = re.compile(r"(?P<number>\d{1,6}(?:\.\d{1,3})?)\s*(?P<unit>[dhm])")

@@ -12,14 +12,25 @@ from ...state.critique import Critique
 from ...state.summary import latest_draft
 from ..runtime.dual import Do, DualCritic, calling
 from .judge_file import ENOUGH_TO_COMPARE, JudgeFile, Reading, drifted, read_judge
+from .registry import named_critic
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
 
     from ...state.events import Event
 
-__all__ = ["CalibratedCritic", "ask_votes", "calibrated", "critic_identity", "number_in"]
+__all__ = [
+    "CalibratedCritic",
+    "ask_votes",
+    "calibrated",
+    "critic_identity",
+    "judge_critic",
+    "judge_from_specs",
+    "number_in",
+]
 
 LOG = logging.getLogger("redraft")
 
@@ -57,13 +68,13 @@ class CalibratedCritic(DualCritic):
         calibration = {**marks, "rounds": judge.rounds}
         if number > judge.rounds:
             return Critique(BEYOND.format(rounds=judge.rounds), None, by=self.name, calibration=calibration)
-        lowest, texts, shown = 1.0, [], []
+        lowest, texts, scores = 1.0, [], []
         for critic, part in self._asked:
             critiques = yield from ask_votes(
                 critic, task, draft, history, votes=part.votes, temperature=part.temperature
             )
             score = sum(number_in(one, part.reading) for one in critiques) / part.votes
-            shown.append({"critic": part.name, "score": round(score, 6), "votes": part.votes})
+            scores.append({"critic": part.name, "score": round(score, 6), "votes": part.votes})
             texts += [one.text for one in critiques if one.text and one.accepted is not True]
             lowest = min(lowest, score)
             if lowest < judge.threshold:  # the others can't raise it again
@@ -71,8 +82,8 @@ class CalibratedCritic(DualCritic):
         if number == 0:
             self._note(lowest)
         accepted = True if lowest >= judge.threshold else None
-        said = "\n\n".join(dict.fromkeys(texts)) if accepted is None else ""
-        return Critique(said, accepted, lowest, by=self.name, evidence={"asked": shown}, calibration=calibration)
+        text = "\n\n".join(dict.fromkeys(texts)) if accepted is None else ""
+        return Critique(text, accepted, lowest, by=self.name, evidence={"asked": scores}, calibration=calibration)
 
     def _note(self, score: float) -> None:
         """Log once in a while that live scores have drifted."""
@@ -108,19 +119,47 @@ def calibrated(
     return CalibratedCritic(critics, read_judge(judge), name=name)
 
 
+def judge_critic(spec: str, writer: Any, build_model: Callable[[str], BaseChatModel]) -> Any:
+    """Return the critic of a judge that a spec names, as `named_critic` reads it.
+
+    Raises:
+        ValueError: The spec makes no sense.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    from .model_critic import ModelCritic
+
+    critic = named_critic(spec, writer, build_model)
+    return ModelCritic(critic, name=spec) if isinstance(critic, BaseChatModel) else critic
+
+
+def judge_from_specs(
+    judge: Mapping[str, Any] | JudgeFile, writer: Any, build_model: Callable[[str], BaseChatModel]
+) -> CalibratedCritic:
+    """Return the calibrated critic of a file that the shell made.
+
+    Raises:
+        ValueError: The file makes no sense, or one of its critics was made in Python.
+    """
+    content = read_judge(judge)
+    if unknown := [part.name for part in content.critics if not part.spec]:
+        raise ValueError(f"the judge's critic {unknown[0]!r} was made in Python: use calibrated([…], …) there")
+    return CalibratedCritic([judge_critic(part.spec, writer, build_model) for part in content.critics], content)
+
+
 def ask_votes(
     critic: Any, task: str, draft: str, history: Sequence[Event], *, votes: int, temperature: float | None
 ) -> Generator[Do, Any, list[Critique]]:
     """Return what a critic says each time that it is asked about one draft."""
     from .critics import read_critiques
 
-    found: list[Critique] = []
+    critiques: list[Critique] = []
     for number in range(votes):
         voter = _voter(critic, number, temperature)
-        said = read_critiques((yield calling(voter, task, draft, history)), by=str(getattr(critic, "name", "critic")))
+        reply = read_critiques((yield calling(voter, task, draft, history)), by=str(getattr(critic, "name", "critic")))
         # One that can't tell counts as one that does not accept.
-        found.append(said[0] if said else Critique("", None))
-    return found
+        critiques.append(reply[0] if reply else Critique("", None))
+    return critiques
 
 
 def number_in(critique: Critique, reading: Reading) -> float:
@@ -138,8 +177,8 @@ def critic_identity(critic: Any) -> str:
     model = getattr(critic, "model", None) or getattr(critic, "_model", None)
     spec = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     prompts = [str(one.prompt.template) for template in templates for one in template.messages]
-    told = [type(critic).__name__, str(spec), str(getattr(critic, "stop_phrase", "")), *prompts]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
+    parts = [type(critic).__name__, str(spec), str(getattr(critic, "stop_phrase", "")), *prompts]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _voter(critic: Any, number: int, temperature: float | None) -> Any:
@@ -148,10 +187,10 @@ def _voter(critic: Any, number: int, temperature: float | None) -> Any:
     if temperature is None or model is None or not hasattr(critic, "on"):
         return critic
     fields = type(model).model_fields
-    changed: dict[str, Any] = {"temperature": temperature} if "temperature" in fields else {}
+    settings: dict[str, Any] = {"temperature": temperature} if "temperature" in fields else {}
     if isinstance(seed := getattr(model, "seed", None), int) and "seed" in fields:
-        changed["seed"] = seed + number
-    return critic.on(model.model_copy(update=changed)) if changed else copy.copy(critic)
+        settings["seed"] = seed + number
+    return critic.on(model.model_copy(update=settings)) if settings else copy.copy(critic)
 
 
 BEYOND = "The judge was calibrated on drafts of up to {rounds} revisions, so it may say nothing about this one."

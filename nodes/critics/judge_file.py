@@ -104,20 +104,20 @@ def read_judge(judge: str | os.PathLike[str] | Mapping[str, Any] | JudgeFile) ->
     """
     if isinstance(judge, JudgeFile):
         return judge
-    named = "the judge" if isinstance(judge, dict) else f"the judge {str(judge)!r}"
+    label = "the judge" if isinstance(judge, dict) else f"the judge {str(judge)!r}"
     try:
         content = judge if isinstance(judge, dict) else json.loads(Path(judge).read_text(encoding="utf-8"))  # type: ignore[arg-type]
         return JudgeFile.model_validate(content)
     except OSError as error:
-        raise ValueError(f"{named} can't be read: {error.strerror or error}") from None
+        raise ValueError(f"{label} can't be read: {error.strerror or error}") from None
     except ValidationError as error:
         told = [
             f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg'].removeprefix('Value error, ')}"
             for one in error.errors(include_url=False, include_input=False)
         ]
-        raise ValueError(f"{named} is no file of redraft calibrate: {'; '.join(told[:4])}") from None
+        raise ValueError(f"{label} is no file of redraft calibrate: {'; '.join(told[:4])}") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{named} is no JSON: {error}") from None
+        raise ValueError(f"{label} is no JSON: {error}") from None
 
 
 def bin_of(score: float) -> float:

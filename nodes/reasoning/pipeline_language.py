@@ -9,8 +9,9 @@ import ast
 import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..._plugins import load_plugin, plugin_cache, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +59,7 @@ StepRole: TypeAlias = Literal["think", "draft", "critique", "improve", "loop"]
 class StepKind:
     """A kind of step that pipelines know. One of your own is made known by `register_step`, or by an entry point:
 
-        [project.entry-points."redraft.pipeline_steps"]
+        [project.entry-points."redraft.steps"]
         UseTranslation = "my_package.steps:TRANSLATION"
 
     Args:
@@ -112,7 +113,7 @@ OWN = (
 )
 LOOPS = tuple(one.name for one in OWN if one.role == "loop")
 
-ENTRY_POINTS = "redraft.pipeline_steps"
+ENTRY_POINTS = "redraft.steps"
 """The group of entry points, each a `StepKind`."""
 
 REGISTERED: dict[str, StepKind] = {}
@@ -138,20 +139,17 @@ def known_steps() -> Mapping[str, StepKind]:
     return {**_installed(), **REGISTERED}
 
 
-@cache
+@plugin_cache
 def _installed() -> Mapping[str, StepKind]:
-    from importlib.metadata import entry_points
-
-    found = {kind.name: kind for kind in OWN}
-    for point in entry_points(group=ENTRY_POINTS):
+    steps = {kind.name: kind for kind in OWN}
+    for name, point in plugins(ENTRY_POINTS).items():
         try:
-            kind = point.load()
-            _check_kind(kind, found)
-        except Exception as error:
-            # Whatever it was: importing another package can raise anything, and the user must hear which one it is.
-            raise PipelineError(f"the step {point.name!r} ({point.value}) can't be used: {error}") from error
-        found[kind.name] = kind
-    return found
+            kind = load_plugin(point, StepKind)
+            _check_kind(kind, steps)
+        except ValueError as error:
+            raise PipelineError(f"the step {name!r} ({point.value}) can't be used: {error}") from error
+        steps[kind.name] = kind
+    return steps
 
 
 def _check_kind(kind: object, known: Mapping[str, StepKind]) -> None:
@@ -285,11 +283,11 @@ class Pipeline:
 
     def labelled(self) -> list[tuple[str, PipelineStep]]:
         """Return the steps, each with a name of its own: the second `UseDraft` is `UseDraft-2`."""
-        found: list[tuple[str, PipelineStep]] = []
+        steps: list[tuple[str, PipelineStep]] = []
         for step in self.steps:
-            nth = sum(one.name == step.name for _, one in found) + 1
-            found.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
-        return found
+            nth = sum(one.name == step.name for _, one in steps) + 1
+            steps.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
+        return steps
 
 
 def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None = None) -> Pipeline:
@@ -344,15 +342,15 @@ def step_help() -> str:
 
 def _piped(node: ast.expr) -> list[ast.expr]:
     """Return the operands of `|` from left to right."""
-    found: list[ast.expr] = []
+    operands: list[ast.expr] = []
     waiting = [node]
     while waiting:
         one = waiting.pop()
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.BitOr):
             waiting += [one.left, one.right]
         else:
-            found.append(one)
-    return found[::-1]
+            operands.append(one)
+    return operands[::-1]
 
 
 def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | None) -> PipelineStep:
@@ -369,13 +367,13 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
             raise PipelineError(_at(argument, line, "is no argument: write a text in quotes, or a number"))
         arguments.append(value)
     try:
-        made = step(*arguments) if arguments else step
-        _ = made.value if made.step_kind.argument else ""
+        whole = step(*arguments) if arguments else step
+        _ = whole.value if whole.step_kind.argument else ""
         if check is not None:
-            check(made)
+            check(whole)
     except PipelineError as error:
         raise PipelineError(_at(node, line, str(error))) from None
-    return made
+    return whole
 
 
 def _constant(node: ast.expr) -> Any:

@@ -14,6 +14,7 @@ from langgraph.config import get_config, get_store
 
 from ...state.summary import latest_draft
 from ..critics.critics import HumanCritic
+from ..critics.registry import parted
 from .critic import rubric_critic
 from .grounding import Ground, Grounding
 from .judges import JUDGE_PROMPT
@@ -145,8 +146,11 @@ def rubric_wiring(
     enabled, store = rest.pop("enabled", True), rest.pop("store", None)
     if not isinstance(enabled, bool):
         raise TypeError(f"enabled must be True or False, not {enabled!r}")
-    critics: Sequence[Any] = rest.pop("critics", None) or ()
+    models, critics = parted(rest.pop("critics", None) or ())
     judge, prompt = rest.pop("judge", None), rest.pop("judge_prompt", JUDGE_PROMPT)
+    if models and judge is not None:
+        raise ValueError("a chat model in critics= judges in the place of judge=: give one of them")
+    judge, prompt = judge if judge is not None else models or None, rest.pop("critic_prompt", None) or prompt
     own = {name: rest.pop(name) for name in OWN if name in rest}
     critic = rubric_critic(rubric, judge=model if judge is None else judge, prompt=prompt, **own)
     remembers = [store is not None and type(one) is HumanCritic for one in critics]

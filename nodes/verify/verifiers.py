@@ -1,22 +1,45 @@
-"""Verifiers by name, as the command line writes them. Internal."""
+"""Verifiers by name, as the shell, recipes and a server's callers write them. Internal.
+
+It imports none of them, so that a help page can list them at once. A package adds one with an entry point in the group
+`redraft.verifiers`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .json_schema import matches_json_schema
-from .numeric_answers import ends_with_answer
-from .text_verifiers import has_length, matches, named, reading_level, uses_words
+from ..._plugins import load_plugin, plugin_cache, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...state.critique import Verifier
 
-__all__ = ["RETIRED", "holds_schema", "stored_verifier", "verifier"]
+__all__ = ["RETIRED", "VerifierKind", "holds_schema", "known_verifiers", "opened_file", "stored_verifier", "verifier"]
+
+
+class VerifierKind(NamedTuple):
+    """A verifier that is known by name: `--verify uses_words:river,lamp`.
+
+    A package of one's own registers it by an entry point:
+
+        [project.entry-points."redraft.verifiers"]
+        syllables = "my_package.haiku:SYLLABLES"
+    """
+
+    name: str
+    """The text before the colon."""
+    build: Callable[..., Verifier]
+    """Of the text behind the colon makes the verifier; without `argument` it is given nothing. It raises ValueError
+    where the text makes no sense, and imports what it needs when it is called."""
+    argument: str = ""
+    """The argument as a help page shows it: `WORD,WORD`. Empty: it takes none."""
+    opens: bool = False
+    """Its argument may be a file's path: it is stored absolute, told before a foreign recipe is followed, and not for a
+    server's callers."""
 
 
 def verifier(spec: str) -> Verifier:
@@ -24,19 +47,21 @@ def verifier(spec: str) -> Verifier:
 
     The shell has `uses_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also `length:-280 characters` and
     `length:20-40 words, 2- sentences`), `json_schema:FILE` or the schema itself as `json_schema:{…}`,
-    `reading_level:GRADE` and `ends_with_answer`.
+    `reading_level:GRADE` and `ends_with_answer`, and what installed packages add.
 
     Raises:
         ValueError: No such verifier, or what follows the colon makes no sense.
         OSError: The file of a JSON schema can't be read.
         ImportError: The verifier needs an extra that is not installed.
     """
-    name, _, argument = spec.partition(":")
-    if spec in WITHOUT_ARGUMENT:
-        return WITHOUT_ARGUMENT[spec]()
-    if name in WITH_ARGUMENT and (argument.strip() or name == "uses_words"):
-        return WITH_ARGUMENT[name](argument)
-    raise ValueError(f"{spec!r} is not a verifier; known are {KNOWN}")
+    name, colon, argument = spec.partition(":")
+    kind = known_verifiers().get(name)
+    if kind is not None and not kind.argument and not colon:
+        return kind.build()
+    if kind is not None and kind.argument and (argument.strip() or name == "uses_words"):
+        return kind.build(argument)
+    known = ", ".join(repr(f"{one.name}:{one.argument}".rstrip(":")) for one in known_verifiers().values())
+    raise ValueError(f"{spec!r} is not a verifier; known are {known}")
 
 
 def stored_verifier(spec: str) -> Verifier:
@@ -49,6 +74,7 @@ def stored_verifier(spec: str) -> Verifier:
     """
     if spec not in RETIRED:
         return verifier(spec)
+    from .text_verifiers import named
 
     def check(task: str, draft: str, /) -> None:
         return None
@@ -56,19 +82,62 @@ def stored_verifier(spec: str) -> Verifier:
     return named(check, spec.partition(":")[0])
 
 
+@plugin_cache
+def known_verifiers() -> Mapping[str, VerifierKind]:
+    """Return the verifiers by name: redraft's own, then those of installed packages.
+
+    Raises:
+        ValueError: One of another package can't be used.
+    """
+    kinds = {kind.name: kind for kind in OWN}
+    for point in plugins("redraft.verifiers").values():
+        kind = load_plugin(point, VerifierKind)
+        if kinds.setdefault(kind.name, kind) is not kind:
+            raise ValueError(f"the verifier {kind.name!r} ({point.value}) has the name of another one")
+    return kinds
+
+
+def opened_file(spec: str) -> str:
+    """Return the path that a verifier's spec names; empty where it opens no file."""
+    name, _, argument = spec.partition(":")
+    kind = known_verifiers().get(name)
+    return argument if kind is not None and kind.opens and not holds_schema(argument) else ""
+
+
+def holds_schema(argument: str) -> bool:
+    """Return whether what stands behind `json_schema:` is a schema, and no file's name."""
+    return argument.lstrip().startswith("{")
+
+
+def _words(argument: str) -> Verifier:
+    from .text_verifiers import uses_words
+
+    return uses_words(*(word.strip() for word in argument.split(",")))
+
+
+def _pattern(argument: str) -> Verifier:
+    from .text_verifiers import matches
+
+    return matches(argument)
+
+
 def _length(argument: str) -> Verifier:
+    from .text_verifiers import has_length
+
     limits: dict[str, int | None] = {}
     for part in argument.split(","):
-        found = LENGTH.fullmatch(part.strip())
-        if found is None or not (found["low"] or found["high"]):
+        length = LENGTH.fullmatch(part.strip())
+        if length is None or not (length["low"] or length["high"]):
             raise ValueError(f"{part.strip()!r} is not a length, such as '20-40', '20-' or '-280 characters'")
-        unit = (found["unit"] or "word").removesuffix("s") + "s"
-        low, high = (int(found[end]) if found[end] else None for end in ("low", "high"))
-        limits |= {f"min_{unit}": low, f"max_{unit}": high if found["dash"] else low}
+        unit = (length["unit"] or "word").removesuffix("s") + "s"
+        low, high = (int(length[end]) if length[end] else None for end in ("low", "high"))
+        limits |= {f"min_{unit}": low, f"max_{unit}": high if length["dash"] else low}
     return has_length(**limits)
 
 
 def _schema(argument: str) -> Verifier:
+    from .json_schema import matches_json_schema
+
     text = argument if holds_schema(argument) else Path(argument).expanduser().read_text(encoding="utf-8")
     try:
         return matches_json_schema(json.loads(text))
@@ -78,12 +147,9 @@ def _schema(argument: str) -> Verifier:
         raise ValueError(f"{argument!r:.200} holds no JSON: {error}") from None
 
 
-def holds_schema(argument: str) -> bool:
-    """Return whether what stands behind `json_schema:` is a schema, and no file's name."""
-    return argument.lstrip().startswith("{")
-
-
 def _grade(argument: str) -> Verifier:
+    from .text_verifiers import reading_level
+
     try:
         grade = float(argument)
     except ValueError:
@@ -91,23 +157,23 @@ def _grade(argument: str) -> Verifier:
     return reading_level(grade)
 
 
-KNOWN = (
-    "'uses_words:WORD,WORD', 'matches:REGEX', 'length:20-40', 'json_schema:FILE', 'reading_level:GRADE' "
-    "and 'ends_with_answer'"
-)
+def _answer() -> Verifier:
+    from .numeric_answers import ends_with_answer
+
+    return ends_with_answer()
+
+
 LENGTH = re.compile(
     r"(?P<low>\d{1,9})?(?:(?P<dash>-)(?P<high>\d{1,9})?)?(?:\s?(?P<unit>(?:word|character|sentence)s?))?"
 )
 RETIRED = frozenset({"arithmetic_holds", "arithmetic_holds:optional"})
 """Verifiers of earlier versions, which threads may still name."""
 
-WITHOUT_ARGUMENT: Mapping[str, Callable[[], Verifier]] = {
-    "ends_with_answer": ends_with_answer,
-}
-WITH_ARGUMENT: Mapping[str, Callable[[str], Verifier]] = {
-    "uses_words": lambda argument: uses_words(*(word.strip() for word in argument.split(","))),
-    "matches": matches,
-    "length": _length,
-    "json_schema": _schema,
-    "reading_level": _grade,
-}
+OWN = (
+    VerifierKind("uses_words", _words, "WORD,WORD"),
+    VerifierKind("matches", _pattern, "REGEX"),
+    VerifierKind("length", _length, "20-40"),
+    VerifierKind("json_schema", _schema, "FILE", opens=True),
+    VerifierKind("reading_level", _grade, "GRADE"),
+    VerifierKind("ends_with_answer", _answer),
+)

@@ -6,13 +6,19 @@ import asyncio
 import json
 import re
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.evals.datasets.dataset import Dataset, Problem
-from redraft.evals.run.methods import METHODS, build_method, check_methods, knows_gold
+from redraft.evals.run.methods import KINDS, METHODS, build_method, check_methods, find_method, knows_gold
+from redraft.evals.run.run_folder import ResultFile
+from redraft.evals.run.runner import run_method
 from redraft.graphs.math_problems import FEW_SHOT_PROMPT
+from redraft.graphs.preset import Preset
 from redraft.models import ScriptedModel, chat_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TASK = {"task": "What is 2 + 1?"}
 WRONG, RIGHT = "#### 4", "#### 3"
@@ -228,3 +234,45 @@ def test_samples_of_a_seeded_model_differ(serve: Any, name: str) -> None:
     first, second = drafts.values()
     assert len(first) == len(second) == 3
     assert not first & second
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "replies", "calls"),
+    [
+        ("math", {}, [RIGHT, PROGRAM], 2),
+        ("reasoning", {"iterations": 1}, [WRONG, "Count again.", RIGHT], 3),
+        (
+            "branching",
+            {"branching_factor": 2, "depth": 0, "max_concurrency": 1},
+            [WRONG, "Wrong.", RIGHT, "No issues"],
+            4,
+        ),
+    ],
+)
+@pytest.mark.usefixtures("sandbox")
+def test_a_preset_is_a_method_by_its_name(
+    name: str, options: dict[str, Any], replies: list[str], calls: int, tmp_path: Path
+) -> None:
+    """Each preset runs on a dataset with its options, and its result is read like any other method's."""
+    data = Dataset("one", "numeric", "0" * 64, (Problem("p", TASK["task"], Decimal(3)),))
+    model = ScriptedModel(replies)
+    method = build_method(name, "numeric", model, **options)
+    assert (method.name, method.rounds, method.oracle, list(method.prompts)) == (name, None, False, ["fingerprint"])
+    with ResultFile(tmp_path / "results.jsonl") as results:
+        asyncio.run(run_method(method, data, results, concurrency=1, run_id="1"))
+    [record] = results.records.values()
+    assert (record.error, record.is_correct, len(model.calls)) == (None, True, calls)
+    other = build_method(name, "numeric", ScriptedModel([]), **{**options, "memory": "last"})
+    assert other.prompts_sha256 != build_method(name, "numeric", ScriptedModel([]), **options).prompts_sha256
+
+
+def test_one_lookup_finds_methods_and_presets() -> None:
+    """The evaluation's own method comes before a preset of the same name; what neither is lists both."""
+    assert find_method("zero-shot")[0] is KINDS["zero-shot"]
+    assert find_method("majority-7") == (KINDS["majority-N"], 7)
+    preset, _ = find_method("rubric")
+    assert isinstance(preset, Preset)
+    with pytest.raises(
+        ValueError, match=r"there is no method 'pipeline'; known are zero-shot.*, and the graphs refine"
+    ):
+        find_method("pipeline")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.faces import run_config, studio
+from redraft._plugins import forget_plugins
+from redraft.faces import studio
 from redraft.faces.server.engine.assistants import Assistants
 from redraft.faces.server.settings import Settings
 from redraft.graphs import registry
@@ -56,9 +57,7 @@ def haiku(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def forget() -> None:
     """Look for packages anew, as a new process does."""
     importlib.invalidate_caches()
-    registry.registered.cache_clear()
-    registry.known_options.cache_clear()
-    run_config._options_model.cache_clear()
+    forget_plugins()
 
 
 def test_a_preset_of_one_file_is_run_resumed_and_forked(shell: Any, scripted: Callable[..., str], haiku: str) -> None:

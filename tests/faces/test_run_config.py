@@ -38,14 +38,29 @@ def _key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
+RENAMED = {
+    "folder": "documents",
+    "passages": "top_k",
+    "paths": "branching_factor",
+    "beam": "beam_width",
+    "steps": "pipeline",
+}
+"""Options that had another name when these were written."""
+
+
 @pytest.mark.parametrize("stored", STORED)
-def test_what_an_earlier_version_stored_is_read_and_written_as_it_was(stored: str) -> None:
-    """A thread of an earlier version is the user's own, and going on with it stores the same again."""
+def test_what_an_earlier_version_stored_is_read_and_written_under_the_names_of_today(stored: str) -> None:
+    """A thread of an earlier version is the user's own; going on with it stores the same, signed anew."""
     content = json.loads(stored)
     mark = content.pop("mark")
     assert is_own(content, mark)
-    written = RunConfig.model_validate(content).metadata()
-    assert json.loads(written["redraft_recipe"]) == json.loads(stored)
+    recipe = RunConfig.model_validate(content)
+    written = recipe.metadata()
+    again = json.loads(written["redraft_recipe"])
+    mark = again.pop("mark")
+    assert again == {RENAMED.get(name, name): value for name, value in content.items()}
+    assert is_own(again, mark)
+    assert RunConfig.model_validate(again) == recipe
     assert written["redraft_preset"] == content.get("preset", "refine")
 
 
@@ -55,13 +70,13 @@ def test_paths_and_forks_keep_the_options_that_their_graph_has() -> None:
     path = json.loads(search.metadata()[PATH_RECIPE])
     assert {name: value for name, value in path.items() if name != "mark"} == {"model": "local", "memory": "last"}
     fork = RunConfig.given(preset="pipeline", model="local", steps="UseDraft", threshold=0.5, passages=4).of_fork()
-    assert fork.flat() == {"preset": "reasoning", "model": "local", "threshold": 0.5, "passages": 4}
+    assert fork.flat() == {"preset": "reasoning", "model": "local", "threshold": 0.5, "top_k": 4}
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"passages": 0}, "passages: input should be greater than or equal to 1"),
+        ({"passages": 0}, "top_k: input should be greater than or equal to 1"),
         ({"threshold": 2}, "threshold: input should be less than or equal to 1"),
         ({"threshold": float("nan")}, "threshold: input should be a finite number"),
         ({"critics_after": "never"}, "critics_after: input should be 'undecided' or 'always'"),
@@ -70,8 +85,9 @@ def test_paths_and_forks_keep_the_options_that_their_graph_has() -> None:
         ({"options": {"passages": 1}}, "options: extra inputs are not permitted"),
         ({"human": "true"}, "human"),
         ({"human": 1}, "human"),
-        ({"preset": "branching", "paths": True}, "paths"),
-        ({"preset": "branching", "paths": 10**400}, "paths"),
+        ({"preset": "branching", "paths": True}, "branching_factor"),
+        ({"preset": "branching", "branching_factor": 10**400}, "branching_factor"),
+        ({"paths": 2, "branching_factor": 2}, "paths is another name of branching_factor: give one of them"),
         ({"temperature": "0.5"}, "temperature"),
         ({"max_output_tokens": True}, "max_output_tokens"),
         ({"seed": 10**400}, "seed"),

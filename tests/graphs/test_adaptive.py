@@ -74,8 +74,8 @@ def test_an_accepted_draft_and_one_that_nobody_can_judge_cost_one_call(run: Any)
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"critics": []}, "adaptive needs evidence to choose by"),
-        ({"critics": [human_critic()]}, "adaptive needs evidence to choose by"),
+        ({"critics": []}, "adaptive chooses by evidence: give"),
+        ({"critics": [human_critic()]}, "adaptive chooses by evidence: give"),
         ({"arms": [Arm("guess", 1)]}, "arms are 'sample' and 'revise', not 'guess'"),
         ({"arms": []}, "arms and writers must have the same names"),
         ({"arms": [Arm("sample", 1), Arm("sample", 2)]}, "each once"),

@@ -13,7 +13,7 @@ from redraft.graphs.agent import build_agent_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
+from redraft.nodes.verify.text_verifiers import uses_words
 
 TASK = "What is 17 times 3?"
 SAID = [

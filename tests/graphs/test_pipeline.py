@@ -7,9 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redraft._plugins import forget_plugins
 from redraft.graphs.pipeline import build_pipeline_graph
-from redraft.graphs.presets import PRESETS
 from redraft.graphs.reasoning import build_reasoning_graph, draft, load_documents, think
+from redraft.graphs.registry import build_preset
 from redraft.models import ScriptedModel
 from redraft.nodes.generate import EmptyDraftError
 from redraft.nodes.reasoning import pipeline_language
@@ -248,8 +249,7 @@ def test_passages_that_hardly_answer_the_topic_do_not_reach_the_writer(
     for topic in ("Who won the football World Cup in 1998?", "When is a refund paid?"):
         model = ScriptedModel(["A draft.", "Fine."])
         if where == "reasoning":
-            preset = next(one for one in PRESETS if one.name == "reasoning")
-            graph = preset.build(model, (), (), folder=str(folder), limits={"max_rounds": 0})
+            graph = build_preset("reasoning", model, documents=str(folder), limits={"max_rounds": 0})
             output = graph.invoke({"task": topic})
         elif where == "load_documents":
             arrows = load_documents(folder) | draft(model)
@@ -597,7 +597,7 @@ def test_a_step_of_another_package_is_found_by_its_entry_point(tmp_path: Path, m
     try:
         for broken in (False, True):
             importlib.invalidate_caches()
-            pipeline_language._installed.cache_clear()
+            forget_plugins()
             if broken:
                 points.write_text("[redraft.pipeline_steps]\nUseShouting = shouting:NOTHING\n")
                 with pytest.raises(PipelineError, match=r"the step 'UseShouting' \(shouting:NOTHING\) can't be used"):
@@ -609,4 +609,4 @@ def test_a_step_of_another_package_is_found_by_its_entry_point(tmp_path: Path, m
     finally:
         monkeypatch.undo()
         importlib.invalidate_caches()
-        pipeline_language._installed.cache_clear()
+        forget_plugins()

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from ....graphs.presets import COMMON
-from ....nodes import verifier
-from ....nodes.verify.verifiers import WITH_ARGUMENT, WITHOUT_ARGUMENT, holds_schema
+from ....graphs.options import COMMON
+from ....nodes.critics.registry import SELF, known_critics
+from ....nodes.verify.verifiers import holds_schema, known_verifiers, opened_file, verifier
 from .runs import BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ....graphs.preset import Preset
     from ..settings import Settings
     from .assistants import Assistant
 
@@ -33,9 +34,9 @@ CALLED = "Tools that the caller runs, each as the JSON of an OpenAI function: th
 LONGEST_SCHEMA = 20_000
 SCHEMA = "json_schema"
 """Only with the schema in it: callers have no files here."""
-OF_DOCUMENTS = ("passages", "search")
+OF_DOCUMENTS = ("top_k", "search")
 """Options that say something only where documents are searched."""
-JUDGES = "Who judges: self is the model that writes; else another model, or a name that the preset knows."
+JUDGES = "Who judges: self is the model that writes; else another model, or a critic by its name."
 
 
 def call_options(assistant: Assistant, settings: Settings) -> type[BaseModel]:
@@ -51,18 +52,19 @@ def call_options(assistant: Assistant, settings: Settings) -> type[BaseModel]:
             offered = option.flag and option.name not in OF_DOCUMENTS
             if offered and (option.kind in (int, float, bool) or get_origin(option.kind) is Literal):
                 most = MOST if option.kind is int and option.most is None else option.most
-                bounds = {"ge": option.least, "le": most} if option.kind in (int, float) else {}
+                bounds: dict[str, Any] = {"ge": option.least, "le": most} if option.kind in (int, float) else {}
+                bounds["validation_alias"] = AliasChoices(option.name, *option.aliases)
                 fields[option.name] = (option.kind, Field(None, description=option.help, **bounds))
         if not preset.no_critics:
-            named = ("self", *preset.critic_names, *settings.models)
-            most_critics = 1 if preset.one_critic else len(named)
+            choices = _critic_choices(preset, settings)
+            most_critics = 1 if preset.one_critic else len(choices)
             # The choices are known when it runs only.
-            kind: Any = list[Literal[named]]  # type: ignore[valid-type]
+            kind: Any = list[Literal[choices]]  # type: ignore[valid-type]
             fields["critics"] = (kind, Field(None, description=JUDGES, max_length=most_critics))
         if FUNCTIONS in {option.name for option in preset.options}:
             fields[FUNCTIONS] = (list[str], Field(None, description=CALLED, max_length=MOST_FUNCTIONS))
         if not preset.no_verifiers:
-            fields["verifiers"] = (list[str], Field(None, description=VERIFIERS, max_length=MOST_VERIFIERS))
+            fields["verifiers"] = (list[str], Field(None, description=_verifier_help(), max_length=MOST_VERIFIERS))
     return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
@@ -86,6 +88,18 @@ def first_problem(error: ValidationError) -> str:
     """Return the first place that is wrong, and why, without what was sent."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:500]
+
+
+def _critic_choices(preset: Preset, settings: Settings) -> tuple[str, ...]:
+    """Return the critics that a caller may name: models that the server allows, and those that take no other text."""
+    models = (SELF, *settings.models)
+    named = [
+        f"{name}:{model}" if kind.argument else name
+        for name, kind in known_critics().items()
+        if kind.argument in ("", "MODEL") and name not in known_verifiers()
+        for model in (models if kind.argument else ("",))
+    ]
+    return tuple(dict.fromkeys((*models, *preset.critic_names, *named)))
 
 
 class _Function(BaseModel):
@@ -116,17 +130,18 @@ def _check_functions(specs: Sequence[str]) -> None:
 
 def _check_verifier(spec: str) -> None:
     name, _, argument = spec.partition(":")
-    is_schema = name == SCHEMA and holds_schema(argument)
-    if (name.strip() == SCHEMA and not is_schema) or len(spec) > (LONGEST_SCHEMA if is_schema else LONGEST_VERIFIER):
-        raise BadRequestError(f"verifiers: {name:.40} is not for callers, or is too long. {VERIFIERS}")
+    longest = LONGEST_SCHEMA if name == SCHEMA and holds_schema(argument) else LONGEST_VERIFIER
+    if opened_file(spec) or len(spec) > longest:
+        raise BadRequestError(f"verifiers: {name:.40} is not for callers, or is too long. {_verifier_help()}")
     try:
         verifier(spec)
     except (ValueError, ImportError) as error:
         raise BadRequestError(f"verifiers: {error}"[:500]) from None
 
 
-NAMES = ", ".join((*WITH_ARGUMENT, *WITHOUT_ARGUMENT))
-VERIFIERS = (
-    f"Programs that check each draft, and decide alone: {NAMES}. Examples: uses_words:river,lamp; length:20-40 words; "
-    'matches:REGEX; reading_level:8; json_schema:{"type": "object"}, with the schema itself.'
-)
+def _verifier_help() -> str:
+    return (
+        f"Programs that check each draft, and decide alone: {', '.join(known_verifiers())}. Examples: "
+        "uses_words:river,lamp; length:20-40 words; matches:REGEX; reading_level:8; "
+        'json_schema:{"type": "object"}, with the schema itself.'
+    )

@@ -50,7 +50,7 @@ def test_the_shell_measures_searches(shell: Any, tmp_path: Path) -> None:
         known_questions(empty)
     for bad, says in (
         (("--retrieval", str(file)), "--retrieval needs a --dir"),
-        (("--dir", str(garden), "bundled", "--out", "out"), "--dir is for --retrieval"),
+        (("--dir", str(garden), "bundled", "--out", "out"), "--documents is for --retrieval"),
         (("bundled", *words), "takes the place of the dataset 'bundled'"),
         (("bundled",), "give a DATASET and --out DIR"),
         ((*words, "--methods", "bm26"), "there is no method 'bm26' of retrieval"),

@@ -141,7 +141,7 @@ def test_a_program_judges_reasoning_and_pipelines(shell: Any, scripted: Any) -> 
                   scripted("{}"), "--thread", "json", "--json")  # fmt: skip
     assert shown.json["accepted_by"] == "matches_json_schema"
     with open_checkpointer("runs.sqlite") as saver:
-        assert str(Path("schema.json").absolute()) in RunConfig.of_thread(saver, "json").options["steps"]
+        assert str(Path("schema.json").absolute()) in RunConfig.of_thread(saver, "json").options["pipeline"]
     assert "thought" in shell("pipeline", steps, "--model", scripted("Notes.", "A", "B"), "--trace").out
 
 
@@ -150,9 +150,9 @@ def test_a_program_judges_reasoning_and_pipelines(shell: Any, scripted: Any) -> 
     [
         (["--graph", "rubric", "--verify", "uses_words:a"], "--verify has no use"),
         (["--graph", "reasoning", "--verify", "uses_words:a", "--critic", "self"], "programs judge alone"),
-        (["--graph", "math", "--dir", "."], "--dir is for --graph agent, reasoning, retrieval"),
-        (["--graph", "writing", "--threshold", "0.5"], "--threshold is for --graph reasoning, retrieval, rubric"),
-        (["--graph", "retrieval"], "retrieval needs a --dir"),
+        (["--graph", "math", "--dir", "."], "--documents is for --graph agent, reasoning, retrieval"),
+        (["--graph", "writing", "--threshold", "0.5"], "--threshold is for --graph reasoning, rubric, pipeline, retr"),
+        (["--graph", "retrieval"], "retrieval needs --documents"),
         (["--graph", "pipeline"], "run with `redraft pipeline`"),
         (["--graph", "reasoning", "--dir", "nowhere"], "nowhere"),
     ],

@@ -49,8 +49,8 @@ def test_a_thread_that_names_a_retired_verifier_is_read_and_goes_on(
     made = ("--model", scripted("3 * 4 = 13", "3 * 4 = 12", "12"), "--verify", "arithmetic_holds:optional")
     with monkeypatch.context() as earlier:
         earlier.setattr(verifiers, "RETIRED", frozenset())
-        known = {"arithmetic_holds:optional": lambda: matches("no number")}
-        earlier.setattr(verifiers, "WITHOUT_ARGUMENT", known)
+        kind = verifiers.VerifierKind("arithmetic_holds", lambda _: matches("no number"), "HOW")
+        earlier.setattr(verifiers, "known_verifiers", lambda: {kind.name: kind})
         assert shell("run", "How many are 3 * 4?", *made, "--max-rounds", "1", "--thread", "one").code in (1, 3)
     assert shell("replay", "one").code == 0
     assert shell("fork", "one", "--at", "0", "--feedback", "Multiply again.", "--as", "two").code == 0

@@ -110,7 +110,7 @@ BAD = {
     ("run", TASK, "--model", "local", "--graph", "poetry"): "there is no graph 'poetry'",
     ("run", TASK, "--model", "http://user:secret@localhost/v1#m"): "carries a credential",
     ("run", TASK, "--thread", "a\x1bb"): "can't be a thread's id",
-    ("run", TASK, "--model", "local", "--critic", "program"): "--critic program is for --graph adaptive, math",
+    ("run", TASK, "--model", "local", "--critic", "uses_words:"): "the critic 'uses_words:' makes no sense",
     ("run", TASK, "--model", "local", "--graph", "zero-shot", "--critic", "self"): "nobody judges a baseline",
     ("run", TASK, "--model", "local", "--graph", "majority-0"): "there is no graph 'majority-0'",
     ("run", TASK, "--draft", " "): "the draft is blank",
@@ -378,10 +378,11 @@ def test_an_agent_runs_with_its_tools_shown(shell: Any, scripted: Any, *, again:
             ["--graph", "agent", "--tool", "hammer"],
             "there is no tool 'hammer'; known are calculate, run_python, search",
         ),
-        (["--graph", "agent", "--tool", "search"], "--tool search and --dir FOLDER, or --index NAME, belong together"),
+        (["--graph", "agent", "--tool", "search"], "--tool search and --documents FOLDER, or --index NAME, belong"),
         (["--graph", "math", "--tool", "calculate"], "--tool is for --graph agent"),
         (["--graph", "rubric", "--verify", "uses_words:a"], "--verify has no use in rubric"),
-        (["--graph", "travel", "--critic", "program"], "--critic program is for --graph adaptive, math"),
+        (["--graph", "code", "--critic", "program"], "--critic has no use in code: its tests decide"),
+        (["--critic", "program:3"], "the critic 'program:3' makes no sense: write program, and nothing behind it"),
     ],
 )
 def test_options_that_a_preset_has_no_use_for_are_refused(shell: Any, scripted: Any, words: Any, says: str) -> None:

@@ -49,7 +49,7 @@ def test_a_search_that_failed_is_resumed(shell: Any, serve: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--paths", "2"), "--paths is for --graph branching"),
+        (("--paths", "2"), "--branching-factor is for --graph branching"),
         (("--graph", "math", "--depth", "0"), "--depth is for --graph branching"),
         (("--graph", "branching", "--human"), "--human is for --graph refine"),
         (("--graph", "branching", "--paths", "0"), "greater than or equal to 1"),

@@ -331,7 +331,7 @@ def test_a_pipeline_is_served_under_its_name(start_server: Any, talking: Any, co
     own = client.runs.wait(None, "two-steps", input={**TASK, "draft": "My autumn."})
     assert "My autumn." in [event["text"] for event in own["events"] if event["kind"] == "draft"]
     recipe, own = RunConfig.kept(server.app.state.engine.saver, thread)
-    assert (recipe.preset, recipe.options["steps"], own) == ("pipeline", found["description"], True)
+    assert (recipe.preset, recipe.options["pipeline"], own) == ("pipeline", found["description"], True)
 
 
 @pytest.mark.parametrize(

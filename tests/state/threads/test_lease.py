@@ -17,7 +17,7 @@ from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic, verifier_critic
-from redraft.nodes.verify.verifiers import uses_words
+from redraft.nodes.verify.text_verifiers import uses_words
 from redraft.state import Thread, open_checkpointer
 from redraft.state.critique import Critique
 from redraft.state.storage.lease_keeper import LeaseKeeper
