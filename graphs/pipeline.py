@@ -45,8 +45,7 @@ from ..nodes.reasoning.steps import (
     thinking,
 )
 from ..nodes.refine import refine
-from ..nodes.retrieval.measured import measured
-from ..nodes.retrieval.retrievers import folder_index
+from ..nodes.retrieval import folder_index, measured
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
@@ -141,7 +140,7 @@ def build_pipeline_graph(
     @cache
     def opened(folder: str) -> Any:
         if folder.startswith(STORED):
-            from ..nodes.retrieval.stored_index import open_index
+            from ..nodes.retrieval import open_index
 
             return measured(open_index(folder.removeprefix(STORED), top_k=k))
         return open_folder(folder) if open_folder else measured(folder_index(folder, top_k=k))

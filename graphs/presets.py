@@ -221,11 +221,11 @@ def _searched(options: dict[str, Any], *, top_k: int) -> Any:
     if folder is not None and index is not None:
         raise ValueError("--dir and --index both say what is searched: give one of them")
     if index is not None:
-        from ..nodes.retrieval.stored_index import open_index
+        from ..nodes.retrieval import open_index
 
         return open_index(index, top_k=top_k)
     if folder is not None:
-        from ..nodes.retrieval.retrievers import folder_index
+        from ..nodes.retrieval import folder_index
 
         return folder_index(str(folder), top_k=top_k)
     return None
@@ -263,7 +263,7 @@ def _reasoning(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
     k = options.pop("passages", 4)
     searched = _searched(options, top_k=k)
     if searched is not None:
-        from ..nodes.retrieval.measured import measured
+        from ..nodes.retrieval import measured
 
         options |= {"documents": measured(searched), "k": k}
     return build_reasoning_graph(model, critic=_other_model(critics), **options)
@@ -285,7 +285,7 @@ def _retrieval(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **o
     by = options.pop("search", "hybrid")
     options |= {"hybrid": by != "vectors", "vectors": by != "words"}
     if index is not None:
-        from ..nodes.retrieval.stored_index import open_index
+        from ..nodes.retrieval import open_index
 
         own = {"hybrid": options["hybrid"], "vectors": options["vectors"]}
         sources = open_index(index, embeddings=options.get("embeddings"), top_k=options.get("top_k", 5), **own)

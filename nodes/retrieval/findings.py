@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
+from ..passages import place_of
 from .calibration import CALIBRATIONS, relevance
-from .documents import passage, place_of
+from .documents import passage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 
-from .documents import chunk_id, passage, place_of
+from ..passages import place_of
+from .documents import chunk_id, passage
 from .index_file import about_index, add_passage, facts_of, index_path, opened, renewing, title, unlink, writing
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from langgraph.errors import GraphBubbleUp
 from ...state.dual import do
 from ...state.events import clean
 from ...state.masking import masked
+from ..passages import place_of
 from ..runtime.dual import Do, DualCallable, adrive, drive
 from ..runtime.step import emit
 from .calibration import relevance
-from .documents import chunk_id, passage, place_of
+from .documents import chunk_id, passage
 from .retrievers import FusedRetriever, IndexRetriever
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ....nodes.retrieval.planning import checked_threshold, checked_top_k
+from ....nodes.passages import checked_threshold, checked_top_k
 from ....state.checked_channels import DATA_ERRORS, check_update
 from ....state.conversation import given_messages
 from ....state.limits import MOST_TOKENS, merged_limits
