@@ -154,9 +154,9 @@ def is_url(source: object) -> bool:
 
 
 def chunk_id(source: str, text: str) -> str:
-    """Return what identifies a passage: a hash of where it stands and what it says, 16 hex digits."""
-    said = f"{source}\0{' '.join(text.split())}"
-    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    """Return the id of a passage: a hash of its source and its text, 16 hex digits."""
+    identity = f"{source}\0{' '.join(text.split())}"
+    return hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def passage(text: str, heading: str) -> str:

@@ -89,7 +89,7 @@ def plan_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def anchors_of(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what passages are measured against: what a person asked, and the plan's queries.
+    """Return the texts that passages are measured against: a person's words, and the plan's queries.
 
     Follow-up queries that a rule or a model made up are not among them: a search could else raise its confidence by
     asking easier questions.
@@ -205,7 +205,7 @@ class RetrievalResult(BaseModel):
     confidence: float
     """Probability that a passage answers the query, 0–1; without a calibrated reranker their mean similarity."""
     confidence_met: bool
-    """Whether that reaches the plan's threshold."""
+    """True if that reaches the plan's threshold."""
     stop_reason: str | None
     seconds: float
     """Spent in searches, models and critics; a pause costs nothing."""

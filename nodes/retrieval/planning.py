@@ -220,7 +220,7 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _sides(line: str) -> list[str]:
-    """Return what a question compares; nothing where it compares nothing."""
+    """Return the two sides of a comparison; none where the question compares nothing."""
     for opening, separator in COMPARISONS:
         opened = opening.search(line)
         parted = separator.search(line, opened.end()) if opened else None

@@ -255,7 +255,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
 
 
 def summary(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> str:
-    """Return what was found, in short: how much, how close, and the beginnings of the five best passages."""
+    """Return a summary of passages: how many, how close, and the beginnings of the five best."""
     lines = [
         f"{len(found)} passages of {distinct_sources(found)} documents, confidence {confidence(found, plan):.2f} of 1.",
         *(
@@ -275,7 +275,7 @@ def _gap_analysis(
 
 
 def _feedback(latest: Attempt) -> list[str]:
-    """Return what was objected to by those who read the passages, a program not being one of them."""
+    """Return the objections of those who read the passages; programs are not among them."""
     return [
         critique["text"]
         for critique in latest.critiques
