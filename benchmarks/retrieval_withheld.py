@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from redraft.evals.analysis.retrieval import known_questions
-from redraft.nodes.retrieval.measured import WithheldDocument, measured
-from redraft.nodes.retrieval.retrievers import folder_index
+from redraft.nodes.passages import WithheldDocument
+from redraft.nodes.retrieval import folder_index, measured
 
 TASKS = {"question": "{}", "article": "Write a short article for beginners on this, in plain words: {}"}
 

@@ -45,7 +45,7 @@ from ..nodes.reasoning.steps import (
     thinking,
 )
 from ..nodes.refine import refine
-from ..nodes.retrieval.measured import measured
+from ..nodes.retrieval import measured
 from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput

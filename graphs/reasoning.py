@@ -23,9 +23,8 @@ from ..nodes.reasoning.steps import (
     ReasoningSteps,
     checked_count,
 )
-from ..nodes.retrieval.measured import measured
+from ..nodes.retrieval import folder_index, measured
 from ..nodes.retrieval.named_documents import named_documents
-from ..nodes.retrieval.retrievers import folder_index
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
 from .loop import TASK_ONLY, build_refine_graph

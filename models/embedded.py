@@ -42,7 +42,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def given(cls) -> Settings:
-        """Return what the environment says.
+        """Return the settings from the environment.
 
         Raises:
             ValueError: A number makes no sense.

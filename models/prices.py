@@ -103,7 +103,7 @@ class PriceTable:
 
 
 def provider_of(model: object) -> str | None:
-    """Return who is paid for a chat model's calls (`"openai"`, `"anthropic"` …), or `None` where nobody known is.
+    """Return the provider that is paid for a chat model's calls (`"openai"`, `"anthropic"` …), or `None`.
 
     A `ChatOpenAI` pointed at another server is not OpenAI's, whatever its response metadata says; its address decides.
     """

@@ -52,7 +52,7 @@ def no_stream(response: httpx2.Response) -> bool:
 
 
 def fault_in_body(response: httpx2.Response) -> str | None:
-    """Return what is wrong with a reply that could not be made out, or `None` where it looks right."""
+    """Return the fault in a reply that could not be made out, or `None` where it looks right."""
     try:
         return fault_in(response.json())
     except ValueError:
@@ -60,7 +60,7 @@ def fault_in_body(response: httpx2.Response) -> str | None:
 
 
 def fault_in(reply: Any) -> str | None:
-    """Return why a reply, as it was parsed, is no chat completion; `None` where it is one."""
+    """Return the reason why a parsed reply is no chat completion; `None` where it is one."""
     if isinstance(reply, str):
         return f"it is not JSON but {_shortened(reply)}"
     known = reply.model_dump(exclude_none=True, warnings=False) if isinstance(reply, BaseModel) else reply

@@ -113,7 +113,7 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
 
 
 def _content(message: BaseMessage) -> Any:
-    """Return what a message says; a text with a cache point in it is that text, whoever is asked."""
+    """Return the content of a message; blocks that only carry a cache point become plain text again."""
     content = message.content
     blocks = [one for one in content if isinstance(one, dict) and one.get("type") == "text"]
     marked = blocks and len(blocks) == len(content) and "cache_control" in blocks[0]

@@ -28,18 +28,20 @@ _checked: dict[tuple[Path, int, int, int], str] = {}
 
 def cache_dir() -> Path:
     """Return the download folder: `REDRAFT_CACHE`, else `XDG_CACHE_HOME/redraft`, else `~/.cache/redraft`."""
-    if own := os.environ.get("REDRAFT_CACHE"):
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "redraft"
+    return _user_folder("REDRAFT_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def data_dir() -> Path:
     """Return the data folder: `REDRAFT_DATA`, else `XDG_DATA_HOME/redraft`, else `~/.local/share/redraft`."""
-    if own := os.environ.get("REDRAFT_DATA"):
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_DATA_HOME")
-    return (Path(shared) if shared else Path.home() / ".local" / "share") / "redraft"
+    return _user_folder("REDRAFT_DATA", "XDG_DATA_HOME", ".local/share")
+
+
+def _user_folder(own: str, shared: str, default: str) -> Path:
+    """Return the folder that one of two environment variables names, else the default below the home folder."""
+    if folder := os.environ.get(own):
+        return Path(folder).expanduser()
+    parent = os.environ.get(shared)
+    return (Path(parent) if parent else Path.home() / default) / "redraft"
 
 
 def smollm2_path(*, quiet: bool = False) -> Path:

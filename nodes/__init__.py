@@ -36,18 +36,23 @@ if TYPE_CHECKING:
         parse_pipeline,
         register_step,
     )
-    from .retrieval.documents import load_folder, load_page
-    from .retrieval.findings import RetrievalResult, as_retriever, retrieval_result
-    from .retrieval.index_update import update_index
-    from .retrieval.retrievers import DocumentIndex, folder_index
-    from .retrieval.stored_index import open_index
+    from .retrieval import (
+        DocumentIndex,
+        RetrievalResult,
+        as_retriever,
+        folder_index,
+        load_folder,
+        load_page,
+        open_index,
+        retrieval_result,
+        update_index,
+    )
     from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
     from .rubric.critic import rubric_critic
     from .rubric.rubrics import Dimension, QualityAssessment, Rubric
     from .runtime.tool_calls import idempotency_key
     from .runtime.traces import phoenix_feedback
-    from .sandbox.result import SandboxResult, SandboxUnavailableError
-    from .sandbox.sandbox import Sandbox
+    from .sandbox import Sandbox, SandboxResult, SandboxUnavailableError
     from .travel import TRAVEL_TOOLS
     from .travel.indicators import feasibility, personalization, travel_metadata
     from .verify.code_checks import passes_visible_tests
@@ -91,18 +96,23 @@ else:
                 "parse_pipeline",
                 "register_step",
             ],
-            "redraft.nodes.retrieval.documents": ["load_folder", "load_page"],
-            "redraft.nodes.retrieval.findings": ["RetrievalResult", "as_retriever", "retrieval_result"],
-            "redraft.nodes.retrieval.retrievers": ["DocumentIndex", "folder_index"],
-            "redraft.nodes.retrieval.index_update": ["update_index"],
-            "redraft.nodes.retrieval.stored_index": ["open_index"],
+            "redraft.nodes.retrieval": [
+                "DocumentIndex",
+                "RetrievalResult",
+                "as_retriever",
+                "folder_index",
+                "load_folder",
+                "load_page",
+                "open_index",
+                "retrieval_result",
+                "update_index",
+            ],
             "redraft.nodes.rubric.assessments": ["assessment_of", "refinement_metadata", "refinement_metrics"],
             "redraft.nodes.rubric.critic": ["rubric_critic"],
             "redraft.nodes.rubric.rubrics": ["Dimension", "QualityAssessment", "Rubric"],
             "redraft.nodes.runtime.tool_calls": ["idempotency_key"],
             "redraft.nodes.runtime.traces": ["phoenix_feedback"],
-            "redraft.nodes.sandbox.result": ["SandboxResult", "SandboxUnavailableError"],
-            "redraft.nodes.sandbox.sandbox": ["Sandbox"],
+            "redraft.nodes.sandbox": ["Sandbox", "SandboxResult", "SandboxUnavailableError"],
             "redraft.nodes.travel": ["TRAVEL_TOOLS"],
             "redraft.nodes.travel.indicators": ["feasibility", "personalization", "travel_metadata"],
             "redraft.nodes.verify.code_checks": ["passes_visible_tests"],

@@ -14,8 +14,7 @@ from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
-from .retrieval.documents import place_of
-from .retrieval.measured import WithheldDocument
+from .passages import WithheldDocument, place_of
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit
 

@@ -71,17 +71,20 @@ def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
 
     A revision reads as `Final`. Verdicts, retrievals, failures and revisions that are no drafts are left out.
     """
-    found: list[ReasoningState] = []
-    for event in current_run(events):
-        if event["kind"] == "draft":
-            found.append(Draft(event["text"]))
-        elif event["kind"] in CRITIQUE_KINDS:
-            found.append(ReasoningCritique(event["text"]))
-        elif event["kind"] == "revision" and not event.get("rejected"):
-            found.append(Final(event["text"]))
-        elif event["kind"] == "thought":
-            found.append(Thought(event["text"]))
-    return found
+    return [
+        STATES[event["kind"]](event["text"])
+        for event in current_run(events)
+        if event["kind"] in STATES and not (event["kind"] == "revision" and event.get("rejected"))
+    ]
+
+
+STATES: dict[str, type[ReasoningState]] = {
+    "draft": Draft,
+    "revision": Final,
+    "thought": Thought,
+    **dict.fromkeys(CRITIQUE_KINDS, ReasoningCritique),
+}
+"""By the kind of the event that each is read from."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class SelfCritique:
     draft: str
     """The first text."""
     critique: str
-    """What was said about the text that the answer improves, or about the answer where that is the draft."""
+    """The critique of the text that the answer improves, or of the answer where that is the draft."""
     improved: str
     """The answer: the best text."""
     iterations: int
@@ -111,7 +114,7 @@ HIGH, MEDIUM = 0.8, 0.5
 
 
 def self_critique(events: Sequence[Event]) -> SelfCritique:
-    """Return what the current task's critiques made of its draft.
+    """Return the current task's draft before and after its critiques.
 
     Raises:
         ValueError: There is no draft.

@@ -72,11 +72,11 @@ class PipelineState(RefineState, total=False):
     at: str
     """The node that was finished last: where a thread goes on."""
     resuming: bool
-    """Whether a way on is looked for outside a run, where the steps that remain say nothing."""
+    """True if a way on is looked for outside a run, where the steps that remain say nothing."""
     began: int
     """Length of the record when this run began: what is before it was spent by others."""
     query: str
-    """What passages are looked up for; empty: the topic."""
+    """The query that passages are looked up for; empty: the topic."""
     folder: str
     """Where they are looked up, of what the pipeline names; empty: where the graph was told to."""
     documents_since: int
@@ -360,7 +360,7 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
 
 
 def pipeline_options(keep: Keep) -> dict[str, Any]:
-    """Return what the record holds of a pipeline's options."""
+    """Return the options of a pipeline that stand in the record."""
     return {"keep": keep, "custom_check": True}
 
 
@@ -402,7 +402,7 @@ class PipelineKind(GraphKind):
             raise ValueError(f"{what} is not for pipelines: run the pipeline's graph again on a thread of its own")
 
     def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-        """Return what must be written before the thread can run on, or `None` when it just runs on, or is at its end.
+        """Return the write that a thread needs before it can go on, or `None` when it needs none or is at its end.
 
         It is written as the step that was finished last, whose way on leads to the one that failed, or that a budget or
         a caller's `recursion_limit` left no room for.

@@ -40,7 +40,7 @@ class Result(Generic[T]):
     """Why it failed; empty for a success."""
     ok: bool = True
     partial: Any = None
-    """What was done before it failed, or `None`."""
+    """The branch before it failed, or `None`."""
 
     @classmethod
     def success(cls, value: T) -> Result[T]:
@@ -74,7 +74,7 @@ class Result(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def match(self, success: Callable[[T], U], failure: Callable[[str], U]) -> U:
-        """Return what `success` makes of the value, or `failure` of the message."""
+        """Return `success` of the value, or `failure` of the message."""
         return success(self.value) if self.ok else failure(self.message)
 
     def map(self, function: Callable[[T], U]) -> Result[U]:

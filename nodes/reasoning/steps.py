@@ -199,7 +199,7 @@ class ReasoningSteps:
         return refine(writer, keep="last", prices=self.prices)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
-        """Return who writes the `draft`, the improvement (`improve`) or the notes before them (`think`)."""
+        """Return the writer of the `draft`, the improvement (`improve`) or the notes before them (`think`)."""
         known: dict[StepName, tuple[Prompts | None, Prompts]] = {
             "think": (self.think_prompt, THINK_PROMPT),
             "draft": (self.draft_prompt, DRAFT_PROMPT),
@@ -210,7 +210,7 @@ class ReasoningSteps:
         return PromptedModel(_offered(self.model, tools), prompts, what=f"{name}_prompt", keep="last", memory="last")
 
     def judge(self, *, tools: Sequence[Any] = ()) -> CommentCritic | ScoredCritic:
-        """Return who criticises. Tools are offered to one that gives no score: a score is structured output."""
+        """Return the critic. Tools are offered to one that gives no score: a score is structured output."""
         prompts = CRITIQUE_PROMPT if self.critique_prompt is None else self.critique_prompt
         model = self.critic or self.model
         if self.scored or self.threshold is not None:
@@ -250,21 +250,13 @@ def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
 
 
 def checked_model(name: str, model: object) -> None:
-    """Refuse a model given as a text.
-
-    Raises:
-        TypeError: It is one.
-    """
+    """Raise TypeError if `model` is a text."""
     if isinstance(model, str):
         raise TypeError(f"{name}={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
 
 
 def checked_count(name: str, value: object, *, least: int) -> None:
-    """Refuse what is no whole number from `least` up.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Raise ValueError unless `value` is a whole number from `least` up."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name}={value!r}: it must be a whole number from {least} up")
 

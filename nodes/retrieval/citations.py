@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from ...state.events import Event
     from ..runtime.dual import Do
 
-__all__ = ["NOTHING_SAID", "AnswerWriter", "CitationCritic", "Claim", "claims", "features", "support"]
+__all__ = [
+    "NOTHING_SAID",
+    "AnswerWriter",
+    "CitationCritic",
+    "Claim",
+    "claims",
+    "features",
+    "reads_the_record",
+    "support",
+]
 
 NOTHING_SAID = "Nothing was found that answers this."
 """The answer that cites nothing."""
@@ -144,8 +153,8 @@ NUMBER_WORDS = {
 MORE_WORDS = {"one": "1", "once": "1", "single": "1", "first": "1", "twice": "2", "both": "2", "zero": "0", "no": "0"}
 
 
-def _unused(task: str, draft: str, /) -> None:
-    return None
+def reads_the_record(task: str, draft: str, /) -> None:
+    """Stand in for the verifier of a critic that judges by the record instead."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +166,7 @@ class CitationCritic(VerifierCritic):
     opposite in the passage's own words passes it.
     """
 
-    verifier: Verifier = _unused
+    verifier: Verifier = reads_the_record
     name: str = "citations"
     embeddings: Embeddings | None = None
 
@@ -180,7 +189,7 @@ class CitationCritic(VerifierCritic):
         return Critique("\n".join(listed), accepted=not listed, score=score, evidence=evidence)
 
     def _wrong(self, claim: Claim, texts: Sequence[str]) -> str:
-        """Return what is wrong with the citations of a sentence; empty where nothing is."""
+        """Return the fault in the citations of a sentence; empty where there is none."""
         if not claim.cited:
             return "No passage is cited for this"
         if missing := [number for number in claim.cited if not 1 <= number <= len(texts)]:

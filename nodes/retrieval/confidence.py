@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...state.critique import Critique
 from ...state.summary import latest_draft
 from ..critics.critics import VerifierCritic
+from .citations import reads_the_record
 from .findings import confidence, distinct_sources, plan_of, ranked, rendered, withheld
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["ConfidenceCritic"]
 
 
-def _unused(task: str, draft: str, /) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class ConfidenceCritic(VerifierCritic):
     """A verifier that scores passages by the confidence in them, 0–1, and accepts from the plan's threshold on.
@@ -31,7 +28,7 @@ class ConfidenceCritic(VerifierCritic):
     accepted by others only.
     """
 
-    verifier: Verifier = _unused
+    verifier: Verifier = reads_the_record
     name: str = "confidence"
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:

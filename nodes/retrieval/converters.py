@@ -272,7 +272,7 @@ def _one_line(text: str) -> str:
 
 
 def _answered(path: str, suffix: str) -> dict[str, Any]:
-    """Return what is written back for a file."""
+    """Return the reply of the converting process for one file."""
     try:
         with open(path, "rb") as file:
             parts = CONVERTED[suffix](file.read())

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from .converters import CONVERTED, Converter, Part, UnreadableError, decoded, markdown_of_rst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.documents import Document
 
 __all__ = [
-    "PLACES",
     "SUFFIXES",
     "DocumentReader",
     "LeftOut",
@@ -27,13 +26,8 @@ __all__ = [
     "load_folder",
     "load_page",
     "passage",
-    "place_of",
     "readable_files",
 ]
-
-PLACES = ("page", "line", "url")
-"""Where a passage stands beside its source and heading, as far as that is known: a page of a PDF, the first line in
-source code, an address."""
 
 MARKDOWN = (".markdown", ".md", ".mdown", ".mdx", ".mkd", ".myst", ".qmd", ".rmd")
 TEXT = ("", ".adoc", ".asciidoc", ".org", ".text", ".txt")
@@ -160,25 +154,14 @@ def is_url(source: object) -> bool:
 
 
 def chunk_id(source: str, text: str) -> str:
-    """Return what identifies a passage: a hash of where it stands and what it says, 16 hex digits."""
-    said = f"{source}\0{' '.join(text.split())}"
-    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    """Return the id of a passage: a hash of its source and its text, 16 hex digits."""
+    identity = f"{source}\0{' '.join(text.split())}"
+    return hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def passage(text: str, heading: str) -> str:
     """Return a passage as it is indexed and measured: below its headings."""
     return f"{heading}\n{text}" if heading else text
-
-
-def place_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the page, line and address that a document's metadata has, as plain data."""
-    found: dict[str, Any] = {}
-    for name in PLACES:
-        value = metadata.get(name)
-        # A loader of somebody else's may mean anything by these names.
-        if (isinstance(value, str) and value) if name == "url" else (type(value) is int and value >= 0):
-            found[name] = value
-    return found
 
 
 def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
+from ..passages import place_of
 from .calibration import CALIBRATIONS, relevance
-from .documents import passage, place_of
+from .documents import passage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +89,7 @@ def plan_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def anchors_of(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what passages are measured against: what a person asked, and the plan's queries.
+    """Return the texts that passages are measured against: a person's words, and the plan's queries.
 
     Follow-up queries that a rule or a model made up are not among them: a search could else raise its confidence by
     asking easier questions.
@@ -204,7 +205,7 @@ class RetrievalResult(BaseModel):
     confidence: float
     """Probability that a passage answers the query, 0–1; without a calibrated reranker their mean similarity."""
     confidence_met: bool
-    """Whether that reaches the plan's threshold."""
+    """True if that reaches the plan's threshold."""
     stop_reason: str | None
     seconds: float
     """Spent in searches, models and critics; a pause costs nothing."""

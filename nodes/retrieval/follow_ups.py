@@ -37,12 +37,12 @@ class Situation:
     """The plan's."""
     found: Sequence[RetrievedPassage]
     sure: bool
-    """Whether the confidence in them reaches the threshold."""
+    """True if the confidence in them reaches the threshold."""
     top_k: int
     terms: Sequence[str] = ()
     """Of the passages, the closest to what was asked first."""
     feedback: Sequence[str] = ()
-    """What critics, a person first of all, said is missing."""
+    """Objections of critics, a person first of all, on what is missing."""
 
 
 def by_rules(situation: Situation, *, run: Iterable[str], order: Sequence[str] = ()) -> list[Query]:

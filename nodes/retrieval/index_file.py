@@ -78,8 +78,8 @@ def opened(path: Path, *, create: bool = False) -> sqlite3.Connection:
     try:
         check_schema(database, ["about", "files", "passages"], path)
         database.execute("PRAGMA trusted_schema = OFF")
-        found = [database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-        if create and found == [0, 0]:
+        marks = [database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        if create and marks == [0, 0]:
             database.execute("PRAGMA journal_mode = WAL")
             database.executescript(
                 f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
@@ -88,12 +88,12 @@ def opened(path: Path, *, create: bool = False) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         database.close()
         raise ValueError(f"{path} is no index of redraft's ({error})") from None
-    if found == [APPLICATION, FORMAT]:
+    if marks == [APPLICATION, FORMAT]:
         return database
     database.close()
-    if found[0] != APPLICATION:
+    if marks[0] != APPLICATION:
         raise ValueError(f"{path} is no index of redraft's")
-    raise ValueError(f"{path} is of format {found[1]}, and this version reads {FORMAT}; index its folder again")
+    raise ValueError(f"{path} is of format {marks[1]}, and this version reads {FORMAT}; index its folder again")
 
 
 class _Connection(sqlite3.Connection):
@@ -105,8 +105,8 @@ class _Connection(sqlite3.Connection):
 
 def about_index(database: sqlite3.Connection) -> dict[str, Any]:
     """Return the noted facts of an open index."""
-    found = {name: json.loads(value) for name, value in database.execute("SELECT name, value FROM about")}
-    return {"unfinished": True, **found}
+    facts = {name: json.loads(value) for name, value in database.execute("SELECT name, value FROM about")}
+    return {"unfinished": True, **facts}
 
 
 def note(database: sqlite3.Connection, **facts: Any) -> None:

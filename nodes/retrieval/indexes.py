@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 
-from .documents import chunk_id, passage, place_of
+from ..passages import place_of
+from .documents import chunk_id, passage
 from .index_file import about_index, add_passage, facts_of, index_path, opened, renewing, title, unlink, writing
 
 if TYPE_CHECKING:
@@ -21,21 +22,21 @@ __all__ = ["delete_index", "export_index", "import_index", "index_facts", "store
 
 
 def stored_indexes() -> list[dict[str, Any]]:
-    """Return what there is to know of each index in the user's data folder, by name."""
+    """Return the facts of each index in the user's data folder, by name."""
     folder = index_path("x").parent
     return [index_facts(path.stem) for path in sorted(folder.glob("*.sqlite"))]
 
 
 def index_facts(name: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what an index holds: name, files, passages, model and its version, sources, size and time of change.
+    """Return the facts of an index: name, files, passages, model and its version, sources, size and time of change.
 
     Raises:
         ValueError: There is none, or another version made it.
     """
     path = index_path(name)
     facts = facts_of(path)
-    told = ("files", "passages", "model", "version", "sources", "unfinished", "changed")
-    return {"name": title(path), **{key: facts.get(key) for key in told}, "bytes": path.stat().st_size}
+    shown = ("files", "passages", "model", "version", "sources", "unfinished", "changed")
+    return {"name": title(path), **{key: facts.get(key) for key in shown}, "bytes": path.stat().st_size}
 
 
 def delete_index(name: str | os.PathLike[str]) -> None:

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
+from ..passages import checked_threshold, checked_top_k
 from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
 from ..writing.prompt_injection import fenced_messages
@@ -32,8 +33,6 @@ __all__ = [
     "Planner",
     "QueryPlan",
     "adapted_threshold",
-    "checked_threshold",
-    "checked_top_k",
     "frequent_terms",
     "leans",
     "normalized",
@@ -49,28 +48,6 @@ ADAPTATION = {"simple": 0.1, "moderate": 0.0, "complex": -0.1}
 def adapted_threshold(threshold: float, complexity: str) -> float:
     """Return the threshold for a query of that complexity: higher for a simple one, lower for a complex one."""
     return round(min(1.0, max(0.0, threshold + ADAPTATION[complexity])), 6)
-
-
-def checked_top_k(value: Any) -> int:
-    """Return the most passages of a result.
-
-    Raises:
-        ValueError: It is no whole number from 1 up.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"top_k must be a whole number from 1 up, not {value!r}")
-    return value
-
-
-def checked_threshold(value: Any) -> float:
-    """Return the confidence that ends a search.
-
-    Raises:
-        ValueError: It is no number from 0 to 1.
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError(f"confidence_threshold must be between 0 and 1, not {value!r}")
-    return value
 
 
 def frequent_terms(texts: Iterable[str], *, besides: Collection[str]) -> list[str]:
@@ -243,7 +220,7 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _sides(line: str) -> list[str]:
-    """Return what a question compares; nothing where it compares nothing."""
+    """Return the two sides of a comparison; none where the question compares nothing."""
     for opening, separator in COMPARISONS:
         opened = opening.search(line)
         parted = separator.search(line, opened.end()) if opened else None

@@ -85,12 +85,12 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[
     ]
 
 
-def _document(found: object) -> Document:
-    if isinstance(found, str):
-        return Document(found)
-    if not isinstance(found, Document):
-        raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
-    return found
+def _document(item: object) -> Document:
+    if isinstance(item, str):
+        return Document(item)
+    if not isinstance(item, Document):
+        raise TypeError(f"a retriever must return documents or texts, not {item!r:.200}")
+    return item
 
 
 class FusedRetriever(BaseRetriever):
@@ -114,33 +114,35 @@ class FusedRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
     ) -> list[Document]:
         config: Any = {"callbacks": run_manager.get_child()}
-        return self._fused([one.invoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers], top_k)
+        return self._fused(
+            [each.invoke(query, config, **self._options(each, top_k)) for each in self.retrievers], top_k
+        )
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
     ) -> list[Document]:
         config: Any = {"callbacks": run_manager.get_child()}
-        asked = (one.ainvoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers)
-        return self._fused(await asyncio.gather(*asked), top_k)
+        searches = (each.ainvoke(query, config, **self._options(each, top_k)) for each in self.retrievers)
+        return self._fused(await asyncio.gather(*searches), top_k)
 
     def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
-        """Return the vectors that stored indexes among them hold of passages that they found, by their text."""
-        found: dict[str, Any] = {}
-        for one in self.retrievers:
-            if isinstance(one, IndexRetriever | FusedRetriever):
-                found |= one.stored_vectors(texts, embeddings)
-        return found
+        """Return the stored vectors of passages by their text, from the indexes that keep any."""
+        vectors: dict[str, Any] = {}
+        for retriever in self.retrievers:
+            if isinstance(retriever, IndexRetriever | FusedRetriever):
+                vectors |= retriever.stored_vectors(texts, embeddings)
+        return vectors
 
-    def _deeper(self, one: BaseRetriever, top_k: int) -> dict[str, int]:
-        """Return what has a retriever find more than it was made to, where a single call asks for more."""
+    def _options(self, retriever: BaseRetriever, top_k: int) -> dict[str, int]:
+        """Return the call options that raise a retriever's limit to `top_k`; none where its own limit is enough."""
         if top_k <= self.top_k:
             return {}
-        if isinstance(one, IndexRetriever | FusedRetriever):
+        if isinstance(retriever, IndexRetriever | FusedRetriever):
             return {"top_k": top_k}
-        return {"k": top_k} if isinstance(one, VectorStoreRetriever) else {}
+        return {"k": top_k} if isinstance(retriever, VectorStoreRetriever) else {}
 
     def _fused(self, rankings: Sequence[Sequence[Document]], top_k: int) -> list[Document]:
-        names = [one.get_name() for one in self.retrievers]
+        names = [retriever.get_name() for retriever in self.retrievers]
         return fuse(rankings, top_k=max(self.top_k, top_k), names=names)
 
 
@@ -203,11 +205,11 @@ class IndexRetriever(BaseRetriever):
         self.name = self.name or "+".join(searches)
 
     def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
-        """Return the vectors of texts that it found and keeps by this very model, by their text."""
+        """Return the stored vectors that this very model made of passages found here, by their text."""
         return {}
 
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
-        """Return what each search finds, best first, by its name."""
+        """Return the ranking of each search, best first, by the search's name."""
         raise NotImplementedError
 
     def _get_relevant_documents(
@@ -285,22 +287,22 @@ class DocumentIndex(IndexRetriever):
 
     def _by_words(self, query: str, depth: int) -> list[int]:
         tokens = _tokens([query])
-        found, scores = self._words.retrieve(tokens, k=min(depth, len(self.documents)), show_progress=False)
-        return [int(number) for number, score in zip(found[0], scores[0], strict=True) if score > 0]
+        numbers, scores = self._words.retrieve(tokens, k=min(depth, len(self.documents)), show_progress=False)
+        return [int(number) for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
 
 
 def _once(documents: list[Document]) -> list[tuple[str, Document]]:
     """Return the documents that hold text, each once, with their ids."""
-    found: dict[str, Document] = {}
+    by_id: dict[str, Document] = {}
     for document in documents:
         if document.page_content.strip():
             key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
-            found.setdefault(key, document)
-    return list(found.items())
+            by_id.setdefault(key, document)
+    return list(by_id.items())
 
 
 def indexed(document: Document) -> str:
-    """Return what is searched of a document: its heading counts as text."""
+    """Return the text of a document that is indexed: its heading and its content."""
     return passage(document.page_content, str(document.metadata.get("heading") or ""))
 
 

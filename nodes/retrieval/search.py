@@ -17,10 +17,11 @@ from langgraph.errors import GraphBubbleUp
 from ...state.dual import do
 from ...state.events import clean
 from ...state.masking import masked
+from ..passages import place_of
 from ..runtime.dual import Do, DualCallable, adrive, drive
 from ..runtime.step import emit
 from .calibration import relevance
-from .documents import chunk_id, passage, place_of
+from .documents import chunk_id, passage
 from .retrievers import FusedRetriever, IndexRetriever
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Search:
         parallel: bool,
         strict: bool,
         depth: int = 0,
-    ) -> list[dict[str, Any]]:
+    ) -> Generator[Do, Any, list[dict[str, Any]]]:
         """Return one event a query, in their order.
 
         Args:
@@ -130,32 +131,14 @@ class Search:
             strict: Whether an error is raised; else it is told in the event of its query.
             depth: How many passages are measured, to keep the most relevant ones; 0 for the retriever's own order.
         """
-        how: Any = {"top_k": top_k, "strict": strict, "depth": depth}
-        if not parallel or len(queries) < 2:
-            return [_emitted(drive(self._found(query, anchors, number, **how))) for query in queries]
-        with ThreadPoolExecutor(min(len(queries), 8)) as pool:
-            # Each in a copy of the context: what counts the calls of models travels there.
-            searches = [self._found(query, anchors, number, **how) for query in queries]
-            running = [pool.submit(copy_context().run, drive, one) for one in searches]
-            return [_emitted(future.result()) for future in running]
-
-    async def arun(
-        self,
-        queries: Sequence[Query],
-        anchors: Sequence[str],
-        number: int,
-        *,
-        top_k: int,
-        parallel: bool,
-        strict: bool,
-        depth: int = 0,
-    ) -> list[dict[str, Any]]:
-        """Async twin of `run`."""
-        how: Any = {"top_k": top_k, "strict": strict, "depth": depth}
-        if not parallel:
-            return [_emitted(await adrive(self._found(query, anchors, number, **how))) for query in queries]
-        searches = [adrive(self._found(query, anchors, number, **how)) for query in queries]
-        return [_emitted(event) for event in await asyncio.gather(*searches)]
+        searches = [self._found(query, anchors, number, top_k=top_k, strict=strict, depth=depth) for query in queries]
+        events: list[dict[str, Any]] = []
+        if parallel and len(searches) > 1:
+            events = yield Do(_in_threads, _gathered, (searches,))
+            return events
+        for search in searches:
+            events.append(_emitted((yield from search)))
+        return events
 
     def _found(
         self, query: Query, anchors: Sequence[str], number: int, *, top_k: int, strict: bool, depth: int
@@ -219,6 +202,17 @@ def _heading(document: Document) -> str:
 
 def _texts(found: Sequence[Document]) -> list[str]:
     return [passage(clean(document.page_content), _heading(document)) for document in found]
+
+
+def _in_threads(searches: Sequence[Generator[Do, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+    with ThreadPoolExecutor(min(len(searches), 8)) as pool:
+        # Each in a copy of the context: what counts the calls of models travels there.
+        running = [pool.submit(copy_context().run, drive, search) for search in searches]
+        return [_emitted(future.result()) for future in running]
+
+
+async def _gathered(searches: Sequence[Generator[Do, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [_emitted(event) for event in await asyncio.gather(*map(adrive, searches))]
 
 
 def _emitted(event: dict[str, Any]) -> dict[str, Any]:

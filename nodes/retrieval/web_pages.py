@@ -30,7 +30,7 @@ KIND_OF = {
 
 
 def fetched(url: str, *, known: Sequence[str]) -> tuple[bytes, str]:
-    """Return what is at an address, and its kind as the ending of a file.
+    """Return the content at an address, and its kind as the ending of a file.
 
     A redirect is followed within http and https; from a public address it may not lead to one on this machine or in its
     own network, which only the user may name.

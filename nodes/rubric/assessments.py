@@ -44,7 +44,7 @@ def assessment_of(attempt: Attempt) -> QualityAssessment | None:
 
 
 def refinement_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what refining did to the answer, as plain data.
+    """Return the effect of refining on the answer, as plain data.
 
     Args:
         out: The output of a run, or its state.

@@ -30,7 +30,7 @@ __all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained"
 
 
 def task_complexity(task: str) -> float:
-    """Return how much a task asks for, 0 (one plain wish) to 1: its length, and its demands one by one.
+    """Return the complexity of a task, 0 (one plain wish) to 1, by its length and the number of its demands.
 
     A demand is a question, a line of a list, a number, or a word that adds a condition. A rough guess by design: it
     costs nothing and gives the same for the same task.
@@ -105,7 +105,7 @@ class RubricCritic:
         return self._critique(task, found, seconds=perf_counter() - start)
 
     def assessment(self, task: str, found: Sequence[dict[str, Judgement]]) -> QualityAssessment:
-        """Return what the judges' answers, in the order of `judges`, add up to."""
+        """Return the assessment of the judges' answers, which stand in the order of `judges`."""
         shared: dict[str, Judgement] = {}
         ballots: dict[int, tuple[str, dict[str, Judgement]]] = {}
         for (_, seat), part in zip(self.judges, found, strict=True):
@@ -236,7 +236,7 @@ def _is_number(value: object) -> bool:
 
 
 def explained(assessment: QualityAssessment) -> str:
-    """Return what the refiner is told: what lacks most first, and what could not be judged."""
+    """Return the critique for the refiner: what lacks most first, then what could not be judged."""
     details = assessment.assessment_details
     scores, threshold = assessment.dimension_scores, details["threshold"]
     overall = "none" if assessment.overall_score is None else f"{assessment.overall_score:.2f}"
@@ -261,7 +261,7 @@ def _results(found: Sequence[Any]) -> list[dict[str, Judgement]]:
 
 
 def _usage(said: Sequence[Judgement], seconds: float) -> Usage | None:
-    """Return what judging cost, where a judge says so itself: on top of what was metered."""
+    """Return the cost of judging, where a judge reports its own: on top of what was metered."""
     counted: list[Any] = [{**one.usage, "seconds": 0.0} for one in said if one.usage is not None]
     if not counted:
         return None

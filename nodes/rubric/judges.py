@@ -91,12 +91,12 @@ class ModelJudge:
         self._model: StructuredModel[BaseModel] = StructuredModel(model, form)
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
-        """Return what the judge is asked: it knows the facts and preferences that the writer was told."""
+        """Return the messages for the judge, with the facts and preferences that the writer had."""
         shown = grounded_task(task, history)
         return prompt_messages(self.template, {"task": shown, "draft": draft}, model=self._model.model)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
-        """Return what stands for the whole question, the judge included."""
+        """Return the cache key of the whole question, the judge included."""
         return _digest(self._identity, [message.text for message in self.messages(task, draft, history)])
 
     def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
@@ -134,7 +134,7 @@ class FunctionJudge:
         self._token = secrets.token_hex(8)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
-        """Return what stands for the question. Functions may share a name, so each is known by a token of its own."""
+        """Return the cache key of the question. Functions may share a name, so each has a token of its own."""
         return _digest([self.name, self._token, self.dimensions], [task, draft])
 
     def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
@@ -160,7 +160,7 @@ class FunctionJudge:
 
 
 def _identity(model: BaseChatModel) -> list[Any]:
-    """Return what tells this judge from others of its name: who serves it, and how it is set. Only its hash is kept."""
+    """Return the judge's server and settings, which tell it from others of its name. Only a hash of it is stored."""
     served = [str(getattr(model, name, None) or "") for name in ADDRESSES]
     return [type(model).__name__, served, dict(model._get_ls_params()), dict(model._identifying_params)]
 

@@ -26,7 +26,7 @@ class Dimension(_Plain):
     weight: float = Field(gt=0)
     """Its share in the overall score; weights need not add up to 1."""
     description: str = ""
-    """What a judge is asked about it."""
+    """The question to a judge."""
     required: bool = False
     """No draft is accepted while this is weak, however good the rest is: for what a program checks, above all."""
 
@@ -63,9 +63,9 @@ class Judgement(_Plain):
     score: float | None = Field(default=None, ge=0, le=1)
     """0–1, or `None` when the judgement could not be read."""
     suggestion: str = ""
-    """What would raise the score."""
+    """A change that would raise the score."""
     reason: str = ""
-    """What the score rests on; without a score, why there is none."""
+    """The reason for the score; without a score, why there is none."""
     by: str = ""
     cached: bool = False
     """It was given before for the same question, and cost nothing now."""
@@ -74,7 +74,7 @@ class Judgement(_Plain):
     oracle: bool = False
     """Whoever judged knows the gold answer."""
     usage: dict[str, Any] | None = None
-    """What judging cost, where the judge counts it itself."""
+    """The cost of judging, where the judge counts it itself."""
 
 
 class QualityAssessment(_Plain):
@@ -87,7 +87,7 @@ class QualityAssessment(_Plain):
     improvement_suggestions: list[str]
     """One for every weak dimension, the one worth most (weight × what it lacks) first."""
     meets_threshold: bool
-    """Whether the overall score is enough; never while a dimension has no score, a required one is weak, or a judge
+    """True if the overall score is enough; never while a dimension has no score, a required one is weak, or a judge
     refuses the draft."""
     assessment_details: dict[str, Any]
     """`threshold`, `weights` (they add up to 1), `judged_by`, `reasons`, `suggestions`, `weak` (dimensions), `cached`

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from langgraph.config import get_config, get_store
 
+from ...state.dual import Do, adrive, do, drive
 from ...state.summary import latest_draft
 from ..critics.critics import HumanCritic
 from ..critics.registry import parted
@@ -20,7 +21,7 @@ from .grounding import Ground, Grounding
 from .judges import JUDGE_PROMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langgraph.store.base import BaseStore, Item
@@ -41,18 +42,17 @@ class RememberingCritic(HumanCritic):
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Pause the run until someone answers, and keep the answer."""
-        critique = super().__call__(task, draft, history)
-        store = get_store()
-        if store is not None and (kept := _kept(task, draft, history, critique)):
-            store.put(preference_namespace(), *kept)
-        return critique
+        return drive(self._logic(task, draft, history))
 
     async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Async twin."""
+        return await adrive(self._logic(task, draft, history))
+
+    def _logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         critique = super().__call__(task, draft, history)
         store = get_store()
-        if store is not None and (kept := _kept(task, draft, history, critique)):
-            await store.aput(preference_namespace(), *kept)
+        if store is not None and (preference := _kept(task, draft, history, critique)):
+            yield do(store, "put", preference_namespace(), *preference)
         return critique
 
 
@@ -77,19 +77,17 @@ class Preferences:
 
     def find(self, task: str) -> list[dict[str, Any]]:
         """Return the preferences, best match or newest first; none without a store."""
-        store: BaseStore | None = get_store()
-        if store is None:
-            return []
-        return self._shown(store.search(preference_namespace(), query=task, limit=MOST_READ))
+        return drive(self._logic(task))
 
     async def afind(self, task: str) -> list[dict[str, Any]]:
         """Async twin."""
+        return await adrive(self._logic(task))
+
+    def _logic(self, task: str) -> Generator[Do, Any, list[dict[str, Any]]]:
         store: BaseStore | None = get_store()
         if store is None:
             return []
-        return self._shown(await store.asearch(preference_namespace(), query=task, limit=MOST_READ))
-
-    def _shown(self, items: Sequence[Any]) -> list[dict[str, Any]]:
+        items: Sequence[Any] = yield do(store, "search", preference_namespace(), query=task, limit=MOST_READ)
         if all(item.score is None for item in items):
             items = sorted(items, key=lambda item: (item.updated_at, item.key), reverse=True)
         return [{"id": item.key, "text": _sentence(item), "source": "preferences"} for item in items[: self.limit]]

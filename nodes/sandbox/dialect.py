@@ -113,7 +113,7 @@ def split_last(code: str) -> tuple[str, str] | None:
 
 
 def difference(code: str) -> str:
-    """Return what in `code` Monty does otherwise than CPython, as one line, or nothing where nothing is known."""
+    """Return one line on a part of `code` that Monty runs otherwise than CPython; empty where none is known."""
     found = DIFFERENT.search(code)
     return f"Monty's {found[0]} is not that of CPython" if found else ""
 

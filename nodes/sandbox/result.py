@@ -23,7 +23,7 @@ class SandboxResult:
     status: Status
     """How it ended."""
     stdout: str = ""
-    """What the code printed, at most `max_output` characters."""
+    """The output of the code, at most `max_output` characters."""
     value: Any = None
     """Value of the last expression, else of the variable `answer`: JSON data (tuples and sets become lists, keys
     become strings, `Decimal` and `Fraction` their text, integers of thousands of digits hexadecimal text), or None

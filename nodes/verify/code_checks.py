@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique, Verifier
-from ..sandbox.launch import names_module
+from ..sandbox import names_module
 from .code_replies import DEFINITION, find_entry_point, given_code, read_code
 from .text_verifiers import named
 from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests, with_harness

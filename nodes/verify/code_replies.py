@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ...models.thoughts import without_thought
-from ..sandbox.result import SandboxResult
+from ..sandbox import SandboxResult
 from .visible_tests import parse_python
 
 if TYPE_CHECKING:

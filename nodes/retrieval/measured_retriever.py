@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
+from ..passages import WithheldDocument
 from .calibration import CALIBRATIONS
 from .retrievers import indexed
 from .search import Similarity
@@ -17,14 +18,10 @@ if TYPE_CHECKING:
 
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 
-__all__ = ["MeasuredRetriever", "WithheldDocument", "measured"]
+__all__ = ["MeasuredRetriever", "measured"]
 
 MODEL = "minilm"
 """Whose confidence is calibrated."""
-
-
-class WithheldDocument(Document):
-    """A document that was found, and so improbably answers the query that no writer is shown it."""
 
 
 def measured(retriever: BaseRetriever) -> BaseRetriever:
