@@ -1,4 +1,10 @@
-"""The version of the installed package."""
+"""The version of the installed package.
+
+Example:
+    >>> import redraft
+    >>> redraft.__version__.split(".")[0].isdigit()
+    True
+"""
 
 from importlib.metadata import version
 

@@ -39,7 +39,7 @@ def covered(run: Run) -> list[float]:
 
 
 async def fluency(run: Run, other: Run, judge: BaseChatModel, *, concurrency: int = 4) -> dict[str, Any]:
-    """Return how often each of two runs wrote the better English on the same problem, with the exact sign test.
+    """Count how often each of two runs wrote the better English on the same problem, with the exact sign test.
 
     Args:
         run: One method.

@@ -55,6 +55,14 @@ def build_adaptive_graph(
 
     Raises:
         ValueError: At build: there is no evidence, an arm has another name, or as in `build_refine_graph`.
+
+    Example:
+        >>> from redraft import build_adaptive_graph, uses_words, verifier_critic
+        >>> from redraft.models import ScriptedModel
+        >>> critics = [verifier_critic(uses_words("rain", "roof"))]
+        >>> graph = build_adaptive_graph(ScriptedModel(["Rain.", "Rain on a roof."]), critics=critics)
+        >>> graph.invoke({"task": "Write about rain."})["answer"]
+        'Rain on a roof.'
     """
     if not verifiers and all(isinstance(critic, HumanCritic) for critic in critics):
         raise ValueError(

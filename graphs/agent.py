@@ -107,6 +107,13 @@ def build_agent_graph(
         ValueError: At build: `tools=`, `max_calls=` or `generate=` stand beside a base, a prompt is given that nothing
             would read, a base graph takes neither `messages` nor `task`, or as in `build_refine_graph`.
         TypeError: At build: the model is none, the base can't be run, or a critic is neither a model nor callable.
+
+    Example:
+        >>> from redraft import build_agent_graph
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_agent_graph(model=ScriptedModel(["Four.", "no issues"]))
+        >>> graph.invoke({"task": "How many is 2 + 2?"})["answer"]
+        'Four.'
     """
     from langchain_core.language_models import BaseChatModel
 

@@ -111,6 +111,15 @@ def build_branching_graph(
             person, or as in `build_refine_graph`. At run: the task is empty, or a limit makes no sense.
         TypeError: At build: the model, a critic, the judge or a variation is not one.
         Exception: At run: the error of a first draft, where no path has one; the search is resumed with those paths.
+
+    Example:
+        >>> from redraft import build_branching_graph, uses_words, verifier_critic
+        >>> from redraft.models import ScriptedModel
+        >>> critics = [verifier_critic(uses_words("rain", "roof"))]
+        >>> model = ScriptedModel(["Rain.", "Rain on a roof."])
+        >>> graph = build_branching_graph(model, critics=critics, branching_factor=2, depth=0)
+        >>> graph.invoke({"task": "Write about rain."})["answer"]
+        'Rain on a roof.'
     """
     require_model(model)
     _check(branching_factor=(branching_factor, 1), depth=(depth, 0), beam_width=(beam_width, 1))

@@ -83,6 +83,14 @@ def build_code_graph(
         ValueError: At build: `tests` hold no test, `entry_point` is no name, `critic_prompt` stands beside `critics`,
             or as in `build_refine_graph`.
         SandboxUnavailableError: At build: nothing here can run code safely.
+
+    Example:
+        >>> from redraft import build_code_graph
+        >>> from redraft.models import ScriptedModel
+        >>> model = ScriptedModel(["def double(n):\\n    return 2 * n"])
+        >>> graph = build_code_graph(model, tests="assert double(4) == 8", entry_point="double")
+        >>> graph.invoke({"task": "Write double(n)."})["stop_reason"]
+        'accepted'
     """
     from ..nodes.sandbox import Sandbox
 

@@ -196,6 +196,14 @@ def build_refine_graph(
             `judge_last=False` stands beside a verifier (judging is free then), `checkpoints` is neither of the two, or
             `journal=True` stands beside a saver that is not of `open_checkpointer`.
         TypeError: A critic or writer is not callable.
+
+    Example:
+        >>> from redraft import build_refine_graph, uses_words, verifier_critic
+        >>> from redraft.models import ScriptedModel
+        >>> critics = [verifier_critic(uses_words("rain", "roof"))]
+        >>> graph = build_refine_graph(ScriptedModel(["Rain.", "Rain on a roof."]), critics=critics)
+        >>> graph.invoke({"task": "Write about rain."})["answer"]
+        'Rain on a roof.'
     """
     prices = default_prices() if prices is None else prices
     critics_given = bool(critics or verifiers)

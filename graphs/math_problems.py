@@ -82,6 +82,13 @@ def build_math_graph(
         ValueError: At build: `critic` is unknown, `program_prompts` stand where no program is written, or as in
             `build_refine_graph`.
         SandboxUnavailableError: At build: `"program"` is asked for where nothing can run programs safely.
+
+    Example:
+        >>> from redraft import build_math_graph
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_math_graph(ScriptedModel(["3 * 4 = 12", "```python\\nprint(3 * 4)\\n```"]))
+        >>> graph.invoke({"task": "Ann has 3 bags of 4 pears. How many pears is that?"})["stop_reason"]
+        'accepted'
     """
     if critic_prompt is not None and (critics is not None or critic == "program" or "feedback" in options):
         raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")

@@ -106,6 +106,15 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         ImportError: LangChain's agents are not installed (the extra `agents`).
         ValueError: There is no critic, or a limit or the prompt makes no sense.
         TypeError: A critic is neither a model nor callable.
+
+    Example:
+        >>> from langchain.agents import create_agent
+        >>> from redraft import RefineMiddleware, uses_words, verifier_critic
+        >>> from redraft.models import ScriptedModel
+        >>> refining = RefineMiddleware([verifier_critic(uses_words("rain", "roof"))])
+        >>> agent = create_agent(ScriptedModel(["Rain.", "Rain on a roof."]), middleware=[refining])
+        >>> agent.invoke({"messages": [("user", "Write about rain.")]})["messages"][-1].content
+        'Rain on a roof.'
     """
 
     state_schema = RefineAgentState

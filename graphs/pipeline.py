@@ -121,6 +121,14 @@ def build_pipeline_graph(
         PipelineError: At build: the pipeline makes no sense; the message points at the place.
         ValueError: At build: a prompt uses unknown variables, a number makes no sense, or a step can't be built.
         TypeError: At build: a model is a text, or the pipeline is neither a text nor steps.
+
+    Example:
+        >>> from redraft import build_pipeline_graph
+        >>> from redraft.models import ScriptedModel
+        >>> model = ScriptedModel(["Tests find bugs.", "Say when.", "Tests find bugs early."])
+        >>> graph = build_pipeline_graph("SetTopic('Tests') | UseDraft | UseCritique | UseImprove", model)
+        >>> graph.invoke({})["answer"]
+        'Tests find bugs early.'
     """
     k = top_k if k is None else k
     checked_count("top_k", k, least=1)

@@ -109,6 +109,14 @@ def build_reasoning_graph(
             `documents=`, an option would be without effect, or as in `build_refine_graph`.
         NotImplementedError: At build: there are tools, and the model can't call any.
         TypeError: At build: `documents` is nothing to look up in, or a model is a text.
+
+    Example:
+        >>> from redraft import build_reasoning_graph
+        >>> from redraft.models import ScriptedModel
+        >>> model = ScriptedModel(["Tests find bugs.", "Say when.", "Tests find bugs early."])
+        >>> graph = build_reasoning_graph(model, iterations=1)
+        >>> graph.invoke({"task": "Why test?"})["answer"]
+        'Tests find bugs early.'
     """
     if verifiers and (critic is not None or critics):
         raise ValueError("in reasoning programs judge alone: give --verify (verifiers=) or --critic")

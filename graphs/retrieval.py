@@ -130,6 +130,16 @@ def build_retrieval_graph(
             model. At run: `conversation` is not a list of texts.
         TypeError: At build: a source is of no known kind, or the model is a text.
         ImportError: At build: the extra `retrieval` is not installed and is needed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from redraft import build_retrieval_graph
+        >>> Path("notes").mkdir()
+        >>> _ = Path("notes", "pears.md").write_text("Pears ripen in autumn.")
+        >>> graph = build_retrieval_graph("notes", vectors=False, rerank=None)
+        >>> print(graph.invoke({"task": "When do pears ripen?"})["answer"])
+        [1] pears.md
+        Pears ripen in autumn.
     """
     checked_top_k(top_k)
     documents = sources if documents is None else documents

@@ -88,6 +88,13 @@ def build_rubric_graph(
         ValueError: At build: a dimension has no judge or is unknown, an argument makes no sense, or as in
             `build_refine_graph`.
         TypeError: At build: the model, a judge or critic is not one, or an argument is of the wrong type.
+
+    Example:
+        >>> from redraft import build_rubric_graph
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_rubric_graph(ScriptedModel(["A note."]), enabled=False)
+        >>> graph.invoke({"task": "Write a note."})["answer"]
+        'A note.'
     """
     require_model(model)
     own = {

@@ -75,6 +75,13 @@ def build_travel_graph(
         ImportError: At build: the extra `travel` is not installed.
         ValueError: At build: an argument makes no sense, or as in `build_rubric_graph`.
         TypeError: At build: the model, a judge or critic is not one, or an argument is of the wrong type.
+
+    Example:
+        >>> from redraft import build_travel_graph
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_travel_graph(ScriptedModel(["Day 1: Rome."]))
+        >>> graph.get_name()
+        'travel'
     """
     require_cities()
     require_model(model)

@@ -81,6 +81,14 @@ def build_writing_graph(
             `build_refine_graph`.
         TypeError: At build: a verifier is not callable.
         ImportError: At build: a constraint needs an extra that is not installed.
+
+    Example:
+        >>> from redraft import build_writing_graph
+        >>> from redraft.models import ScriptedModel
+        >>> model = ScriptedModel(["Wind shakes the last leaf."])
+        >>> graph = build_writing_graph(model, words=["leaf", "wind"], max_words=8)
+        >>> graph.invoke({"task": "Write about autumn."})["answer"]
+        'Wind shakes the last leaf.'
     """
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
     checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]

@@ -66,6 +66,13 @@ def chat_model(
         ValueError: The spec or an option is wrong, a key is missing, or a named file is no such model.
         ImportError: The package that the spec needs is not installed; the message says which.
         RuntimeError: The weights of `local` can't be fetched.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from redraft import chat_model
+        >>> _ = Path("replies.jsonl").write_text('"Hello."')
+        >>> chat_model("scripted:replies.jsonl").invoke("Say hello.").content
+        'Hello.'
     """
     options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
     _check_options(options, max_retries=max_retries, timeout_s=timeout_s)

@@ -83,6 +83,15 @@ def human_critic(*, name: str = "human") -> HumanCritic:
 
     Raises:
         ValueError: At build: the name is empty, or no text.
+
+    Example:
+        >>> from redraft import Thread, build_refine_graph, human_critic, open_checkpointer
+        >>> from redraft.models import ScriptedModel
+        >>> with open_checkpointer("memory") as saver:
+        ...     graph = build_refine_graph(ScriptedModel(["Dear Ann."]), critics=[human_critic()], checkpointer=saver)
+        ...     waiting = graph.invoke({"task": "Write to Ann."}, {"configurable": {"thread_id": "letter"}})
+        ...     Thread(graph, "letter").answer(accept=True)["stop_reason"]
+        'accepted'
     """
     return HumanCritic(name)
 

@@ -29,6 +29,14 @@ def tuned_gc() -> Iterator[None]:
     runs again and again, which takes a third of the CPU with a thousand in flight. The batch runner and `redraft serve`
     do this for themselves; a service of one's own enters it once, around its event loop or in its lifespan. It holds
     for the whole process. Entered again inside, it changes nothing, and the outermost block puts back what was.
+
+    Example:
+        >>> from redraft import build_refine_graph, tuned_gc
+        >>> from redraft.models import ScriptedModel
+        >>> with tuned_gc():
+        ...     graph = build_refine_graph(ScriptedModel(["Rain on a roof.", "no issues"]))
+        ...     graph.invoke({"task": "Write about rain."})["answer"]
+        'Rain on a roof.'
     """
     global _entered, _before  # noqa: PLW0603
     with _lock:

@@ -37,6 +37,12 @@ class Critique:
     Raises:
         ValueError: `text` or `by` is not a text, `accepted` is not a bool or `None`, `score` is not in 0–1, or
             `evidence`, `usage` or `calibration` is not plain data.
+
+    Example:
+        >>> from redraft import Critique
+        >>> opinion = Critique("Name the season.", accepted=False, score=0.5, by="editor")
+        >>> opinion.accepted, opinion.score
+        (False, 0.5)
     """
 
     text: str

@@ -319,6 +319,14 @@ class Event(
     """One thing that happened, of any kind: what reads a record asks each event for what it may hold.
 
     Plain data, so that any checkpointer, serializer or HTTP server can hold it.
+
+    Example:
+        >>> from redraft import Event, build_refine_graph
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_refine_graph(ScriptedModel(["Rain on a roof.", "no issues"]))
+        >>> events: list[Event] = graph.invoke({"task": "Write about rain."})["events"]
+        >>> [event["kind"] for event in events]
+        ['task', 'draft', 'critique', 'verdict']
     """
 
     kind: EventKind

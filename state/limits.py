@@ -46,6 +46,12 @@ class Limits(dict[str, Any]):
 
     Raises:
         ValueError: A limit is unknown or makes no sense; the message names each.
+
+    Example:
+        >>> from redraft import Limits
+        >>> limits = Limits(max_rounds=2, max_tokens=5_000)
+        >>> limits["max_rounds"], limits["max_seconds"]
+        (2, None)
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration found."""
+    """Result of a calibration: each setting, and the one that was chosen."""
 
     alpha: float
     delta: float
@@ -223,7 +223,7 @@ def shown(
 
 
 def first_start(rows: int, *, alpha: float, level: float) -> int:
-    """Return how many drafts the first setting that is tested must accept.
+    """Return the number of drafts that the first tested setting must accept.
 
     Enough to be shown with no wrong one among them; with many rows, with a few, so that one unlucky draft does not end
     the sequence at once.
@@ -235,7 +235,7 @@ def first_start(rows: int, *, alpha: float, level: float) -> int:
 
 
 def rows_needed(alpha: float, level: float, *, wrong: int = 0) -> int:
-    """Return how many drafts must be accepted, so many of them wrong, for alpha to be shown."""
+    """Return the number of accepted drafts, `wrong` of them wrong, that shows alpha."""
     from scipy.stats import binom
 
     low, high = 1, 2
@@ -270,7 +270,7 @@ def _setting(family: Sequence[Scored], right: np.ndarray[Any, Any], *, alpha: fl
 
 
 def _counted(family: Sequence[Scored], right: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return how many problems each threshold accepts a draft of, how many of these are wrong, and the numbers."""
+    """Count accepted problems and wrong ones among them for each threshold; return the numbers of all drafts too."""
     import numpy as np
 
     numbers = np.min([one.numbers for one in family], axis=0)
@@ -286,7 +286,7 @@ def _worth(setting: Setting) -> tuple[bool, int, float, float]:
 
 
 def _fingerprint(family: Sequence[Scored], threshold: float | None) -> dict[float, int]:
-    """Return how often the judge shows which number of a first draft.
+    """Return the histogram of the judge's numbers for first drafts.
 
     The first critic below the threshold ends it, so that is the number which it shows then.
     """

@@ -44,7 +44,7 @@ def compare(
     methods: tuple[str | None, str | None] = (None, None),
     wanted: float = WANTED,
 ) -> Comparison:
-    """Return what changed from one file of results to the other, problem by problem.
+    """Compare two files of results, problem by problem.
 
     A file is a log of Inspect, lm-evaluation-harness, OpenAI evals, promptfoo, DeepEval, Langfuse, LangSmith, Phoenix,
     or JSONL, a JSON list or CSV with an id and a verdict in each row. Of a problem with several rounds the last counts.

@@ -62,7 +62,7 @@ class Diagnosis(Row):
 
 
 def diagnose(runs: Sequence[Run], *, rounds: int = 3, wanted: float = WANTED) -> Diagnosis:
-    """Return what each number of rounds brought or is predicted to bring, and whether to refine at all.
+    """Diagnose whether to refine, and how many rounds, from the measured and the predicted gain of each.
 
     Rounds that were played are reported: what the run would have answered, had it ended there. Only those beyond are
     predicted, as if they were like the latest ones. Refining is recommended only where its gain over the cheapest

@@ -83,7 +83,7 @@ def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow,
 
 
 def _apart(tokens: float, others: float) -> float:
-    """Return how far apart two costs are, as the logarithm of their ratio; nothing is near to no tokens but these."""
+    """Return the distance of two costs, as the logarithm of their ratio; no tokens are near to no tokens only."""
     if tokens and others:
         return abs(math.log(others / tokens))
     return 0.0 if tokens == others else math.inf

@@ -127,12 +127,12 @@ class MethodRow(Row):
 
 
 def is_baseline(method: str) -> bool:
-    """Return whether a method refines nothing on feedback, so that refining is to be held against it."""
+    """Return True if a method refines nothing on feedback, so that refining is compared with it."""
     return BASELINE.fullmatch(method) is not None
 
 
 def refines_nothing(run: Run) -> bool:
-    """Return whether a run is a baseline by its method, or a log of another tool in which no draft was revised."""
+    """Return True if a run is a baseline by its method, or a log of another tool in which no draft was revised."""
     unrevised = run.info.kind == "log" and not any(one.num_iterations for one in run.records)
     return unrevised or is_baseline(run.info.method)
 

@@ -82,7 +82,7 @@ def proportion(k: int, n: int) -> Proportion:
 
 
 def paired(before: Sequence[bool], after: Sequence[bool]) -> Paired:
-    """Return what changed between two lists of verdicts; the same place is the same problem.
+    """Compare two lists of verdicts; the same place is the same problem.
 
     The interval of the difference is Tango's score interval (Statistics in Medicine 17, 1998, 891-908). It follows the
     asymptotic test, and the exact one is stricter in small samples: of 4 fixed and none broken it would leave 0 out at

@@ -78,7 +78,7 @@ def dataset_of(run: Run, data: str) -> Dataset:
 
 
 def rescore(run: Run, dataset: Dataset | None = None) -> tuple[RescoredRun, list[ResultRecord]]:
-    """Return what re-scoring a run found, and its records with what was found. No model is called.
+    """Score a run's records again; return the differences and the updated records. No model is called.
 
     Args:
         run: Its records hold the texts, and the gold answers too unless a dataset is given.
@@ -134,7 +134,7 @@ def write_rescored(run: Run, records: Sequence[ResultRecord]) -> None:
 
 
 def _unscorable(run: Run, record: ResultRecord, problem: Problem | None, dataset: Dataset | None) -> str:
-    """Return why a record can't be judged again, or an empty string where it can."""
+    """Return the reason why a record can't be judged again; an empty string where it can."""
     if dataset is not None and problem is None:
         return "the dataset has no problem of its id"
     if not record.question:

@@ -41,10 +41,10 @@ class KnownQuestion(BaseModel):
     sources: list[str]
     """Paths in the folder, any of which answers it; none, for a question that the documents do not answer."""
     text: str = ""
-    """What a passage must hold besides, ignoring case and white space; default: any passage of a source will do."""
+    """Text that a passage must hold too, ignoring case and white space; default: any passage of a source will do."""
 
     def answered_by(self, source: str, text: str) -> bool:
-        """Return whether a passage is one of those known."""
+        """Return True if a passage is one of those known."""
         return source in self.sources and _folded(self.text) in _folded(text)
 
 
@@ -56,7 +56,7 @@ class Found(BaseModel):
     queries: int = 1
     confidence: float | None = None
     nothing: bool = False
-    """Whether they were withheld, and it was said that nothing was found. That is no hit."""
+    """True if the passages were withheld and nothing was reported as found. That is no hit."""
 
 
 class RetrievalRow(Row):
@@ -106,7 +106,7 @@ class RetrievalLedger(Row):
 
 
 class Measured(BaseModel):
-    """What a method found for one question."""
+    """A method's result for one question, measured against the known sources."""
 
     ranked: list[int]
     """1 for each of the first five passages that is the first of a known source, else 0."""
@@ -158,7 +158,7 @@ def known_questions(path: Path, *, known: bool = True) -> list[KnownQuestion]:
 
 
 def measured(search: Callable[[str], Found], questions: Sequence[KnownQuestion]) -> list[Measured]:
-    """Return what a search finds for each question, and how long it takes."""
+    """Run a search for each question and measure its hits and its time."""
     rows = []
     for one in questions:
         start = perf_counter()

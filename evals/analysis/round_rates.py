@@ -96,7 +96,7 @@ def tokens_by_round(record: ResultRecord) -> list[int]:
 
 
 def round_limit(run: Run) -> int:
-    """Return how many rounds a run allowed; where it does not say, how many were played."""
+    """Return the limit of rounds of a run; where it has none on record, the rounds that were played."""
     limit = run.info.limits.get("max_rounds")
     played = max((len(drafts_right(record)) - 1 for record in run.records), default=0)
     return limit if isinstance(limit, int) else max(played, 0)

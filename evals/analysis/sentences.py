@@ -26,7 +26,7 @@ __all__ = [
 
 
 def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
-    """Return what a run showed: a refining method by what it fixed and broke, a baseline by what it got right.
+    """Sum up a run in words: a refining method by what it fixed and broke, a baseline by what it got right.
 
     Args:
         row: The method, with its tokens held against zero-shot's where there is such a run.
@@ -48,7 +48,7 @@ def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
 
 
 def change_in_words(change: Paired, corrected: float | None, power: Power) -> str:
-    """Return what was fixed and broken, and whether that means anything: `fixed 12 and broke 2 of 200 (p = 0.013)`.
+    """Describe a change and whether it could be chance: `fixed 12 and broke 2 of 200 (p = 0.013)`.
 
     Args:
         change: The counts.
@@ -70,7 +70,7 @@ def finding_in_words(found: Finding, power: Power) -> str:
 
 
 def undecided(change: Paired, corrected: float | None, power: Power) -> bool:
-    """Return whether a change is within chance, and so is the wanted one."""
+    """Return True if a change is within chance, and so is the wanted one."""
     return _finding(change, corrected, power) == "undecided"
 
 

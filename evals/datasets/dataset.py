@@ -67,7 +67,7 @@ class Dataset:
         return scorer(self.kind).read_answer(solution)
 
     def is_correct(self, problem: Problem, solution: str) -> bool:
-        """Return whether a solution is right by the problem's gold answer; what can't be read is wrong.
+        """Return True if a solution is right by the problem's gold answer; one that can't be read is wrong.
 
         Raises:
             SandboxUnavailableError: The kind is `code`, and nothing can run code safely here.

@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def read_row(number: int, row: Any, fields: Fields) -> Row:
-    """Return what a row holds.
+    """Return the id, task and gold answer of a row.
 
     Raises:
         ValueError: It can't be used; the message says why.
@@ -132,7 +132,7 @@ def _no_field(field: str) -> str:
 
 
 def kind_of(rows: Sequence[Row]) -> tuple[Kind, list[Any]]:
-    """Return how solutions of these rows, all of one layout, are judged, and their gold answers for that."""
+    """Return the kind of rows that share one layout, which decides how solutions are judged, and their gold answers."""
     golds = [row.gold for row in rows]
     kind = KINDS.get(rows[0].layout)
     if kind is not None:

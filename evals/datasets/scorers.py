@@ -29,7 +29,7 @@ class Scorer(Protocol):
         """Return the answer that a solution gives, or `None` where it gives none."""
 
     def is_correct(self, gold: Any, solution: str) -> bool:
-        """Return whether a solution is right; what can't be read is wrong."""
+        """Return True if a solution is right; one that can't be read is wrong."""
 
     def shown_gold(self, gold: Any) -> str | None:
         """Return the gold answer as a person reads it, or `None` where there is none to show."""
@@ -117,7 +117,7 @@ class CodeScorer:
         return read_code(solution) or None
 
     def is_correct(self, gold: HiddenTests, solution: str) -> bool:
-        """Return whether the code passes the hidden tests."""
+        """Return True if the code passes the hidden tests."""
         return self._passes(gold, solution)
 
     def shown_gold(self, gold: HiddenTests) -> str | None:
@@ -180,7 +180,7 @@ class ExactScorer:
         return (marked[-1] if marked else solution.strip(EMPHASIS)) or None
 
     def is_correct(self, gold: str, solution: str) -> bool:
-        """Return whether the answer and the gold one are the same text, or the same number."""
+        """Return True if the answer and the gold one are the same text, or the same number."""
         answer = self.read_answer(solution)
         if answer is None:
             return False

@@ -35,7 +35,7 @@ class Example(NamedTuple):
 
 
 class Service(NamedTuple):
-    """What a service can do, and what it needs installed."""
+    """A service that keeps datasets: its client package, and functions to read from it and send to it."""
 
     package: str
     install: str
@@ -100,7 +100,7 @@ def _plain(value: Any, name: str) -> dict[str, Any]:
 
 
 def _times(record: ResultRecord) -> tuple[datetime, datetime]:
-    """Return when a result began and ended, as if it had just come."""
+    """Return the start and end of a result, as if it had ended just now."""
     end = datetime.now(UTC)
     return end - timedelta(seconds=min(record.seconds, 86_400)), end
 

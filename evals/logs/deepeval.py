@@ -14,7 +14,7 @@ __all__ = ["is_deepeval", "read_deepeval"]
 
 
 def is_deepeval(source: Source) -> bool:
-    """Return whether a file is a test run of DeepEval."""
+    """Return True if a file is a test run of DeepEval."""
     if source.kind != "json" or not isinstance(source.document, dict):
         return False
     return any("metricsData" in case for _, case in _cases(source.document)[:1])

@@ -86,7 +86,7 @@ def as_text(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number and no boolean."""
+    """Return True if a value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

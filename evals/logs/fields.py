@@ -30,7 +30,7 @@ MOST_CANDIDATES = 12
 
 @dataclass(frozen=True)
 class Naming:
-    """What a user says of a log's fields; `None`: found in the log, or refused."""
+    """Field names given by the user; `None`: inferred from the log, or refused."""
 
     id_field: str | None = None
     right_field: str | None = None
@@ -104,7 +104,7 @@ def problem_id(entry: Entry, name: str) -> str:
 
 
 def read_verdicts(log: Log, name: str, naming: Naming) -> list[float | bool]:
-    """Return what a field says for each entry: right or wrong, or a number where `right_from` is given.
+    """Return the verdict in a field for each entry: right or wrong, or a number where `right_from` is given.
 
     Raises:
         ValueError: A value is neither; or they are numbers of which it is not said from where on they are right.

@@ -18,7 +18,7 @@ LETTERS: dict[str, bool | float] = {"C": True, "I": False, "N": False, "P": 0.5}
 
 
 def is_inspect(source: Source) -> bool:
-    """Return whether a file is an Inspect log."""
+    """Return True if a file is an Inspect log."""
     if source.kind == "zip":
         return any(name in source.names for name in ("header.json", START))
     return source.kind == "json" and isinstance(source.document, dict) and {"eval", "plan"} <= source.document.keys()

@@ -21,11 +21,11 @@ IDS = (
     "metadata.item_id",
     "metadata.question_id",
 )
-"""What stays the same from run to run; a trace's own id does not."""
+"""Fields that stay the same from run to run; a trace's own id does not."""
 
 
 def is_langfuse(source: Source) -> bool:
-    """Return whether a file has traces or scores as Langfuse exports them."""
+    """Return True if a file has traces or scores as Langfuse exports them."""
     rows = _data(source.document) if source.kind == "json" else source.head
     return any(isinstance(row, dict) and (_is_score(row) or _is_trace(row)) for row in rows[:1])
 
@@ -109,7 +109,7 @@ def _drafts(source: Source, where: str, row: dict[str, Any]) -> Iterator[Entry]:
 
 
 def _scored(source: Source, rows: list[tuple[str, dict[str, Any]]]) -> list[Entry]:
-    """Return what was scored, the scores of one trace or observation together."""
+    """Return an entry for each scored trace or observation, with all its scores."""
     together: dict[tuple[str, str], tuple[str, list[dict[str, Any]]]] = {}
     for where, row in rows:
         key = as_text(row.get("traceId")), as_text(row.get("observationId"))

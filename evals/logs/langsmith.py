@@ -16,7 +16,7 @@ FEEDBACK = "feedback."
 
 
 def is_langsmith(source: Source) -> bool:
-    """Return whether a file has an experiment's rows, or runs with feedback, as LangSmith gives them."""
+    """Return True if a file has an experiment's rows, or runs with feedback, as LangSmith gives them."""
     return any(_is_table(row) or _is_row(row) or _is_run(row) for row in source.head[:1])
 
 

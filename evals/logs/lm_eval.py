@@ -15,7 +15,7 @@ OWN = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filte
 
 
 def is_lm_eval(source: Source) -> bool:
-    """Return whether a file has samples as the harness logs them."""
+    """Return True if a file has samples as the harness logs them."""
     return any({"doc_id", "doc", "resps", "filtered_resps"} <= row.keys() for row in source.head[:1])
 
 

@@ -16,7 +16,7 @@ QUIET = ("sampling", "raw_sample", "function_call", "cond_logp", "extra")
 
 
 def is_openai_evals(source: Source) -> bool:
-    """Return whether a file has events as `oaieval` records them."""
+    """Return True if a file has events as `oaieval` records them."""
     return any({"event_id", "sample_id", "type", "data"} <= row.keys() for row in source.head)
 
 

@@ -21,7 +21,7 @@ SPAN_IDS = (
 
 
 def is_phoenix(source: Source) -> bool:
-    """Return whether a file has runs of an experiment, or spans, as Phoenix exports them."""
+    """Return True if a file has runs of an experiment, or spans, as Phoenix exports them."""
     return any(_is_run(row) or _is_span(row) for row in source.head[:1])
 
 

@@ -19,7 +19,7 @@ ERROR = 2
 
 
 def is_promptfoo(source: Source) -> bool:
-    """Return whether a file has results as promptfoo writes them."""
+    """Return True if a file has results as promptfoo writes them."""
     rows = _listed(source) if source.kind == "json" else source.head
     return any(isinstance(row, dict) and {"success", "vars", "prompt", "provider"} <= row.keys() for row in rows[:1])
 

@@ -24,7 +24,7 @@ MODELS = ("model", "model_name")
 
 
 def is_table(source: Source) -> bool:
-    """Return whether a file has rows."""
+    """Return True if a file has rows."""
     return source.kind != "zip"
 
 

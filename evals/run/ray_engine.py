@@ -121,7 +121,7 @@ class Worker:
         await self._built(job)
 
     async def solve(self, job: RayJob, thread_id: str, task: str) -> Outcome:
-        """Return what became of a problem. One that runs already, for the call came twice, is waited for.
+        """Run a problem and return its outcome; one that runs already, because the call came twice, is awaited.
 
         Raises:
             ConnectionError: The database was lost, and could not be reached again for about half a minute.
@@ -287,7 +287,7 @@ class _WorkerPool:
         self._free.put_nowait(first)
 
     async def solve(self, thread_id: str, task: str) -> Outcome:
-        """Return what became of a problem, run by the next worker that has room.
+        """Run a problem on the next worker that has room, and return its outcome.
 
         Raises:
             Exception: What a worker raised, as it raised it.
@@ -371,7 +371,7 @@ async def _closed(worker: Any) -> None:
 
 
 def _cause(error: Any) -> Exception:
-    """Return what a worker raised, without the traceback that Ray writes into its message."""
+    """Return a worker's exception without the traceback that Ray writes into its message."""
     return error.cause if isinstance(error.cause, Exception) else RuntimeError(str(error.cause))
 
 

@@ -38,7 +38,7 @@ SAME = (
     *("dataset", "dataset_sha256", "offset", "method", "model", "critic", "judge", "limits", "prompts_sha256"),
     *("options", "seed", "temperature", "max_output_tokens"),
 )
-"""What a resumed run must share with the one that it goes on with."""
+"""Fields of `run.json` that a resumed run must share with the run it continues."""
 
 
 class ResultFile:
@@ -191,7 +191,7 @@ def check_same_run(folder: Path, info: Mapping[str, Any]) -> None:
 
 
 def _whole_lines(path: Path) -> int:
-    """Return how many bytes of a file are whole lines."""
+    """Return the number of bytes up to the end of the last whole line."""
     if not path.exists():
         return 0
     data = path.read_bytes()
@@ -247,7 +247,7 @@ class Run:
     info: RunInfo
     records: tuple[ResultRecord, ...]
     torn: bool = False
-    """Whether the file ends within a line: it is being written, or its writer was killed. That line is left out."""
+    """True if the file ends within a line: it is being written, or its writer was killed. That line is left out."""
 
     @property
     def oracle(self) -> bool:

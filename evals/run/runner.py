@@ -47,17 +47,17 @@ class Outcome(TypedDict):
     """A run that came back, or the error that ended it. JSON can hold it."""
 
     output: dict[str, Any] | None
-    """What the graph returned; `None` where it raised."""
+    """The graph's output; `None` where it raised."""
     error: str | None
     """The error's type and message."""
     usage: Usage
-    """What it cost, also where it raised."""
+    """Tokens, dollars and calls, also where it raised."""
     seconds: float
     """How long it took here; time before a resume is not counted."""
 
 
 async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], thread_id: str) -> Outcome:
-    """Return what became of a problem. A thread that is stored goes on from its checkpoint; what it paid for counts.
+    """Run a problem and return its outcome. A stored thread goes on from its checkpoint, and earlier costs count.
 
     Args:
         method: Its graph has a checkpointer where runs are to be resumed.
@@ -92,7 +92,7 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
 
 
 def _of_storage(error: Exception) -> bool:
-    """Return whether an error comes from where threads are kept."""
+    """Return True if an error comes from the database of the threads."""
     postgres = sys.modules.get("psycopg")  # not imported by runs on SQLite
     return isinstance(error, (UnkeptReplyError, sqlite3.Error)) or bool(postgres and isinstance(error, postgres.Error))
 

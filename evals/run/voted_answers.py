@@ -23,4 +23,4 @@ def last_line(solution: str) -> str | None:
 
 
 VOTED_ANSWERS: Mapping[str, Callable[[str], Hashable | None]] = {"numeric": extract_number, "exact": last_line}
-"""What reads the answer of a text; nobody votes on problems of another kind."""
+"""Reader of the answer that a sample votes for, by the kind of problems; other kinds have no vote."""

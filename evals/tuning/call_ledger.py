@@ -64,7 +64,7 @@ class CallLedger(BaseCallbackHandler):
         self.refused: set[str] = set()
         """Threads of which a call was refused: what became of them says nothing."""
         self.uncounted = False
-        """Whether a server answered without saying how many tokens that took."""
+        """True once a reply came without a token count."""
         self._lock = threading.Lock()
         self._waiting: dict[UUID, tuple[str, str]] = {}
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []

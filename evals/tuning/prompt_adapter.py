@@ -45,13 +45,13 @@ class Trial:
 
 
 def prompts_key(prompts: Mapping[str, str]) -> str:
-    """Return what names a set of prompts in thread ids."""
+    """Return the key of a set of prompts, as thread ids hold it."""
     told = "\0".join(f"{name}\0{prompts[name]}" for name in sorted(prompts))
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 class PromptAdapter:
-    """What gepa asks: to evaluate a candidate, to tell what happened, and to propose a new text for one prompt.
+    """Adapter as gepa's protocol has it: it evaluates candidates, builds reflective datasets and proposes new texts.
 
     A problem is run once with the same prompts, however often gepa asks: its thread keeps the answer, also over a kill.
 
@@ -152,7 +152,7 @@ class PromptAdapter:
         return found
 
     def get_adapter_state(self) -> dict[str, Any]:
-        """Return what gepa keeps with its own state."""
+        """Return the adapter's part of gepa's saved state."""
         return {"refused": list(self.refused), "idle": self.idle}
 
     def set_adapter_state(self, state: dict[str, Any]) -> None:
@@ -163,7 +163,7 @@ class PromptAdapter:
     # Running
 
     def trials(self, prompts: Mapping[str, str], problems: Sequence[Problem]) -> list[Trial]:
-        """Return what became of problems with these prompts; what is known is not run again.
+        """Return the trials of problems with these prompts; those run before are not repeated.
 
         Raises:
             TuningBudgetSpentError: The budget was spent on the way.
@@ -292,7 +292,7 @@ class PromptAdapter:
         return None
 
     def _fault(self, name: str, text: str, current: str, records: Sequence[Mapping[str, Any]]) -> str | None:
-        """Return why a text can't be the prompt."""
+        """Return the reason why a text can't be the prompt; `None` where it can."""
         if not text or text == current.strip():
             return "it is the prompt as it was"
         if not any(literal.strip() for literal in _literals(text)):
@@ -330,7 +330,7 @@ def _config(thread: str) -> Any:
 
 
 def _literals(prompt: str) -> list[str]:
-    """Return what stands between the braces of a prompt; of one that is no template, the whole."""
+    """Return the literal texts between the variables of a prompt; the whole text, where it is no template."""
     try:
         return [literal for literal, _, _, _ in Formatter().parse(prompt)]
     except ValueError:

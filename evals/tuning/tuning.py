@@ -44,9 +44,9 @@ class Split:
     """Rows of a dataset in three parts that share no task."""
 
     train: tuple[Problem, ...]
-    """What the reflection model is told of."""
+    """Rows that the reflection model learns from."""
     validation: tuple[Problem, ...]
-    """By which prompts are chosen; nothing of it is told but the score."""
+    """Rows by which prompts are chosen; the reflection model sees only their score."""
     held_out: tuple[Problem, ...]
     """For the report."""
 
@@ -324,7 +324,7 @@ def _compared(
     at_once: int,
     cost_up_to: float,
 ) -> dict[str, Any]:
-    """Return how both do on rows that tuning never saw: as many, in the order of the split, as the budget pays for."""
+    """Compare both on rows that tuning never saw: as many, in the order of the split, as the budget pays for."""
     for start in range(0, len(rows), at_once):
         try:
             for texts in (own, tuned):
@@ -427,7 +427,7 @@ class Watch:
         self._before = ledger.spent
 
     def __call__(self, state: Any) -> bool:
-        """Return whether to stop before the next iteration."""
+        """Return True to stop before the next iteration."""
         if self.adapter.failure is not None:
             raise self.adapter.failure
         if self.ledger.spent >= self.ledger.limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Typer
 from typer.core import TyperCommand, TyperGroup
@@ -13,7 +13,10 @@ from typer.main import get_command as built
 
 from ..problems import bad_input
 
-__all__ = ["COMMANDS", "CommandGroup", "LazyCommand"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["COMMANDS", "CommandGroup", "LazyCommand", "with_rooms"]
 
 
 @dataclass(frozen=True)
@@ -22,51 +25,86 @@ class LazyCommand:
 
     name: str
     home: str
-    """`module:function`, the module beside this one."""
+    """`module:function`; a module with a leading dot lies beside this one, any other is named in full."""
     summary: str
     """The first paragraph of the function's docstring."""
     examples: tuple[str, ...]
     of_presets: bool = False
     """It has a flag for each option of the presets."""
+    after: str = ""
+    """The command that it is listed behind; default: the last one."""
+
+    @property
+    def function(self) -> Any:
+        """The function, or the typer app of a command with subcommands; its module is imported here."""
+        module, _, name = self.home.partition(":")
+        return getattr(import_module(module, __package__), name)
 
     def load(self) -> Any:
         """Return the command with its options."""
         from .options import examples, with_preset_options
 
-        module, _, function = self.home.partition(":")
-        found = getattr(import_module(f".{module}", __package__), function)
-        if isinstance(found, Typer):  # a command with subcommands
-            found.info.epilog = examples(*self.examples)
-            return _told_by_metavars(built(found))
+        function = self.function
+        if isinstance(function, Typer):  # a command with subcommands
+            function.info.epilog = examples(*self.examples)
+            return _without_types(built(function))
         alone = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
         if self.of_presets:
             with bad_input():
-                found = with_preset_options(found)
-        alone.command(name=self.name, epilog=examples(*self.examples))(found)
-        return _told_by_metavars(built(alone))
+                function = with_preset_options(function)
+        alone.command(name=self.name, epilog=examples(*self.examples))(function)
+        return _without_types(built(alone))
 
 
-def _told_by_metavars(command: Any) -> Any:
+def with_rooms(core: Iterable[LazyCommand], rooms: Iterable[LazyCommand]) -> tuple[LazyCommand, ...]:
+    """Return the commands of the core and of other packages in one stable order, without importing any.
+
+    A room's command stands behind the one that its `after` names, several of them in the order given. Without `after`,
+    or where that command is missing, it stands at the end.
+
+    Raises:
+        ValueError: Two commands have the same name.
+    """
+    merged: list[LazyCommand] = list(core)
+    names = [command.name for command in merged]
+    for command in rooms:
+        if command.name in names:
+            raise ValueError(f"there are two commands called {command.name!r}; one of them is {command.home!r}")
+        place = names.index(command.after) + 1 if command.after in names else len(names)
+        # Behind those that are listed after the same command already.
+        while place < len(merged) and command.after and merged[place].after == command.after:
+            place += 1
+        merged.insert(place, command)
+        names.insert(place, command.name)
+    return tuple(merged)
+
+
+def _without_types(command: Any) -> Any:
     """Return the command with a help page that shows metavars, and no types of Python such as `<list[Path]>`."""
 
-    def plain(given: Any, ctx: Any) -> Any:
-        for one in (parameters := given(ctx)):
-            if (one.display_type_rich(ctx) or "").startswith("<"):
-                one.display_type_rich = lambda ctx: None
+    def parameters_of(get_params: Any, ctx: Any) -> Any:
+        parameters = get_params(ctx)
+        for parameter in parameters:
+            if (parameter.display_type_rich(ctx) or "").startswith("<"):
+                parameter.display_type_rich = lambda ctx: None
         return parameters
 
     for part in (command, *getattr(command, "commands", {}).values()):
-        part.get_params = partial(plain, part.get_params)
+        part.get_params = partial(parameters_of, part.get_params)
     return command
 
 
 class CommandGroup(TyperGroup):
-    """Group of `COMMANDS`; the options of one are known when it is called."""
+    """Group of `listed`; the options of a command are read when it is called."""
 
-    def __init__(self, **given: Any) -> None:
-        stubs = {command.name: TyperCommand(command.name, help=command.summary) for command in COMMANDS}
+    listed: tuple[LazyCommand, ...] = ()
+    """Default: the core's own, `COMMANDS`. `main` sets it to those of all rooms."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.listed = self.listed or COMMANDS
+        stubs = {command.name: TyperCommand(command.name, help=command.summary) for command in self.listed}
         # In plain text: what draws typer's panels takes longer to import than all the rest.
-        super().__init__(**{**given, "commands": stubs, "rich_markup_mode": None})
+        super().__init__(**{**settings, "commands": stubs, "rich_markup_mode": None})
         self._completing = False
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
@@ -79,11 +117,11 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if self._completing:
             return self.commands.get(cmd_name)
-        return next((command.load() for command in COMMANDS if command.name == cmd_name), None)
+        return next((command.load() for command in self.listed if command.name == cmd_name), None)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(command.name, command.summary) for command in COMMANDS])
+            formatter.write_dl([(command.name, command.summary) for command in self.listed])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Examples"):
@@ -101,7 +139,7 @@ EXAMPLES = (
 COMMANDS = (
     LazyCommand(
         "demo",
-        "commands_run:demo",
+        ".commands_run:demo",
         "Refine six bundled tasks live, on the embedded model unless you name another. Needs no key.",
         (
             "redraft demo",
@@ -111,7 +149,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "run",
-        "commands_run:run",
+        ".commands_run:run",
         "Write, get feedback, check and refine until it is right or a limit says stop.",
         (
             'redraft run "Write one sentence about autumn." --verify uses_words:leaf,wind',
@@ -125,7 +163,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "pipeline",
-        "commands_pipeline:pipeline",
+        ".commands_pipeline:pipeline",
         "Draft, criticise and improve in the steps that you write down; each step has its checkpoint.",
         (
             "redraft pipeline \"SetTopic('Microservices') | UseRefinementLoop('3')\"",
@@ -136,7 +174,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "eval",
-        "commands_eval:evaluate",
+        ".commands_eval:evaluate",
         "Run methods on a dataset, a result for every problem, and say what refining fixed and broke.",
         (
             "redraft eval bundled --limit 5 --methods zero-shot,self-refine-2 --out first",
@@ -147,7 +185,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "calibrate",
-        "commands_calibrate:calibrate",
+        ".commands_calibrate:calibrate",
         "Find how sure a judge must be so that at most a share --alpha of what it accepts is wrong.",
         (
             "redraft calibrate labelled.jsonl --critic self --votes 5 --alpha 0.1 --delta 0.1 --out judge.json",
@@ -159,7 +197,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "report",
-        "commands_report:report",
+        ".commands_report:report",
         "Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.",
         (
             "redraft report gsm8k",
@@ -169,7 +207,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "rescore",
-        "commands_rescore:rescore",
+        ".commands_rescore:rescore",
         "Judge recorded results again, without a model: every answer, draft, sample and vote; exit with 1 where the "
         "record disagrees.",
         (
@@ -181,7 +219,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "compare",
-        "commands_report:compare",
+        ".commands_report:compare",
         "Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.",
         (
             "redraft compare before.jsonl after.jsonl",
@@ -191,7 +229,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "diagnose",
-        "commands_report:diagnose",
+        ".commands_report:diagnose",
         "Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results.",
         (
             "redraft diagnose gsm8k.jsonl --model openai:gpt-5-mini --limit 30 --out sample",
@@ -201,7 +239,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "tune",
-        "commands_tune:tune",
+        ".commands_tune:tune",
         "Improve the prompts that write, judge and refine, by reflection on critiques, within a token budget.",
         (
             "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json",
@@ -214,7 +252,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "resume",
-        "commands_run:resume",
+        ".commands_run:resume",
         "Go on with a thread that was interrupted, killed, failed or forked, or that waits for "
         "you; or give it more room.",
         (
@@ -224,7 +262,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "answer",
-        "commands_human:answer",
+        ".commands_human:answer",
         "Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead.",
         (
             "redraft answer run-1f0c --accept",
@@ -234,7 +272,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "stop",
-        "commands_human:stop",
+        ".commands_human:stop",
         "Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on.",
         (
             "redraft stop run-1f0c",
@@ -243,7 +281,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "threads",
-        "commands_threads:threads",
+        ".commands_threads:threads",
         "List the threads of a database, the newest first.",
         (
             "redraft threads",
@@ -253,7 +291,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "history",
-        "commands_threads:history",
+        ".commands_threads:history",
         "Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts.",
         (
             "redraft history run-1f0c",
@@ -262,7 +300,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "show",
-        "commands_threads:show",
+        ".commands_threads:show",
         "Show what a thread came to: its task, every draft with what was said about it, and the answer.",
         (
             "redraft show run-1f0c",
@@ -271,13 +309,13 @@ COMMANDS = (
     ),
     LazyCommand(
         "tree",
-        "commands_threads:tree",
+        ".commands_threads:tree",
         "Show the branches that a thread is part of: its ancestors, and all that was forked from them.",
         ("redraft tree run-1f0c",),
     ),
     LazyCommand(
         "html",
-        "commands_threads:html",
+        ".commands_threads:html",
         "Write one page with everything about a thread: drafts and what changed, steps, the path, scores, branches.",
         (
             "redraft html run-1f0c",
@@ -286,7 +324,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "replay",
-        "commands_threads:replay",
+        ".commands_threads:replay",
         "Recompute a thread's result from its record, without a model call; exit with 1 where they disagree.",
         (
             "redraft replay run-1f0c",
@@ -295,7 +333,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "fork",
-        "commands_run:fork",
+        ".commands_run:fork",
         "Start a new thread in the middle of another, with other feedback, draft, model or limits. "
         "The other one stays.",
         (
@@ -306,7 +344,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "diff",
-        "commands_threads:diff",
+        ".commands_threads:diff",
         "Compare two drafts word by word, with the critique that led from one to the other.",
         (
             "redraft diff run-1f0c",
@@ -316,7 +354,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "index",
-        "commands_index:index",
+        ".commands_index:index",
         "Index folders once under a name; later runs search it at once, and only what changed is read again.",
         (
             "redraft index docs --name handbook",
@@ -330,13 +368,13 @@ COMMANDS = (
     ),
     LazyCommand(
         "copy",
-        "commands_keeping:copy_thread",
+        ".commands_keeping:copy_thread",
         "Copy a thread with all of its steps under another id.",
         ("redraft copy run-1f0c kept",),
     ),
     LazyCommand(
         "export",
-        "commands_keeping:export",
+        ".commands_keeping:export",
         "Write a thread to a file that `redraft import` takes into any database. It is not encrypted.",
         (
             "redraft export run-1f0c",
@@ -345,7 +383,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "import",
-        "commands_keeping:import_thread",
+        ".commands_keeping:import_thread",
         "Take a thread from a file into a database, where it is shown, replayed, resumed and forked as where it was.",
         (
             "redraft import run-1f0c.jsonl",
@@ -354,13 +392,13 @@ COMMANDS = (
     ),
     LazyCommand(
         "delete",
-        "commands_keeping:delete",
+        ".commands_keeping:delete",
         "Delete threads with all that is kept of them. Their forks stay.",
         ("redraft delete run-1f0c run-77ab",),
     ),
     LazyCommand(
         "prune",
-        "commands_keeping:prune",
+        ".commands_keeping:prune",
         "Delete the threads that nobody has touched for a while.",
         (
             "redraft prune --older-than 30d --keep accepted --dry-run",
@@ -369,19 +407,19 @@ COMMANDS = (
     ),
     LazyCommand(
         "seal",
-        "commands_keeping:seal",
+        ".commands_keeping:seal",
         "Seal threads as they stand, with the key in REDRAFT_SEAL_KEY. From then on a change without it is noticed.",
         ("redraft seal run-1f0c", "redraft seal --all --db runs.sqlite"),
     ),
     LazyCommand(
         "rekey",
-        "commands_keeping:rekey",
+        ".commands_keeping:rekey",
         "Encrypt a database with another key. Nobody else may have it open meanwhile.",
         ("redraft rekey --db runs.sqlite",),
     ),
     LazyCommand(
         "serve",
-        "commands_serve:serve",
+        ".commands_serve:serve",
         "Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.",
         (
             "redraft serve",
@@ -392,7 +430,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "worker",
-        "commands_serve:worker",
+        ".commands_serve:worker",
         "Execute the runs that servers of the same PostgreSQL database are asked for.",
         (
             "redraft worker --db postgresql://me@localhost/runs --model openai:gpt-5-mini",
@@ -401,7 +439,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "mcp",
-        "commands_mcp:mcp",
+        ".commands_mcp:mcp",
         "Offer the presets as tools to the agent that starts this, by MCP on stdin and stdout.",
         (
             "redraft mcp --model openai:gpt-5-mini --max-cost-usd 0.50",

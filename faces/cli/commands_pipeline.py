@@ -114,7 +114,7 @@ def pipeline(
 
 
 def _self_critique(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what criticising itself made of the text as plain data, or `None` where nothing was drafted.
+    """Return the result of a self-critique as plain data; `None` where nothing was drafted.
 
     `improved_answer` is `None` where no improvement was better than the draft.
     """

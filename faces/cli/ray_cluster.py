@@ -67,7 +67,7 @@ def ray_cluster(address: str | None, *, workers: int) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Return if somebody listens there. Ray itself tries for minutes."""
+    """Raise ConnectionError unless a server listens at the address: Ray itself tries for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")

@@ -159,7 +159,7 @@ NARROWEST = 60
 
 
 def printed(*what: RenderableType, width: int | None = None) -> str:
-    """Return what rich would print, without colours and without spaces at the ends of lines.
+    """Return the text that rich would print, without colours and trailing spaces.
 
     Args:
         what: Shown below one another.

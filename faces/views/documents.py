@@ -111,7 +111,7 @@ def policy(*, style: str, script: str | None = None) -> str:
 
 
 def content_hash(text: str) -> str:
-    """Return what allows exactly this text in a content security policy."""
+    """Return the hash that allows exactly this text in a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -128,7 +128,7 @@ def cut(text: str, longest: int = LONGEST_SHOWN) -> str:
 
 
 def around(changes: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Return what differs between two texts; of long ones, what is the same only near what is not.
+    """Shorten the unchanged parts of long texts to the surroundings of each change.
 
     Args:
         changes: Pairs of `same`, `removed` or `added` and a text. How much was left out stands as `skipped`.

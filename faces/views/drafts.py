@@ -127,7 +127,7 @@ def diff_facts(
     before: int | None = None,
     after: int | None = None,
 ) -> dict[str, Any]:
-    """Return what the comparison shows.
+    """Return the comparison of two drafts as plain data.
 
     Raises:
         UnknownThreadError: There is no such thread.

@@ -171,7 +171,7 @@ def _titled(mermaid: str, ids: Mapping[str, str]) -> str:
 
 
 def _label(node: Any) -> str:
-    """Return what stands in a node's box."""
+    """Return the label of a node's box."""
     name = str(node.name).rsplit(":", maxsplit=1)[-1]
     pause = (node.metadata or {}).get("__interrupt")
     return SHOWN_AS.get(name, name) + (f" (pauses {pause})" if pause else "")

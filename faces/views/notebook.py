@@ -82,7 +82,7 @@ def timeline(thread: Thread) -> Display:
 def diff(
     thread: Thread, *, before: int | None = None, after: int | None = None, other: Thread | None = None
 ) -> Display:
-    """Return what differs, word by word, between two drafts, and the critiques that led from one to the other.
+    """Compare two drafts word by word, with the critiques that led from one to the other.
 
     Args:
         thread: The thread of the draft that is compared.
@@ -179,7 +179,7 @@ async def _afollowed(running: Any, given: Any, config: Mapping[str, Any] | None,
 
 
 def _options(graph: Any) -> dict[str, Any]:
-    """Return what makes a stream give what `invoke` returns, and keeps each step as it is done."""
+    """Return the options of a stream that yields the output of `invoke` too and saves each step as it ends."""
     kept = {"durability": "sync"} if graph.checkpointer else {}
     return {"stream_mode": list(MODES), "output_keys": graph.output_channels, **kept}
 

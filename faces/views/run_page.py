@@ -93,7 +93,7 @@ def run_page(thread: Thread) -> str:
 
 
 def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
-    """Return what a run came to so far, read off its record: the state's own sums are those of its last verdict."""
+    """Sum up a run so far from its record: the state's own sums are as old as its last verdict."""
     if not events:
         return []
     usage, best = usage_total(events), _best(events)

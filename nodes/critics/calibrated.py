@@ -115,6 +115,17 @@ def calibrated(
     Raises:
         ValueError: At build: the file can't be read or makes no sense, or these are not the critics that it is for.
         TypeError: At build: a critic is not callable.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from redraft import build_refine_graph, calibrated, uses_words, verifier_critic
+        >>> part = {"spec": "uses_words", "name": "uses_words", "reading": "verdict", "votes": 1}
+        >>> bound = {"alpha": 0.1, "delta": 0.1, "n": 60, "right": 50, "accepted": 50, "wrong": 0, "rounds": 0}
+        >>> judge = {"critics": [part], "threshold": 1.0, **bound, "scores": {0.0: 10, 1.0: 50}, "date": "2026-11-23"}
+        >>> critic = calibrated([verifier_critic(uses_words("rain"))], judge)
+        >>> critic.name
+        'judge'
     """
     return CalibratedCritic(critics, read_judge(judge), name=name)
 

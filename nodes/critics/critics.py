@@ -73,6 +73,14 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
 
     Raises:
         TypeError: At build: the verifier is async.
+
+    Example:
+        >>> from redraft import Critique, verifier_critic
+        >>> def short(task: str, draft: str) -> Critique:
+        ...     return Critique("At most 20 characters.", accepted=len(draft) <= 20)
+        >>> critic = verifier_critic(short)
+        >>> critic("Write a title.", "Rain on a roof", []).accepted
+        True
     """
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")

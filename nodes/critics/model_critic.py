@@ -66,6 +66,13 @@ class ModelCritic(ModelJudge):
     Raises:
         ValueError: At build: a prompt uses unknown variables, or the stop phrase is empty.
         NotImplementedError: At build: `structured=True` and the model has no structured output.
+
+    Example:
+        >>> from redraft import model_critic
+        >>> from redraft.models import ScriptedModel
+        >>> critic = model_critic(ScriptedModel(["no issues"]))
+        >>> critic("Write about rain.", "Rain on a roof.", []).accepted
+        True
     """
 
     def __init__(

@@ -43,6 +43,11 @@ class Sandbox:
     (the filter, which then allows no file at all, and the limits). Checks are CPython's alone, since Monty does a few
     things otherwise. Without CPython Monty decides, and what it can't tell or is known to do otherwise is
     `unsupported`. One sandbox may be shared by threads and tasks; no execution sees anything of another.
+
+    Example:
+        >>> from redraft import Sandbox
+        >>> Sandbox().run("print(6 * 7)").stdout
+        '42\\n'
     """
 
     def __init__(

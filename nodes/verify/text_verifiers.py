@@ -100,6 +100,11 @@ def uses_words(*words: str) -> Verifier:
 
     Raises:
         ValueError: No word is given, or one is blank. At build.
+
+    Example:
+        >>> from redraft import uses_words
+        >>> uses_words("leaf", "wind")("One sentence about autumn.", "A leaf fell.").text
+        'These words are missing: wind.'
     """
     if not words or not all(word.strip() for word in words):
         raise ValueError(f"uses_words needs at least one word and no blank ones, not {words!r}")

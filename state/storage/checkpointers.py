@@ -64,6 +64,15 @@ def open_checkpointer(
             what it names is no such database, or was begun with another key or none.
         ImportError: On entering, if the `postgres` or the `encryption` extra is needed and not installed.
         OSError: On entering, if the file can't be opened or the server can't be reached.
+
+    Example:
+        >>> from redraft import build_refine_graph, open_checkpointer
+        >>> from redraft.models import ScriptedModel
+        >>> with open_checkpointer("runs.sqlite") as saver:
+        ...     graph = build_refine_graph(ScriptedModel(["Rain on a roof.", "no issues"]), checkpointer=saver)
+        ...     output = graph.invoke({"task": "Write about rain."}, {"configurable": {"thread_id": "one"}})
+        ...     [row.thread_id for row in saver.runs.list(limit=10)]
+        ['one']
     """
     if key is not None:
         from .encryption import key_bytes

@@ -43,6 +43,15 @@ class Thread:
 
     Raises:
         ValueError: The graph has no checkpointer.
+
+    Example:
+        >>> from redraft import Thread, build_refine_graph, open_checkpointer
+        >>> from redraft.models import ScriptedModel
+        >>> with open_checkpointer("memory") as saver:
+        ...     graph = build_refine_graph(ScriptedModel(["Rain on a roof.", "no issues"]), checkpointer=saver)
+        ...     output = graph.invoke({"task": "Write about rain."}, {"configurable": {"thread_id": "one"}})
+        ...     Thread(graph, "one").replay().matches
+        True
     """
 
     def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any], thread_id: str) -> None:

@@ -86,7 +86,7 @@ def _template() -> Template:
 
 
 def _group(group: Group, ledger: Ledger) -> dict[str, Any]:
-    """Return what the page shows of a group: its heading, its methods, and the picture of their headlines."""
+    """Return the page's data of a group: its heading, its methods, and the forest plot of their headlines."""
     rows = [row for row in ledger.methods if row.label in group.methods]
     return {
         "title": group.title,
@@ -98,7 +98,7 @@ def _group(group: Group, ledger: Ledger) -> dict[str, Any]:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Return what `run.json` says, each value on one line."""
+    """Return the values of `run.json`, each on one line."""
     told = {key: value for key, value in run.info.model_dump(mode="json").items() if value not in (None, {}, "")}
     words = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in told.items()
@@ -145,7 +145,7 @@ def problems_data(runs: Iterable[tuple[str, Run]]) -> dict[str, Any]:
 
 
 def _outcome(record: ResultRecord, *, right: bool) -> str:
-    """Return what the ledger counts a record as: a draft without a verdict, or none, is wrong."""
+    """Return the outcome under which the ledger counts a record: a draft without a verdict, or none, is wrong."""
     was_right = drafts_right(record)[:1] == [True]
     if right:
         return "kept_right" if was_right else "fixed"

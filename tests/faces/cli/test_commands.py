@@ -4,21 +4,49 @@ from __future__ import annotations
 
 import inspect
 import re
-from importlib import import_module
 from typing import Any
 
 import pytest
-from redraft.faces.cli.command_list import COMMANDS, LazyCommand
+from redraft.faces.cli.command_list import COMMANDS, CommandGroup, LazyCommand, with_rooms
 from typer import Typer
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_list_says_what_the_command_says(command: LazyCommand) -> None:
     """`redraft --help` and `redraft COMMAND --help` open with the same sentence."""
-    module, _, function = command.home.partition(":")
-    found = getattr(import_module(f"redraft.faces.cli.{module}"), function)
+    found = command.function
     said = found.info.help if isinstance(found, Typer) else inspect.getdoc(found) or ""
     assert command.summary == " ".join(said.split("\n\n")[0].split())
+
+
+def test_commands_of_other_packages_stand_where_they_ask_to() -> None:
+    """A room's commands stand behind the one they name, in the room's order, and the others where they were."""
+    room = [
+        LazyCommand("measure", "no.such.module:measure", "Measure.", ("redraft measure",), after="run"),
+        LazyCommand("weigh", "no.such.module:weigh", "Weigh.", ("redraft weigh",), after="run"),
+        LazyCommand("last", "no.such.module:last", "Last.", ("redraft last",)),
+    ]
+    merged = [command.name for command in with_rooms(COMMANDS, room)]
+    own = [command.name for command in COMMANDS]
+    at = own.index("run") + 1
+    assert merged == [*own[:at], "measure", "weigh", *own[at:], "last"]
+    assert with_rooms(COMMANDS, ()) == COMMANDS
+    with pytest.raises(ValueError, match=r"two commands called 'run'; one of them is 'mine:run'"):
+        with_rooms(COMMANDS, [LazyCommand("run", "mine:run", "Run.", ())])
+
+
+def test_help_lists_a_command_of_another_package_without_importing_it(
+    shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`redraft --help` shows it, and its module is imported only when it is called."""
+    here = LazyCommand("measure", "json.tool:main", "Measure anything.", ("redraft measure",))
+    gone = LazyCommand("gone", "no.such.module:gone", "Nowhere.", ("redraft gone",))
+    monkeypatch.setattr(CommandGroup, "listed", with_rooms(COMMANDS, [here, gone]))
+    page = shell("--help")
+    assert page.code == 0
+    assert "Measure anything." in page.out
+    assert "Nowhere." in page.out
+    assert here.function.__module__ == "json.tool"
 
 
 def test_every_example_is_of_a_command_that_exists() -> None:
