@@ -1,6 +1,8 @@
 """Plugins: objects that installed packages register with redraft by entry points.
 
-The groups are `redraft.presets`, `redraft.critics`, `redraft.verifiers` and `redraft.steps`.
+The groups are `redraft.presets`, `redraft.critics`, `redraft.verifiers` and `redraft.steps`, which name what a package
+adds; `redraft.commands`, the commands that it brings; and `redraft.sandbox` and `redraft.documents`, whose `default` is
+the room that does the work.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from importlib.metadata import EntryPoint
 
-__all__ = ["forget_plugins", "load_plugin", "plugin_cache", "plugins"]
+__all__ = ["default_plugin", "forget_plugins", "load_plugin", "plugin_cache", "plugins"]
 
 T = TypeVar("T")
 
@@ -52,6 +54,18 @@ def load_plugin(point: EntryPoint, kind: type) -> Any:
     if not isinstance(plugin, kind):
         raise ValueError(f"{point.name!r} of {point.group} ({point.value}) is no {kind.__name__}")  # noqa: TRY004
     return plugin
+
+
+def default_plugin(group: str, kind: type) -> Any:
+    """Import the object that a group names `default`.
+
+    Raises:
+        ValueError: No package registers one, it can't be imported, or is no `kind`.
+    """
+    point = plugins(group).get("default")
+    if point is None:
+        raise ValueError(f"no package registers a default for {group}: install redraft anew")
+    return load_plugin(point, kind)
 
 
 def plugin_cache(function: Callable[[], T]) -> Callable[[], T]:

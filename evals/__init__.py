@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .analysis.diagnosis import Diagnosis, diagnose
     from .analysis.ledger import Ledger, build_ledger
     from .datasets.dataset import Dataset, Problem, load_dataset
+    from .datasets.scorers import passes_hidden_tests
     from .run.methods import METHODS, Method, build_method
     from .run.result_record import ResultRecord, result_record
     from .run.run_folder import ResultFile, Run, RunInfo, find_runs, read_results, read_run, write_run_info
@@ -24,6 +25,7 @@ else:
             "redraft.evals.analysis.diagnosis": ["Diagnosis", "diagnose"],
             "redraft.evals.analysis.ledger": ["Ledger", "build_ledger"],
             "redraft.evals.datasets.dataset": ["Dataset", "Problem", "load_dataset"],
+            "redraft.evals.datasets.scorers": ["passes_hidden_tests"],
             "redraft.evals.run.methods": ["METHODS", "Method", "build_method"],
             "redraft.evals.run.result_record": ["ResultRecord", "result_record"],
             "redraft.evals.run.run_folder": [
@@ -58,6 +60,7 @@ __all__ = [
     "diagnose",
     "find_runs",
     "load_dataset",
+    "passes_hidden_tests",
     "read_results",
     "read_run",
     "result_record",

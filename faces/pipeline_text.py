@@ -47,7 +47,7 @@ def _existing(step: PipelineStep) -> None:
     if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
         raise PipelineError(f"there is no folder {step.value!r}")
     if step.name == "UseIndex":
-        from ..nodes.retrieval import index_path
+        from ..nodes.documents import index_path
 
         try:
             found = index_path(step.value).is_file()

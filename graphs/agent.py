@@ -174,12 +174,12 @@ def build_agent_graph(
 def _tools(tools: Sequence[Any], documents: Any, index: str | None, *, top_k: int) -> list[Any]:
     """Return the tools with those made that are named."""
     from ..nodes.agents.tool_critics import calculator_tool, python_tool, search_tool
-    from ..nodes.retrieval.named_documents import named_documents
-    from ..nodes.sandbox import Sandbox
+    from ..nodes.documents import named_documents
+    from ..nodes.programs import default_sandbox
 
     makers: dict[str, Callable[[], Any]] = {
         "calculate": calculator_tool,
-        "run_python": lambda: python_tool(Sandbox()),
+        "run_python": lambda: python_tool(default_sandbox()),
         "search": lambda: search_tool(named_documents(documents, index, top_k=top_k)),
     }
     if unknown := [tool for tool in tools if isinstance(tool, str) and tool not in makers]:

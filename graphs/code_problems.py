@@ -1,7 +1,7 @@
 """Preset `code`: a Python function written against the tests that the task shows, which a sandbox runs. Internal.
 
 A draft that fails is followed by fresh samples, then by a repair with the failures as feedback. Tasks come as text,
-or from rows in HumanEval's format; their hidden tests are for `passes_hidden_tests` alone.
+or from rows in HumanEval's format; their hidden tests are for `redraft.evals.passes_hidden_tests` alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import model_critic, verifier_critic
 from ..nodes.verify.code_checks import passes_visible_tests
-from ..nodes.verify.code_replies import code_task, passes_hidden_tests, read_code
+from ..nodes.verify.code_replies import code_task, read_code
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.sandbox import Sandbox
+    from ..nodes.programs import ProgramRunner
     from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 
@@ -36,7 +36,6 @@ __all__ = [
     "CODE_RETRY_PROMPT",
     "build_code_graph",
     "code_task",
-    "passes_hidden_tests",
     "read_code",
 ]
 
@@ -50,7 +49,7 @@ def build_code_graph(
     *,
     tests: str | Sequence[str] | None = None,
     entry_point: str | None = None,
-    sandbox: Sandbox | None = None,
+    sandbox: ProgramRunner | None = None,
     critics: Sequence[Any] | None = None,
     critic_prompt: Prompts | None = None,
     evidence_prompt: Prompts | None = None,
@@ -92,9 +91,9 @@ def build_code_graph(
         >>> graph.invoke({"task": "Write double(n)."})["stop_reason"]
         'accepted'
     """
-    from ..nodes.sandbox import Sandbox
+    from ..nodes.programs import default_sandbox
 
-    verifier = passes_visible_tests(sandbox or Sandbox(), tests=tests, entry_point=entry_point)
+    verifier = passes_visible_tests(sandbox or default_sandbox(), tests=tests, entry_point=entry_point)
     shown = _tests_in_prompt([tests] if isinstance(tests, str) else tests or [])
     if critics is not None and critic_prompt is not None:
         raise ValueError("critic_prompt= is for the model that judges; give yours its prompt: model_critic(…, prompt=)")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.sandbox import Sandbox
+    from ..nodes.programs import ProgramRunner
     from ..nodes.writing.prompts import Prompts
     from ..state.critique import Critic
     from .loop import RefineGraph
@@ -56,7 +56,7 @@ def build_math_graph(
     *,
     critic: MathCritic | Sequence[MathCritic] = "program",
     critics: Sequence[Any] | None = None,
-    sandbox: Sandbox | None = None,
+    sandbox: ProgramRunner | None = None,
     critic_prompt: Prompts | None = None,
     evidence_prompt: Prompts | None = None,
     program_prompts: Sequence[str] = (),
@@ -164,12 +164,12 @@ def _at_once(state: Mapping[str, Any]) -> str:
 
 
 def _critic(
-    model: BaseChatModel, critic: MathCritic, sandbox: Sandbox | None, prompt: Prompts, programs: Sequence[str]
+    model: BaseChatModel, critic: MathCritic, sandbox: ProgramRunner | None, prompt: Prompts, programs: Sequence[str]
 ) -> Any:
     if critic == "program":
-        from ..nodes.sandbox import Sandbox
+        from ..nodes.programs import default_sandbox
 
-        return program_critic(model, sandbox or Sandbox(), prompts=programs or None)
+        return program_critic(model, sandbox or default_sandbox(), prompts=programs or None)
     if critic == "self":
         judge = model
     elif isinstance(critic, Runnable):

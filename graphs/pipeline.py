@@ -13,6 +13,7 @@ from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check
 from ..nodes.critics.critics import VerifierCritic, name_critics
+from ..nodes.documents import measured, named_documents
 from ..nodes.feedback import feedback
 from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import generate
@@ -45,8 +46,6 @@ from ..nodes.reasoning.steps import (
     thinking,
 )
 from ..nodes.refine import refine
-from ..nodes.retrieval import measured
-from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft

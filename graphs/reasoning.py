@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import name_critics, verifier_critic
 from ..nodes.critics.registry import parted
+from ..nodes.documents import measured, named_documents
 from ..nodes.reasoning.arrows import Arrow, LoadDocuments, LoopArrow
 from ..nodes.reasoning.safe_arrows import InParallel, best_branch, safe
 from ..nodes.reasoning.steps import (
@@ -23,8 +24,6 @@ from ..nodes.reasoning.steps import (
     ReasoningSteps,
     checked_count,
 )
-from ..nodes.retrieval import folder_index, measured
-from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
 from .loop import TASK_ONLY, build_refine_graph
@@ -233,7 +232,7 @@ def load_documents(
         ValueError: At run: there is no such folder, or it holds no text.
         ImportError: At run: the extra `retrieval` is not installed.
     """
-    return LoadDocuments(lambda path: measured(folder_index(path, embeddings=embeddings, top_k=k)), folder)
+    return LoadDocuments(lambda path: measured(named_documents(path, None, embeddings=embeddings, top_k=k)), folder)
 
 
 def critique(

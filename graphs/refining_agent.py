@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from ..nodes.rubric.assessments import refinement_metadata
-from ..nodes.travel import travel_metadata
 from ..state.limits import Limits, merged_limits
+from ..state.threads.kind import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,8 @@ class RefiningAgent:
     def invoke(self, task: str | Mapping[str, Any] | Command[Any] | None, config: Any = None) -> dict[str, Any]:
         """Return the output of one run, with `metadata` beside it once it has ended.
 
-        That is what `redraft.nodes.refinement_metadata` tells, or `travel_metadata` of the trip planner; `get_status`
-        keeps it. A run that waits for a person has `__interrupt__` in its place.
+        That is what `redraft.nodes.refinement_metadata` tells, or the function that the graph's builder gave its kind, as
+        the trip planner does; `get_status` keeps it. A run that waits for a person has `__interrupt__` in its place.
 
         Args:
             task: The task, or the input of the graph: a `Command` answers a person's question, and `None` goes on where
@@ -112,6 +112,5 @@ class RefiningAgent:
     def _noted(self, out: Mapping[str, Any]) -> dict[str, Any]:
         if "__interrupt__" in out:
             return dict(out)
-        tell = travel_metadata if getattr(self.graph, "name", "") == "travel" else refinement_metadata
-        self._last = tell(out)
+        self._last = (kind_of(self.graph).metadata or refinement_metadata)(out)
         return {**out, "metadata": deepcopy(self._last)}

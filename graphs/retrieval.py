@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.critics.structured_replies import StructuredModel
+from ..nodes.documents import named_documents
 from ..nodes.passages import checked_threshold, checked_top_k
 from ..nodes.retrieval.calibration import CALIBRATIONS
 from ..nodes.retrieval.citations import NOTHING_SAID, AnswerWriter, CitationCritic
 from ..nodes.retrieval.confidence import ConfidenceCritic
 from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
 from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
-from ..nodes.retrieval.named_documents import named_documents
 from ..nodes.retrieval.planning import Planner, QueryPlan
 from ..nodes.retrieval.retrievers import open_sources
 from ..nodes.retrieval.search import Search, Similarity

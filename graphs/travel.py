@@ -105,7 +105,9 @@ def build_travel_graph(
         "name": "travel",
         **wiring,
     }
-    return build_refine_graph(model, **{**defaults, **rest})
+    graph = build_refine_graph(model, **{**defaults, **rest})
+    kind_of(graph).metadata = travel_metadata
+    return graph
 
 
 FREE_JUDGES: Mapping[str, DimensionJudge] = {"personalization": personalization, "feasibility": feasibility}

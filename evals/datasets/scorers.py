@@ -10,14 +10,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ...models.thoughts import without_thought
-from ...nodes.verify.code_replies import passes_hidden_tests, read_code
+from ...nodes.verify.code_replies import read_code, row_text
 from ...nodes.verify.numeric_answers import extract_number, lone_number, same_number
 from ...nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
-    from ...nodes.sandbox import Sandbox
+    from collections.abc import Mapping
 
-__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "scorer"]
+    from ...nodes.sandbox import Sandbox, SandboxResult
+
+__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "passes_hidden_tests", "scorer"]
 
 Kind = Literal["numeric", "code", "words", "exact"]
 
@@ -145,6 +147,28 @@ class CodeScorer:
 
                 self._sandbox = Sandbox()
         return passes_hidden_tests(gold._asdict(), solution, self._sandbox).ok
+
+
+def passes_hidden_tests(row: Mapping[str, Any], answer: str, sandbox: Sandbox) -> SandboxResult:
+    """Return what became of an answer under the row's hidden tests; `.ok` says whether it passes them.
+
+    An oracle, for evaluations: no graph calls it.
+
+    Args:
+        row: With `prompt`, `entry_point` and `test`, as in HumanEval's format.
+        answer: What the model replied, as the graph's `answer` holds it.
+        sandbox: Runs code and tests.
+
+    Raises:
+        ValueError: The row lacks one of the three.
+    """
+    prompt, name, tests = (row_text(row, key) for key in ("prompt", "entry_point", "test"))
+    code = read_code(answer, prompt, entry_point=name)
+    if not code:
+        from ...nodes.sandbox import SandboxResult
+
+        return SandboxResult(status="failed", error="the answer holds no code")
+    return sandbox.check(code, tests, name, helpers=prompt)
 
 
 class _WordsScorer:

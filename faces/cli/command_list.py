@@ -173,84 +173,6 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
-        "eval",
-        ".commands_eval:evaluate",
-        "Run methods on a dataset, a result for every problem, and say what refining fixed and broke.",
-        (
-            "redraft eval bundled --limit 5 --methods zero-shot,self-refine-2 --out first",
-            "redraft eval gsm8k.jsonl --model openai:gpt-5-mini --methods zero-shot,program-3 --rpm 300 --out gsm8k",
-            "redraft eval gsm8k.jsonl --methods zero-shot,program-3 --out gsm8k --resume",
-            "redraft report gsm8k",
-        ),
-    ),
-    LazyCommand(
-        "calibrate",
-        ".commands_calibrate:calibrate",
-        "Find how sure a judge must be so that at most a share --alpha of what it accepts is wrong.",
-        (
-            "redraft calibrate labelled.jsonl --critic self --votes 5 --alpha 0.1 --delta 0.1 --out judge.json",
-            "redraft calibrate gsm8k.jsonl --critic program --critic logprob:self --limit 200 --out judge.json",
-            "redraft calibrate labelled.jsonl --critic field:agreement --alpha 0.2 --out judge.json",
-            'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math --judge judge.json',
-            "redraft eval test.jsonl --methods zero-shot,self-refine-2 --judge judge.json --out judged",
-        ),
-    ),
-    LazyCommand(
-        "report",
-        ".commands_report:report",
-        "Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.",
-        (
-            "redraft report gsm8k",
-            "redraft report gsm8k humaneval --out both",
-            "redraft report gsm8k --json",
-        ),
-    ),
-    LazyCommand(
-        "rescore",
-        ".commands_rescore:rescore",
-        "Judge recorded results again, without a model: every answer, draft, sample and vote; exit with 1 where the "
-        "record disagrees.",
-        (
-            "redraft rescore gsm8k",
-            "redraft rescore results --data datasets    beside the datasets themselves",
-            "redraft rescore gsm8k/majority-5 --write",
-            "redraft rescore gsm8k --json | jq '.runs[].differences'",
-        ),
-    ),
-    LazyCommand(
-        "compare",
-        ".commands_report:compare",
-        "Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.",
-        (
-            "redraft compare before.jsonl after.jsonl",
-            "redraft compare gsm8k/zero-shot/results.jsonl gsm8k/program-3/results.jsonl --json",
-            "redraft compare a.jsonl b.jsonl --id task --correct passed",
-        ),
-    ),
-    LazyCommand(
-        "diagnose",
-        ".commands_report:diagnose",
-        "Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results.",
-        (
-            "redraft diagnose gsm8k.jsonl --model openai:gpt-5-mini --limit 30 --out sample",
-            "redraft diagnose bundled --limit 10 --methods zero-shot,self-refine-2 --out sample",
-            "redraft diagnose results/gsm8k --wanted 3    reads results that are there, and runs nothing",
-        ),
-    ),
-    LazyCommand(
-        "tune",
-        ".commands_tune:tune",
-        "Improve the prompts that write, judge and refine, by reflection on critiques, within a token budget.",
-        (
-            "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json",
-            "redraft tune dev.jsonl --model http://localhost:8080/v1#small --reflection-model openai:gpt-5-mini "
-            "--budget-tokens 500000 --out prompts.json",
-            "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json --resume",
-            'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math --prompts prompts.json',
-            "redraft eval test.jsonl --methods zero-shot,adaptive --prompts prompts.json --out tuned",
-        ),
-    ),
-    LazyCommand(
         "resume",
         ".commands_run:resume",
         "Go on with a thread that was interrupted, killed, failed or forked, or that waits for "
@@ -353,20 +275,6 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
-        "index",
-        ".commands_index:index",
-        "Index folders once under a name; later runs search it at once, and only what changed is read again.",
-        (
-            "redraft index docs --name handbook",
-            "redraft index docs papers https://docs.python.org/3/faq/general.html --name handbook",
-            "redraft index --name handbook    reads again what changed",
-            "redraft index list",
-            "redraft index export handbook handbook.index",
-            "redraft index import handbook.index --name theirs",
-            'redraft run "When does a run stop?" --graph retrieval --index handbook',
-        ),
-    ),
-    LazyCommand(
         "copy",
         ".commands_keeping:copy_thread",
         "Copy a thread with all of its steps under another id.",
@@ -417,33 +325,5 @@ COMMANDS = (
         "Encrypt a database with another key. Nobody else may have it open meanwhile.",
         ("redraft rekey --db runs.sqlite",),
     ),
-    LazyCommand(
-        "serve",
-        ".commands_serve:serve",
-        "Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.",
-        (
-            "redraft serve",
-            "redraft serve --model openai:gpt-5-mini --db postgresql://me@localhost/runs --port 9000",
-            "redraft serve --no-work --db postgresql://me@localhost/runs    leaves the runs to workers",
-            "redraft serve --host 0.0.0.0 --token-file tokens.txt --max-rounds 5 --max-seconds 300 --default-ttl 30d",
-        ),
-    ),
-    LazyCommand(
-        "worker",
-        ".commands_serve:worker",
-        "Execute the runs that servers of the same PostgreSQL database are asked for.",
-        (
-            "redraft worker --db postgresql://me@localhost/runs --model openai:gpt-5-mini",
-            "redraft worker --db postgresql://me@localhost/runs --max-runs 64 --max-seconds 300",
-        ),
-    ),
-    LazyCommand(
-        "mcp",
-        ".commands_mcp:mcp",
-        "Offer the presets as tools to the agent that starts this, by MCP on stdin and stdout.",
-        (
-            "redraft mcp --model openai:gpt-5-mini --max-cost-usd 0.50",
-            "redraft mcp --dir notes --max-calls 50",
-        ),
-    ),
 )
+"""The commands of the core; rooms bring theirs by entry points, and so may a package of one's own."""

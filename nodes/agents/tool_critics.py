@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever
 
     from ...state.events import Event
-    from ..sandbox import Sandbox, SandboxResult
+    from ..programs import ProgramResult, ProgramRunner
     from ..writing.prompts import Memory, Prompts
 
 __all__ = ["TOOL_CRITIC_PROMPT", "ToolCritic", "calculator_tool", "python_tool", "search_tool", "tool_critic"]
@@ -170,7 +170,7 @@ def calculator_tool(*, name: str = "calculate") -> BaseTool:
     return StructuredTool.from_function(calculate, name=name, handle_tool_error=True)
 
 
-def python_tool(sandbox: Sandbox, *, name: str = "run_python") -> BaseTool:
+def python_tool(sandbox: ProgramRunner, *, name: str = "run_python") -> BaseTool:
     """Return a tool that runs a Python script in the sandbox and returns what it printed, or its error.
 
     Args:
@@ -225,7 +225,7 @@ def _shown(exact: Fraction) -> str:
         return f"{exact.numerator}/{exact.denominator}, about {Decimal(exact.numerator) / Decimal(exact.denominator)}"
 
 
-def _printed(result: SandboxResult) -> str:
+def _printed(result: ProgramResult) -> str:
     if not result.ok:
         raise ToolException(f"{result.stdout}\n{result.error or result.status}".strip())
     printed = result.stdout.strip()

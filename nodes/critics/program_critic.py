@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from ..sandbox import Sandbox, SandboxResult
+    from ..programs import ProgramResult, ProgramRunner
 
 __all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "read_program"]
 
@@ -59,7 +59,7 @@ class ProgramCritic(DualCritic):
     def __init__(
         self,
         model: BaseChatModel,
-        sandbox: Sandbox,
+        sandbox: ProgramRunner,
         *,
         prompts: Prompts | None = None,
         programs: int = 2,
@@ -158,7 +158,7 @@ class Computed:
         return None if self.number is None else str(self.number)
 
     @classmethod
-    def of(cls, program: str, ran: SandboxResult | None) -> Computed:
+    def of(cls, program: str, ran: ProgramResult | None) -> Computed:
         """Return the result of a program; `ran` is `None` where the reply held none."""
         if ran is None:
             return cls(program, None, "the reply held no program")

@@ -160,18 +160,18 @@ def _verifier(name: str, model: object, argument: str) -> Any:
 
 
 def _program(model: BaseChatModel, argument: str) -> Any:
-    from ..sandbox import Sandbox
+    from ..programs import default_sandbox
     from .program_critic import program_critic
 
-    return program_critic(model, Sandbox())
+    return program_critic(model, default_sandbox())
 
 
 def _tests(model: object, argument: str) -> Any:
-    from ..sandbox import Sandbox
+    from ..programs import default_sandbox
     from ..verify.code_checks import passes_visible_tests
     from .critics import verifier_critic
 
-    return verifier_critic(passes_visible_tests(Sandbox()))
+    return verifier_critic(passes_visible_tests(default_sandbox()))
 
 
 def _checklist(model: BaseChatModel, argument: str) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .launch import names_module
 from .result import SandboxResult, SandboxUnavailableError, Status
 from .sandbox import Layer, Sandbox
 
-__all__ = ["Layer", "Sandbox", "SandboxResult", "SandboxUnavailableError", "Status", "names_module"]
+__all__ = ["Layer", "Sandbox", "SandboxResult", "SandboxUnavailableError", "Status"]

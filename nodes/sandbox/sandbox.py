@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from .launch import missing
+from .launch import missing, names_module
 from .limits import Limits
 from .monty import MontyLayer, monty_missing
 from .native import NativeLayer
@@ -165,6 +165,10 @@ class Sandbox:
     ) -> SandboxResult:
         """As `check`, in such a thread as `arun`."""
         return await self._aside(self.check, code, tests, entry_point, helpers=helpers)
+
+    def names_module(self, code: str, message: str) -> bool:
+        """Return True if `code` imports the module, or a part of the package, that an error says is not there."""
+        return names_module(code, message)
 
     async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)

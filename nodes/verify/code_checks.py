@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique, Verifier
-from ..sandbox import names_module
 from .code_replies import DEFINITION, find_entry_point, given_code, read_code
 from .text_verifiers import named
 from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests, with_harness
@@ -15,13 +14,13 @@ from .visible_tests import VisibleTest, bound_names, given_tests, visible_tests,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..sandbox import Sandbox, SandboxResult
+    from ..programs import ProgramResult, ProgramRunner
 
 __all__ = ["passes_visible_tests"]
 
 
 def passes_visible_tests(
-    sandbox: Sandbox, *, tests: str | Sequence[str] | None = None, entry_point: str | None = None
+    sandbox: ProgramRunner, *, tests: str | Sequence[str] | None = None, entry_point: str | None = None
 ) -> Verifier:
     """Return a verifier that accepts a reply whose code passes every test that the task shows.
 
@@ -72,7 +71,7 @@ def _runnable(tests: Sequence[VisibleTest], name: str, known: set[str]) -> list[
     return [*runnable[: MOST_TESTS - 1], _together(runnable[MOST_TESTS - 1 :])]
 
 
-def _results(sandbox: Sandbox, code: str, tests: Sequence[VisibleTest], helpers: str) -> list[SandboxResult]:
+def _results(sandbox: ProgramRunner, code: str, tests: Sequence[VisibleTest], helpers: str) -> list[ProgramResult]:
     """Return the results up to the first that says how all others will end."""
     results = []
     helpers = with_harness(helpers)
@@ -99,7 +98,7 @@ def _together(tests: Sequence[VisibleTest]) -> VisibleTest:
 
 
 def _judged(
-    tests: Sequence[VisibleTest], results: Sequence[SandboxResult], sandbox: Sandbox, code: str
+    tests: Sequence[VisibleTest], results: Sequence[ProgramResult], sandbox: ProgramRunner, code: str
 ) -> Critique | None:
     passed, total = sum(result.ok for result in results), len(tests)
     evidence = {"passed": passed, "tests": total}
@@ -126,10 +125,10 @@ def _judged(
     return Critique(text[:LONGEST], accepted=False, score=passed / total, evidence=evidence)
 
 
-def _only_runs(sandbox: Sandbox, code: str, name: str, helpers: str) -> Critique | None:
+def _only_runs(sandbox: ProgramRunner, code: str, name: str, helpers: str) -> Critique | None:
     """Reject code without tests unless it runs and defines its function; that alone proves nothing, so `None`."""
     result = sandbox.run(f"{code}\n\n\ncallable({name})" if name else f"{code}\n\n\nNone")
-    needed = not result.by_code or names_module(helpers, result.error or "")
+    needed = not result.by_code or sandbox.names_module(helpers, result.error or "")
     if (result.status == "unsupported" and needed) or (result.ok and (not name or result.value is True)):
         return None
     undefined = result.ok or (result.error or "").startswith(f"NameError: name '{name}' is not defined")
@@ -137,7 +136,7 @@ def _only_runs(sandbox: Sandbox, code: str, name: str, helpers: str) -> Critique
     return Critique(f"The code does not run: {reason}"[:LONGEST], accepted=False, score=0.0)
 
 
-def _why(test: VisibleTest, result: SandboxResult, sandbox: Sandbox, code: str) -> str:
+def _why(test: VisibleTest, result: ProgramResult, sandbox: ProgramRunner, code: str) -> str:
     error, message = result.error or "", _first_line(result)
     last = error.rpartition("\nlast call: ")[2] if "\nlast call: " in error else ""
     if result.status in LIMITS:
@@ -154,7 +153,7 @@ def _why(test: VisibleTest, result: SandboxResult, sandbox: Sandbox, code: str) 
     return f"{_cut(test.shown)} fails{seen}"
 
 
-def _undefined(result: SandboxResult) -> bool:
+def _undefined(result: ProgramResult) -> bool:
     """Return True if the code failed before any test called it, and so will for every test."""
     error = result.error or ""
     if result.by_code and error.startswith("ModuleNotFoundError"):
@@ -163,7 +162,7 @@ def _undefined(result: SandboxResult) -> bool:
     return result.status == "failed" and not called
 
 
-def _first_line(result: SandboxResult) -> str:
+def _first_line(result: ProgramResult) -> str:
     return (result.error or result.status).partition("\n")[0][:300]
 
 

@@ -7,15 +7,13 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ...models.thoughts import without_thought
-from ..sandbox import SandboxResult
 from .visible_tests import parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..sandbox import Sandbox
 
-__all__ = ["code_task", "find_entry_point", "given_code", "passes_hidden_tests", "read_code"]
+__all__ = ["code_task", "find_entry_point", "given_code", "read_code", "row_text"]
 
 
 def read_code(reply: str, task: str = "", *, entry_point: str = "") -> str:
@@ -128,31 +126,16 @@ def code_task(row: Mapping[str, Any]) -> str:
     Raises:
         ValueError: The row has no text `prompt` or no `entry_point`.
     """
-    prompt, name = _text(row, "prompt"), _text(row, "entry_point")
+    prompt, name = row_text(row, "prompt"), row_text(row, "entry_point")
     return prompt if find_entry_point(prompt) == name else f"{prompt.rstrip()}\n\n# Write the function {name}.\n"
 
 
-def passes_hidden_tests(row: Mapping[str, Any], answer: str, sandbox: Sandbox) -> SandboxResult:
-    """Run the row's hidden tests on an answer; `.ok` of the result says whether it passes them.
-
-    An oracle, for evaluations: no graph calls it.
-
-    Args:
-        row: With `prompt`, `entry_point` and `test`.
-        answer: What the model replied, as the graph's `answer` holds it.
-        sandbox: Runs code and tests.
+def row_text(row: Mapping[str, Any], key: str) -> str:
+    """Return a text of a HumanEval row.
 
     Raises:
-        ValueError: The row lacks one of the three.
+        ValueError: There is none.
     """
-    prompt, name, tests = (_text(row, key) for key in ("prompt", "entry_point", "test"))
-    code = read_code(answer, prompt, entry_point=name)
-    if not code:
-        return SandboxResult(status="failed", error="the answer holds no code")
-    return sandbox.check(code, tests, name, helpers=prompt)
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"a HumanEval row needs a text {key!r}, not {value!r}")

@@ -15,7 +15,7 @@ from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
@@ -62,6 +62,8 @@ class GraphKind:
     """True if it has `fork_point` and `task_again`."""
     keeps_record = False
     """True if its state holds a record of ours."""
+    metadata: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    """What `RefiningAgent` tells of a run's output; default: `refinement_metadata`."""
     entries: tuple[str, ...] = ()
     """The nodes that somebody who does not own the graph may send a thread to, one at a time."""
     fingerprint: Mapping[str, Any] = {}

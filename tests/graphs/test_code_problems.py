@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from redraft.graphs.code_problems import CODE_CRITIC_PROMPT, build_code_graph, code_task, passes_hidden_tests, read_code
+from redraft.evals import passes_hidden_tests
+from redraft.graphs.code_problems import CODE_CRITIC_PROMPT, build_code_graph, code_task, read_code
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic, model_critic

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from redraft.nodes.sandbox import Sandbox, SandboxResult
 from redraft.nodes.verify.code_checks import passes_visible_tests
-from redraft.nodes.verify.code_replies import code_task, find_entry_point, passes_hidden_tests, read_code
+from redraft.evals import passes_hidden_tests
+from redraft.nodes.verify.code_replies import code_task, find_entry_point, read_code
 from redraft.nodes.verify.visible_tests import given_tests, visible_tests
 from redraft.state.critique import Critique, Verifier
 
