@@ -13,7 +13,7 @@ EXTRAS := a2a,agents,encryption,evals,langfuse,langsmith,local,mcp,notebook,otel
 
 # The editable install is strict: it links file by file, which type checkers can follow. So it is renewed when a file
 # comes or goes, or the checkout moves; a change inside a file needs nothing.
-SOURCES := $(sort $(shell find api state models nodes graphs evals faces -type f ! -name "*.py[co]" ! -path "*/.*" 2>/dev/null))
+SOURCES := $(sort $(shell find api state models nodes graphs faces evals retrieval sandbox server travel -type f ! -name "*.py[co]" ! -path "*/.*" 2>/dev/null))
 KEY := $(firstword $(shell echo "$(CURDIR) $(SOURCES)" | cksum))
 DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)

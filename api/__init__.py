@@ -1,7 +1,8 @@
 """LangGraph workflows that draft, get feedback, check and refine, and show whether refining helped.
 
-The names below are what most users need; `redraft.state`, `redraft.models`, `redraft.nodes`, `redraft.graphs`,
-`redraft.evals` and `redraft.faces` offer the rest of the public API. Each name is imported when it is first used.
+The names below are what most users need; `redraft.state`, `redraft.models`, `redraft.nodes`, `redraft.graphs`
+and `redraft.faces`, and the rooms `redraft.evals`, `redraft.retrieval`, `redraft.sandbox`, `redraft.server` and
+`redraft.travel`, offer the rest of the public API. Each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
         build_pipeline_graph,
         build_reasoning_graph,
         build_refine_graph,
-        build_retrieval_graph,
         build_rubric_graph,
-        build_travel_graph,
         build_writing_graph,
     )
     from .models import chat_model
-    from .nodes import Sandbox, calibrated, human_critic, model_critic, uses_words, verifier_critic
+    from .nodes import calibrated, human_critic, model_critic, uses_words, verifier_critic
+    from .retrieval import build_retrieval_graph
+    from .sandbox import Sandbox
     from .state import Critique, Event, Limits, Thread, open_checkpointer, tuned_gc
+    from .travel import build_travel_graph
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -45,14 +47,15 @@ else:
                 "build_pipeline_graph",
                 "build_reasoning_graph",
                 "build_refine_graph",
-                "build_retrieval_graph",
                 "build_rubric_graph",
-                "build_travel_graph",
                 "build_writing_graph",
             ],
             "redraft.models": ["chat_model"],
-            "redraft.nodes": ["Sandbox", "calibrated", "human_critic", "model_critic", "uses_words", "verifier_critic"],
+            "redraft.nodes": ["calibrated", "human_critic", "model_critic", "uses_words", "verifier_critic"],
+            "redraft.retrieval": ["build_retrieval_graph"],
+            "redraft.sandbox": ["Sandbox"],
             "redraft.state": ["Critique", "Event", "Limits", "Thread", "open_checkpointer", "tuned_gc"],
+            "redraft.travel": ["build_travel_graph"],
         },
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,9 @@ def lazy_names(
 
     def module_getattr(name: str) -> Any:
         this = sys.modules[package]
+        if home := MOVED.get(package, {}).get(name):
+            warn(f"{package}.{name} is {home}.{name} now; the old name goes with 0.4", DeprecationWarning, stacklevel=2)
+            return getattr(import_module(home), name)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
         found = getattr(import_module(homes[name]), name)
@@ -39,3 +43,35 @@ def lazy_names(
         return sorted(homes)
 
     return module_getattr, module_dir
+
+
+MOVED = {
+    "redraft.nodes": {
+        **dict.fromkeys(("Sandbox", "SandboxResult", "SandboxUnavailableError"), "redraft.sandbox"),
+        **dict.fromkeys(
+            (
+                "DocumentIndex",
+                "RetrievalResult",
+                "as_retriever",
+                "folder_index",
+                "load_folder",
+                "load_page",
+                "open_index",
+                "retrieval_result",
+                "update_index",
+            ),
+            "redraft.retrieval",
+        ),
+        **dict.fromkeys(("TRAVEL_TOOLS", "feasibility", "personalization", "travel_metadata"), "redraft.travel"),
+        "passes_hidden_tests": "redraft.evals",
+    },
+    "redraft.graphs": {
+        "build_retrieval_graph": "redraft.retrieval",
+        **dict.fromkeys(("TRAVEL_RUBRIC", "build_travel_graph"), "redraft.travel"),
+    },
+    "redraft.faces": {
+        **dict.fromkeys(("Settings", "create_app"), "redraft.server"),
+        **dict.fromkeys(("draw_plots", "write_report"), "redraft.evals"),
+    },
+}
+"""Names that packages had in release 0.2, and where they are now."""

@@ -1,4 +1,4 @@
-"""Citations: finds the numbers of `redraft.nodes.retrieval.citations`, and says how well its verifier judges.
+"""Citations: finds the numbers of `redraft.retrieval.citations`, and says how well its verifier judges.
 
 `python benchmarks/citation_support.py` reads `citation_pairs.jsonl`: 12 passages, each with sentences that it
 supports and sentences that it does not, written by hand for this. The logistic regressions are fitted on the dev
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from redraft.models.embeddings import embeddings
-from redraft.nodes.retrieval.citations import SUPPORTED, features, support
+from redraft.retrieval.citations import SUPPORTED, features, support
 from retrieval_confidence import fitted
 
 PAIRS = Path(__file__).with_name("citation_pairs.jsonl")

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from redraft.nodes.sandbox.dialect import difference, is_gap
+from redraft.sandbox.dialect import difference, is_gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -84,8 +84,8 @@ class Ours:
 
     @asynccontextmanager
     async def opened(self, *, works: bool) -> AsyncIterator[Any]:
-        from redraft.faces.server import Engine, Settings
         from redraft.models import ScriptedModel
+        from redraft.server import Engine, Settings
 
         jobs = Jobs(self._url)
 
@@ -104,8 +104,8 @@ class Ours:
             await self._engine.stop()
 
     async def ask(self, job: str, thread: str, caller: str, seconds: float) -> None:
-        from redraft.faces.server.engine.records import now
-        from redraft.faces.server.engine.runs import Caller, Run
+        from redraft.server.engine.records import now
+        from redraft.server.engine.runs import Caller, Run
 
         request = {"seconds": seconds}
         run = Run(job, thread, "refine", Caller(caller), created_at=now(), updated_at=now(), request=request)

@@ -1,4 +1,4 @@
-"""Calibrated confidence of searches: finds the numbers of `redraft.nodes.retrieval.calibration`.
+"""Calibrated confidence of searches: finds the numbers of `redraft.retrieval.calibration`.
 
 `python benchmarks/retrieval_confidence.py CORPORA`, a folder that `retrieval_corpora.py` wrote, fits a logistic
 regression on the dev halves of both corpora and their off-topic questions: is a known source among the five passages of
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 from redraft.evals.analysis.retrieval import known_questions
-from redraft.graphs.retrieval import build_retrieval_graph, retrieval_result
-from redraft.nodes.retrieval.calibration import CALIBRATIONS, FEATURES, features
-from redraft.nodes.retrieval.retrievers import folder_index
+from redraft.retrieval.calibration import CALIBRATIONS, FEATURES, features
+from redraft.retrieval.graph import build_retrieval_graph, retrieval_result
+from redraft.retrieval.retrievers import folder_index
 from scipy.optimize import minimize
 
 RIDGE = 0.001

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from redraft.evals.analysis.retrieval import known_questions
 from redraft.nodes.passages import WithheldDocument
-from redraft.nodes.retrieval import folder_index, measured
+from redraft.retrieval import folder_index, measured
 
 TASKS = {"question": "{}", "article": "Write a short article for beginners on this, in plain words: {}"}
 

@@ -180,7 +180,9 @@ def measure(names: tuple[str, ...] = ROUTES, *, verbose: bool = False) -> list[R
         note = ", ".join(f"{room} {changes}" for room, changes in by_room.most_common(6))
         rows += [
             at_most(f"{name}: files entered", len(route.calls), limits.get("files"), unit="files"),
-            at_most(f"{name}: changes of file", route.changes.total(), limits.get("changes"), unit="changes", note=note),
+            at_most(
+                f"{name}: changes of file", route.changes.total(), limits.get("changes"), unit="changes", note=note
+            ),
         ]
         if verbose:
             for file, changes in route.changes.most_common():

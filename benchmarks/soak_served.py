@@ -156,7 +156,7 @@ async def serving(spec: str, folder: str) -> AsyncIterator[tuple[str, Any]]:
     """The address of a server in this process, and its engine."""
     import uvicorn
     from redraft.faces import Settings, create_app
-    from redraft.faces.server import Engine
+    from redraft.server import Engine
 
     settings = Settings(db=str(Path(folder, "served.sqlite")), model=spec)
     engine = Engine(settings)
@@ -177,7 +177,7 @@ async def serving(spec: str, folder: str) -> AsyncIterator[tuple[str, Any]]:
 
 async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> list[Row]:
     """Make the runs, and return the rows."""
-    from redraft.faces.server.engine.known_runs import REMEMBERED
+    from redraft.server.engine.known_runs import REMEMBERED
 
     counts = Counts("redraft serve", batch, threads_stay=False)
     async with serving(spec, folder) as (url, engine):

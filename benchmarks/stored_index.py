@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redraft.models.embeddings import embeddings
-from redraft.nodes.retrieval.documents import load_folder
-from redraft.nodes.retrieval.index_update import update_index
-from redraft.nodes.retrieval.retrievers import DocumentIndex
-from redraft.nodes.retrieval.stored_index import open_index
+from redraft.retrieval.documents import load_folder
+from redraft.retrieval.index_update import update_index
+from redraft.retrieval.retrievers import DocumentIndex
+from redraft.retrieval.stored_index import open_index
 from rows import Row, add_options, at_most, finish
 
 if TYPE_CHECKING:

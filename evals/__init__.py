@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .analysis.ledger import Ledger, build_ledger
     from .datasets.dataset import Dataset, Problem, load_dataset
     from .datasets.scorers import passes_hidden_tests
+    from .report.page import write_report
+    from .report.plots import draw_plots
     from .run.methods import METHODS, Method, build_method
     from .run.result_record import ResultRecord, result_record
     from .run.run_folder import ResultFile, Run, RunInfo, find_runs, read_results, read_run, write_run_info
@@ -26,6 +28,8 @@ else:
             "redraft.evals.analysis.ledger": ["Ledger", "build_ledger"],
             "redraft.evals.datasets.dataset": ["Dataset", "Problem", "load_dataset"],
             "redraft.evals.datasets.scorers": ["passes_hidden_tests"],
+            "redraft.evals.report.page": ["write_report"],
+            "redraft.evals.report.plots": ["draw_plots"],
             "redraft.evals.run.methods": ["METHODS", "Method", "build_method"],
             "redraft.evals.run.result_record": ["ResultRecord", "result_record"],
             "redraft.evals.run.run_folder": [
@@ -58,6 +62,7 @@ __all__ = [
     "build_method",
     "compare",
     "diagnose",
+    "draw_plots",
     "find_runs",
     "load_dataset",
     "passes_hidden_tests",
@@ -66,5 +71,6 @@ __all__ = [
     "result_record",
     "run_method",
     "tune_prompts",
+    "write_report",
     "write_run_info",
 ]

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
         think,
     )
     from .refining_agent import RefiningAgent
-    from .retrieval import build_retrieval_graph
     from .rubric import DEFAULT_RUBRIC, build_rubric_graph
-    from .travel import TRAVEL_RUBRIC, build_travel_graph
     from .writing import build_writing_graph, writing_task
 else:
     __getattr__, __dir__ = lazy_names(
@@ -64,16 +62,13 @@ else:
                 "think",
             ],
             "redraft.graphs.refining_agent": ["RefiningAgent"],
-            "redraft.graphs.retrieval": ["build_retrieval_graph"],
             "redraft.graphs.rubric": ["DEFAULT_RUBRIC", "build_rubric_graph"],
-            "redraft.graphs.travel": ["TRAVEL_RUBRIC", "build_travel_graph"],
             "redraft.graphs.writing": ["build_writing_graph", "writing_task"],
         },
     )
 
 __all__ = [
     "DEFAULT_RUBRIC",
-    "TRAVEL_RUBRIC",
     "InParallel",
     "Option",
     "Preset",
@@ -92,9 +87,7 @@ __all__ = [
     "build_pipeline_graph",
     "build_reasoning_graph",
     "build_refine_graph",
-    "build_retrieval_graph",
     "build_rubric_graph",
-    "build_travel_graph",
     "build_writing_graph",
     "build_zero_shot_graph",
     "critique",

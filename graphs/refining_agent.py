@@ -79,8 +79,8 @@ class RefiningAgent:
     def invoke(self, task: str | Mapping[str, Any] | Command[Any] | None, config: Any = None) -> dict[str, Any]:
         """Return the output of one run, with `metadata` beside it once it has ended.
 
-        That is what `redraft.nodes.refinement_metadata` tells, or the function that the graph's builder gave its kind, as
-        the trip planner does; `get_status` keeps it. A run that waits for a person has `__interrupt__` in its place.
+        That is what `redraft.nodes.refinement_metadata` tells, or `travel_metadata` of the trip planner; `get_status`
+        keeps it. A run that waits for a person has `__interrupt__` in its place.
 
         Args:
             task: The task, or the input of the graph: a `Command` answers a person's question, and `None` goes on where

@@ -36,27 +36,13 @@ if TYPE_CHECKING:
         parse_pipeline,
         register_step,
     )
-    from .retrieval import (
-        DocumentIndex,
-        RetrievalResult,
-        as_retriever,
-        folder_index,
-        load_folder,
-        load_page,
-        open_index,
-        retrieval_result,
-        update_index,
-    )
     from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
     from .rubric.critic import rubric_critic
     from .rubric.rubrics import Dimension, QualityAssessment, Rubric
     from .runtime.tool_calls import idempotency_key
     from .runtime.traces import phoenix_feedback
-    from .sandbox import Sandbox, SandboxResult, SandboxUnavailableError
-    from .travel import TRAVEL_TOOLS
-    from .travel.indicators import feasibility, personalization, travel_metadata
     from .verify.code_checks import passes_visible_tests
-    from .verify.code_replies import code_task, passes_hidden_tests, read_code
+    from .verify.code_replies import code_task, read_code
     from .verify.json_schema import matches_json_schema
     from .verify.numeric_answers import ends_with_answer, extract_number, same_number
     from .verify.text_verifiers import has_length, matches, reading_level, uses_words
@@ -96,27 +82,13 @@ else:
                 "parse_pipeline",
                 "register_step",
             ],
-            "redraft.nodes.retrieval": [
-                "DocumentIndex",
-                "RetrievalResult",
-                "as_retriever",
-                "folder_index",
-                "load_folder",
-                "load_page",
-                "open_index",
-                "retrieval_result",
-                "update_index",
-            ],
             "redraft.nodes.rubric.assessments": ["assessment_of", "refinement_metadata", "refinement_metrics"],
             "redraft.nodes.rubric.critic": ["rubric_critic"],
             "redraft.nodes.rubric.rubrics": ["Dimension", "QualityAssessment", "Rubric"],
             "redraft.nodes.runtime.tool_calls": ["idempotency_key"],
             "redraft.nodes.runtime.traces": ["phoenix_feedback"],
-            "redraft.nodes.sandbox": ["Sandbox", "SandboxResult", "SandboxUnavailableError"],
-            "redraft.nodes.travel": ["TRAVEL_TOOLS"],
-            "redraft.nodes.travel.indicators": ["feasibility", "personalization", "travel_metadata"],
             "redraft.nodes.verify.code_checks": ["passes_visible_tests"],
-            "redraft.nodes.verify.code_replies": ["code_task", "passes_hidden_tests", "read_code"],
+            "redraft.nodes.verify.code_replies": ["code_task", "read_code"],
             "redraft.nodes.verify.json_schema": ["matches_json_schema"],
             "redraft.nodes.verify.numeric_answers": ["ends_with_answer", "extract_number", "same_number"],
             "redraft.nodes.verify.text_verifiers": ["has_length", "matches", "reading_level", "uses_words"],
@@ -129,22 +101,16 @@ else:
     )
 
 __all__ = [
-    "TRAVEL_TOOLS",
     "AdaptiveWriter",
     "Arm",
     "ArrowError",
     "Branch",
     "Dimension",
-    "DocumentIndex",
     "EvaluateQuality",
     "Pipeline",
     "PipelineError",
     "QualityAssessment",
-    "RetrievalResult",
     "Rubric",
-    "Sandbox",
-    "SandboxResult",
-    "SandboxUnavailableError",
     "SetQuery",
     "SetTopic",
     "StepKind",
@@ -157,7 +123,6 @@ __all__ = [
     "UseRefinementLoop",
     "UseSelfCritique",
     "UseThinking",
-    "as_retriever",
     "assessment_of",
     "builder_prompts",
     "calculator_tool",
@@ -165,23 +130,16 @@ __all__ = [
     "code_task",
     "ends_with_answer",
     "extract_number",
-    "feasibility",
-    "folder_index",
     "from_runnable",
     "has_length",
     "human_critic",
     "idempotency_key",
-    "load_folder",
-    "load_page",
     "matches",
     "matches_json_schema",
     "mcp_tools",
     "model_critic",
-    "open_index",
     "parse_pipeline",
-    "passes_hidden_tests",
     "passes_visible_tests",
-    "personalization",
     "phoenix_feedback",
     "program_critic",
     "python_tool",
@@ -192,13 +150,10 @@ __all__ = [
     "refinement_metadata",
     "refinement_metrics",
     "register_step",
-    "retrieval_result",
     "rubric_critic",
     "same_number",
     "search_tool",
     "tool_critic",
-    "travel_metadata",
-    "update_index",
     "uses_tools",
     "uses_words",
     "verifier",

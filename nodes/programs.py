@@ -6,10 +6,12 @@ these methods takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .._plugins import default_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["ProgramResult", "ProgramRunner", "default_sandbox"]
 

@@ -108,7 +108,7 @@ def as_search(documents: Any, *, k: int) -> Search:
     if isinstance(documents, VectorStore):
         return documents.as_retriever(search_kwargs={"k": k})
     if hasattr(documents, "input_channels"):
-        raise TypeError("a graph is no retriever; redraft.nodes.retrieval.as_retriever(graph) makes one of `retrieval`")
+        raise TypeError("a graph is no retriever; redraft.retrieval.as_retriever(graph) makes one of `retrieval`")
     if isinstance(documents, BaseRetriever | Runnable) or callable(documents):
         search: Search = documents
         return search

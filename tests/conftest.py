@@ -27,7 +27,7 @@ from redraft.state import open_checkpointer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redraft.nodes.sandbox import Sandbox
+    from redraft.sandbox import Sandbox
 
 # The same examples each time, and no clock. By hand, to look for more: --hypothesis-profile=long
 SAME: dict[str, Any] = {"deadline": None, "database": None, "print_blob": True}
@@ -131,7 +131,7 @@ def a_checkpoint_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
     """The sandbox as users have it; without a layer that runs the test is skipped, in CI it fails."""
-    from redraft.nodes.sandbox import Sandbox, SandboxUnavailableError
+    from redraft.sandbox import Sandbox, SandboxUnavailableError
 
     try:
         return Sandbox(timeout_s=10)

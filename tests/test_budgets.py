@@ -100,9 +100,11 @@ def test_functions_stay_readable() -> None:
     """No function has more branches than a reader can follow, and few come near that."""
     select = ["--select", "C901", "--config", f"lint.mccabe.max-complexity={BUDGETS['complexity']['near'] - 1}"]
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--output-format", "json", *select]
-    done = subprocess.run(
-        [*command, *sorted(package_folders())], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, *sorted(package_folders())], cwd=ROOT, capture_output=True, text=True, check=False)
     complexities = [int(re.findall(r"\((\d+) >", row["message"])[0]) for row in json.loads(done.stdout)]
     assert max(complexities, default=0) <= BUDGETS["complexity"]["most"]
-    within(f"functions of complexity {BUDGETS['complexity']['near']} or more", len(complexities), BUDGETS["complexity"]["functions"])
+    within(
+        f"functions of complexity {BUDGETS['complexity']['near']} or more",
+        len(complexities),
+        BUDGETS["complexity"]["functions"],
+    )

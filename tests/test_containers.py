@@ -63,7 +63,7 @@ def test_the_image_is_safe_to_start() -> None:
 def test_the_command_line_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`redraft` takes the words that the image and the compose file start it with, and without a token it refuses."""
     from redraft.faces.cli.main import app
-    from redraft.faces.server import Settings
+    from redraft.server import Settings
 
     program, command, *words = [*entry(), *SERVER["command"]]
     assert program in PYPROJECT["project"]["scripts"]

@@ -22,9 +22,7 @@ from redraft.graphs.code_problems import build_code_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.graphs.math_problems import build_math_graph
 from redraft.graphs.pipeline import build_pipeline_graph
-from redraft.graphs.retrieval import build_retrieval_graph
 from redraft.graphs.rubric import build_rubric_graph
-from redraft.graphs.travel import build_travel_graph
 from redraft.graphs.writing import build_writing_graph
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
@@ -33,9 +31,11 @@ from redraft.nodes.reasoning.pipeline_language import SetTopic, UseSelfCritique,
 from redraft.nodes.rubric.critic import rubric_critic
 from redraft.nodes.rubric.rubrics import Dimension, Rubric
 from redraft.nodes.writing.replies import is_stop_phrase
+from redraft.retrieval.graph import build_retrieval_graph
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.events import broken_links, clean
 from redraft.state.stopping import STOP_REASONS
+from redraft.travel.graph import build_travel_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...graphs.retrieval import build_retrieval_graph, retrieval_result
 from ...models.embeddings import DEFAULT
 from ...models.embeddings import embeddings as embedding_model
-from ...nodes.retrieval.documents import load_folder
-from ...nodes.retrieval.retrievers import DocumentIndex
+from ...retrieval.documents import load_folder
+from ...retrieval.graph import build_retrieval_graph, retrieval_result
+from ...retrieval.retrievers import DocumentIndex
 from .retrieval import Found
 
 if TYPE_CHECKING:

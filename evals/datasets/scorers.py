@@ -17,7 +17,7 @@ from ...nodes.verify.text_verifiers import uses_words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...nodes.sandbox import Sandbox, SandboxResult
+    from ...sandbox import Sandbox, SandboxResult
 
 __all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "passes_hidden_tests", "scorer"]
 
@@ -143,7 +143,7 @@ class CodeScorer:
     def _run(self, gold: HiddenTests, solution: str) -> bool:
         with self._building:
             if self._sandbox is None:
-                from ...nodes.sandbox import Sandbox
+                from ...sandbox import Sandbox
 
                 self._sandbox = Sandbox()
         return passes_hidden_tests(gold._asdict(), solution, self._sandbox).ok
@@ -165,7 +165,7 @@ def passes_hidden_tests(row: Mapping[str, Any], answer: str, sandbox: Sandbox) -
     prompt, name, tests = (row_text(row, key) for key in ("prompt", "entry_point", "test"))
     code = read_code(answer, prompt, entry_point=name)
     if not code:
-        from ...nodes.sandbox import SandboxResult
+        from ...sandbox import SandboxResult
 
         return SandboxResult(status="failed", error="the answer holds no code")
     return sandbox.check(code, tests, name, helpers=prompt)

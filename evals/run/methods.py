@@ -406,7 +406,7 @@ def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
 
 def _agreeing_program(model: BaseChatModel, prompts: Sequence[str] | None = None) -> list[Any]:
     from ...nodes.critics.program_critic import program_critic
-    from ...nodes.sandbox import Sandbox
+    from ...sandbox import Sandbox
 
     return [program_critic(model, Sandbox(), prompts=prompts)]
 

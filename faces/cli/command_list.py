@@ -11,12 +11,13 @@ from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as built
 
+from ..._plugins import load_plugin, plugins
 from ..problems import bad_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["COMMANDS", "CommandGroup", "LazyCommand", "with_rooms"]
+__all__ = ["COMMANDS", "CommandGroup", "LazyCommand", "all_commands", "with_rooms"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,16 @@ def with_rooms(core: Iterable[LazyCommand], rooms: Iterable[LazyCommand]) -> tup
     return tuple(merged)
 
 
+def all_commands() -> tuple[LazyCommand, ...]:
+    """Return the commands of the core, and those that rooms and other packages bring by `redraft.commands`.
+
+    Raises:
+        ValueError: Those of a package can't be loaded, or one has a name that is taken.
+    """
+    rooms = [load_plugin(point, tuple) for point in plugins("redraft.commands").values()]
+    return with_rooms(COMMANDS, [command for room in rooms for command in room])
+
+
 def _without_types(command: Any) -> Any:
     """Return the command with a help page that shows metavars, and no types of Python such as `<list[Path]>`."""
 
@@ -95,13 +106,10 @@ def _without_types(command: Any) -> Any:
 
 
 class CommandGroup(TyperGroup):
-    """Group of `listed`; the options of a command are read when it is called."""
-
-    listed: tuple[LazyCommand, ...] = ()
-    """Default: the core's own, `COMMANDS`. `main` sets it to those of all rooms."""
+    """Group of `all_commands`; the options of a command are read when it is called."""
 
     def __init__(self, **settings: Any) -> None:
-        self.listed = self.listed or COMMANDS
+        self.listed = all_commands()
         stubs = {command.name: TyperCommand(command.name, help=command.summary) for command in self.listed}
         # In plain text: what draws typer's panels takes longer to import than all the rest.
         super().__init__(**{**settings, "commands": stubs, "rich_markup_mode": None})

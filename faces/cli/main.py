@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..problems import ProblemError, ReaderGoneError, Stopping, debugging
-from .command_list import COMMANDS, CommandGroup, with_rooms
+from .command_list import CommandGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,6 @@ __all__ = ["app", "main"]
 
 # Before langgraph is imported anywhere in this process: a checkpoint is data, and never names a class to be built.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
-
-CommandGroup.listed = with_rooms(COMMANDS, ())
 
 app = typer.Typer(
     name="redraft",

@@ -16,13 +16,13 @@ from redraft.evals.datasets.dataset import Dataset, Problem, load_dataset
 from redraft.graphs.math_problems import build_math_graph
 from redraft.graphs.writing import writing_task
 from redraft.models import ScriptedModel
-from redraft.nodes.sandbox import SandboxUnavailableError
 from redraft.nodes.verify.code_replies import code_task
+from redraft.sandbox import SandboxUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redraft.nodes.sandbox import Sandbox
+    from redraft.sandbox import Sandbox
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 SHARED_FILES = {"gsm8k_dev": ("numeric", 400), "humaneval_dev": ("code", 60), "commongen_hard_dev": ("words", 100)}
@@ -315,7 +315,7 @@ def test_a_dataset_of_code_loads_where_nothing_runs_code(
         raise SandboxUnavailableError("no sandbox can run here")
 
     dataset = load_dataset(write(FUNCTION))
-    monkeypatch.setattr("redraft.nodes.sandbox.Sandbox", unavailable)
+    monkeypatch.setattr("redraft.sandbox.Sandbox", unavailable)
     monkeypatch.setattr("redraft.evals.datasets.dataset.scorer", lambda kind: scorers.CodeScorer())
     with pytest.raises(SandboxUnavailableError):
         dataset.is_correct(dataset.problems[0], "def double(n): ...")

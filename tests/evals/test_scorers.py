@@ -10,7 +10,7 @@ from redraft.evals.datasets.scorers import CodeScorer, ExactScorer, HiddenTests,
 from redraft.nodes.verify.numeric_answers import lone_number
 
 if TYPE_CHECKING:
-    from redraft.nodes.sandbox import Sandbox
+    from redraft.sandbox import Sandbox
 
 DOUBLE = HiddenTests(
     prompt='def double(n):\n    """Return twice n."""\n',

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redraft import extend
 from redraft._plugins import forget_plugins
-from redraft.faces.server.engine.assistants import Assistants
-from redraft.faces.server.engine.call_options import call_options, checked_options
-from redraft.faces.server.settings import Settings
+from redraft.server.engine.assistants import Assistants
+from redraft.server.engine.call_options import call_options, checked_options
+from redraft.server.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

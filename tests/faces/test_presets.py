@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redraft._plugins import forget_plugins
 from redraft.faces import studio
-from redraft.faces.server.engine.assistants import Assistants
-from redraft.faces.server.settings import Settings
 from redraft.graphs import registry
+from redraft.server.engine.assistants import Assistants
+from redraft.server.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -156,7 +156,7 @@ def test_an_agent_that_lives_on_shows_no_key(good: int, provider: Provider) -> N
     from functools import partial
 
     from redraft.graphs.refining_agent import RefiningAgent
-    from redraft.graphs.travel import build_travel_graph
+    from redraft.travel.graph import build_travel_graph
 
     model = chat_model(provider(good=good), max_retries=0)
     agent = RefiningAgent(partial(build_travel_graph, model), max_iterations=1)
@@ -297,9 +297,9 @@ def test_traces_and_notebooks_show_no_key(good: int, provider: Provider) -> None
     """Spans with all texts, and what a notebook displays of a graph and a thread, hold no key."""
     from langgraph.checkpoint.memory import InMemorySaver
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-    from redraft.faces.server.tracing import instrument
     from redraft.faces.views.notebook import show, timeline
     from redraft.graphs.loop import build_refine_graph
+    from redraft.server.tracing import instrument
     from redraft.state.threads.thread import Thread
 
     exporter = InMemorySpanExporter()

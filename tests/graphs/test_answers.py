@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from redraft.graphs.retrieval import build_retrieval_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic
+from redraft.retrieval.graph import build_retrieval_graph
 from redraft.state import Thread, open_checkpointer
 from redraft.state.retrievals import cited_sources
 

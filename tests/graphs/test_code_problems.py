@@ -13,7 +13,7 @@ from redraft.graphs.code_problems import CODE_CRITIC_PROMPT, build_code_graph, c
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic, model_critic
-from redraft.nodes.sandbox import Sandbox
+from redraft.sandbox import Sandbox
 from redraft.state import Critique
 
 ROW = {

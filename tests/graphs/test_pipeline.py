@@ -28,7 +28,7 @@ from redraft.nodes.reasoning.pipeline_language import (
     register_step,
     step_help,
 )
-from redraft.nodes.retrieval.index_update import update_index
+from redraft.retrieval.index_update import update_index
 from redraft.state import Critique, Thread, open_checkpointer
 
 if TYPE_CHECKING:

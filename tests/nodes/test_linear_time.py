@@ -18,10 +18,7 @@ from redraft.models import control_tokens, server_replies, specs, thoughts
 from redraft.nodes.agents import react
 from redraft.nodes.critics import model_critic, program_critic, structured_replies
 from redraft.nodes.reasoning import pipeline_language
-from redraft.nodes.retrieval import citations, converters, key_terms, planning
 from redraft.nodes.rubric import critic as rubric_critic
-from redraft.nodes.sandbox import dialect
-from redraft.nodes.travel import cities, indicators, money, trip_dates
 from redraft.nodes.verify import (
     code_replies,
     expressions,
@@ -32,8 +29,11 @@ from redraft.nodes.verify import (
 )
 from redraft.nodes.writing import prompts, replies
 from redraft.nodes.writing.prompt_injection import fenced_messages
+from redraft.retrieval import citations, converters, key_terms, planning
+from redraft.sandbox import dialect
 from redraft.state import masking, retrievals
 from redraft.state.threads import diffs
+from redraft.travel import cities, indicators, money, trip_dates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from redraft.nodes.reasoning.branches import Branch
-from redraft.nodes.retrieval.retrievers import DocumentIndex
 from redraft.nodes.retrieve import retrieve
+from redraft.retrieval.retrievers import DocumentIndex
 from redraft.state.retrievals import passages
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from redraft.faces.server.app import mask_logs
+from redraft.server.app import mask_logs
 from redraft.state.masking import mask_error, masked
 
 SECRETS = {

@@ -147,7 +147,7 @@ def test_a_page_opens_no_file_that_somebody_else_named(
     shell: Any, thread: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The drawing of a thread is then that of the loop."""
-    from redraft.nodes.retrieval import retrievers as index
+    from redraft.retrieval import retrievers as index
 
     opened: list[Any] = []
     monkeypatch.setattr(index, "folder_index", lambda *given, **_: opened.append(given))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.program_critic import PROGRAM_PROMPTS, program_critic, read_program
-from redraft.nodes.sandbox import Sandbox
+from redraft.sandbox import Sandbox
 from redraft.state import Critique
 
 TASK = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"

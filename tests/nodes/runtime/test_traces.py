@@ -20,10 +20,10 @@ from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from phoenix.client import Client as PhoenixClient
 from redraft import build_refine_graph, model_critic, uses_words, verifier_critic
-from redraft.faces.server.tracing import instrument
 from redraft.models import ScriptedModel
 from redraft.nodes import phoenix_feedback
 from redraft.nodes.runtime.traces import wait_for_scores
+from redraft.server.tracing import instrument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

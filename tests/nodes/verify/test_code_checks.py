@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redraft.nodes.sandbox import Sandbox, SandboxResult
-from redraft.nodes.verify.code_checks import passes_visible_tests
 from redraft.evals import passes_hidden_tests
+from redraft.nodes.verify.code_checks import passes_visible_tests
 from redraft.nodes.verify.code_replies import code_task, find_entry_point, read_code
 from redraft.nodes.verify.visible_tests import given_tests, visible_tests
+from redraft.sandbox import Sandbox, SandboxResult
 from redraft.state.critique import Critique, Verifier
 
 PROMPT = '''import math

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langgraph.types import Command
-from redraft.faces.server.engine.records import RunRecord, ThreadRecord, open_records
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic
+from redraft.server.engine.records import RunRecord, ThreadRecord, open_records
 from redraft.state import BadCheckpointError, EncryptionKeyError, Thread, open_checkpointer
 from redraft.state.storage.index import BadRunError
 from redraft.state.storage.journal import BadJournalError

@@ -1,0 +1,361 @@
+"""Commands `report`, `compare` and `diagnose`: tables of what refining was worth. Internal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...faces.cli.options import MODELS, AsJson, MaxOutputTokens, Model, Prices, Temperature
+from ...faces.problems import BadInputError, bad_input
+from ...faces.views.console import plain_table, safe
+from ...faces.views.wording import amount, money, percent, seconds
+
+if TYPE_CHECKING:
+    from ...faces.views.console import Screen
+    from ..analysis.comparison import Comparison
+    from ..analysis.diagnosis import Diagnosis
+    from ..analysis.ledger import Group, Ledger, MethodRow
+    from ..analysis.paired import Proportion
+
+LOGS = "A log of another tool, or JSONL or CSV with an id and a verdict in each row."
+IdField = Annotated[
+    str | None,
+    typer.Option("--id-field", "--id", metavar="FIELD", help="Names the problem; default: the only one possible."),
+]
+RightField = Annotated[
+    str | None,
+    typer.Option(
+        "--right-field", "--correct", metavar="FIELD", help="Says right or wrong; default: the only one possible."
+    ),
+]
+RightFrom = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Of verdicts that are numbers: from which one on an answer is right."),
+]
+
+Baseline = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Of logs: the method, or file, that refined nothing; default: first drafts."),
+]
+
+__all__ = ["compare", "diagnose", "report", "show_comparison", "show_diagnosis", "show_ledger"]
+
+Wanted = Annotated[
+    float, typer.Option(metavar="POINTS", min=0.01, max=99, help="The difference worth finding, in percentage points.")
+]
+
+
+def report(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR|LOG…", help="Folders of `redraft eval`, or above them; logs as `redraft compare` reads them."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where report.html goes; else the first DIR, or beside the LOG.")
+    ] = None,
+    wanted: Wanted = 5,
+    baseline: Baseline = None,
+    id_field: IdField = None,
+    right_field: RightField = None,
+    right_from: RightFrom = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.
+
+    Writes report.html, one file with the tables, plots and every single problem; it needs no network.
+    """
+    from ...faces.views.console import Screen
+    from ..analysis.ledger import build_ledger
+    from ..logs.registry import Naming
+    from ..logs.runs import read_runs
+    from ..report.page import write_report
+
+    first = sources[0]
+    with bad_input():
+        runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
+        ledger = build_ledger(runs, wanted=wanted / 100).model_copy(update={"read": read})
+        page = write_report(ledger, runs, out or (first if first.is_dir() else first.parent))
+
+    def show(screen: Screen) -> None:
+        show_ledger(screen, ledger)
+        screen.line(("wrote ", "dim"), str(page))
+
+    Screen(as_json=as_json).result(ledger.model_dump(mode="json"), show)
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help=LOGS)],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same problems, later.")],
+    id_field: IdField = None,
+    right_field: RightField = None,
+    right_from: RightFrom = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="NAME", help="Of several prompts or models in a file; twice: before and after."
+        ),
+    ] = None,
+    wanted: Wanted = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Say what changed between anyone's two files of results, problem by problem, and whether that could be chance.
+
+    Formats are known by what is in a file: logs of Inspect, lm-evaluation-harness, OpenAI evals, promptfoo, DeepEval,
+    Langfuse, LangSmith and Phoenix, JSONL and CSV. It says which fields it took, and takes none that is not clear.
+    """
+    from ...faces.views.console import Screen
+    from ..analysis.comparison import compare as compared
+
+    named = methods or []
+    with bad_input():
+        if len(named) > 2:
+            raise ValueError(f"--method is given once for both files or twice, not {len(named)} times")
+        found = compared(
+            before,
+            after,
+            id_field=id_field,
+            correct_field=right_field,
+            right_from=right_from,
+            methods=(named[0], named[-1]) if named else (None, None),
+            wanted=wanted / 100,
+        )
+    Screen(as_json=as_json).result(found.model_dump(mode="json"), lambda screen: show_comparison(screen, found))
+
+
+def diagnose(
+    sample: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATASET|DIR|LOG…",
+            help="As in `redraft eval`, with --out; or results or logs with rounds, and nothing is run.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Results of the sample of a DATASET; a second start goes on with them."),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,…", help="At least one baseline and one that refines.")
+    ] = "zero-shot,majority-3,self-refine-2,program-2",
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rounds looked at; those that were played always are.")
+    ] = 3,
+    wanted: Wanted = 5,
+    baseline: Baseline = None,
+    id_field: IdField = None,
+    right_field: RightField = None,
+    right_from: RightFrom = None,
+    model: Model = None,
+    critic: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="Judges in self-refine.", rich_help_panel=MODELS)
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=2, help="Problems in the sample.")] = 30,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Which ones.")] = None,
+    concurrency: Annotated[int, typer.Option(metavar="C", min=1, help="Problems worked on at once.")] = 4,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    prices: Prices = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results."""
+    from ...faces.views.console import Screen
+    from ..analysis.diagnosis import diagnose as diagnosed
+    from ..logs.registry import Naming
+    from ..logs.runs import read_runs
+
+    screen = Screen(as_json=as_json)
+    sources = [Path(one) for one in sample]
+    results = all(one.is_dir() or (one.is_file() and out is None) for one in sources)
+    if not results:
+        if out is None:
+            raise BadInputError(
+                f"{sample[0]!r} is no folder of results and no log; for a dataset name --out, where its results go"
+            )
+        if len(sample) > 1:
+            raise BadInputError("one dataset is diagnosed at a time; several folders or logs go without --out")
+        from .eval_runs import EvalPlan, run_plan
+
+        plan = EvalPlan.given(
+            dataset=sample[0],
+            methods=methods,
+            limit=limit,
+            seed=seed,
+            model=model,
+            critic=critic,
+            temperature=temperature,
+            max_output_tokens=max_output_tokens,
+            prices=prices,
+            out=out,
+            resume=True,
+            concurrency=concurrency,
+        )
+        sources = run_plan(plan, screen)
+    # A model that the environment names is meant for the commands that ask one.
+    elif out or critic or (model and model != os.environ.get("REDRAFT_MODEL")):
+        raise BadInputError(f"{sample[0]} is a folder of results: --out, --model and --critic are for a dataset")
+    with bad_input():
+        try:
+            runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
+        except ValueError as error:
+            asked = "" if out or sources[0].is_dir() else "; for a dataset name --out, where its results go"
+            raise ValueError(f"{error}{asked}") from None
+        found = diagnosed(runs, rounds=rounds, wanted=wanted / 100).model_copy(update={"read": read})
+    screen.result(found.model_dump(mode="json"), lambda screen: show_diagnosis(screen, found))
+
+
+def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> None:
+    """Print each method's difference to its baseline, tables of methods and critics, and the verdicts in words.
+
+    Args:
+        screen: Where to.
+        ledger: What is shown.
+        hint: A command that shows more.
+    """
+    from rich.text import Text
+
+    for group in ledger.groups:
+        _show_headlines(screen, group, [row for row in ledger.methods if row.label in group.methods])
+    columns = ("method", "right", "95%", "first", "fixed", "broke", "p", "tokens", "cost", "seconds", "rounds")
+    table = plain_table(*columns, right=columns[1:])
+    for row in ledger.methods:
+        change = row.overall
+        table.add_row(
+            Text(safe(row.label), style="bold"),
+            _share(row.accuracy),
+            _interval(row.accuracy),
+            _share(row.first_draft),
+            "" if row.baseline else str(change.fixed),
+            "" if row.baseline else str(change.broken),
+            "" if row.baseline else _both_p(change.mcnemar_p, row.p_corrected),
+            f"{row.tokens:,.0f}",
+            money(row.cost_usd),
+            seconds(row.seconds),
+            f"{row.mean_iterations:.1f}",
+        )
+    screen.put(table)
+    screen.line(("tokens, cost and seconds are a problem's; first: the first draft; p in brackets: corrected", "dim"))
+    if ledger.critics:
+        screen.line("")
+        _show_critics(screen, ledger)
+    screen.line("")
+    for row in ledger.methods:
+        screen.line(row.verdict)
+    for warning in [*ledger.warnings, *(f"{row.label}: {text}" for row in ledger.methods for text in row.warnings)]:
+        screen.line((f"! {warning}", "yellow"))
+    for sentence in ledger.read:
+        screen.line((sentence, "dim"))
+    if hint:
+        screen.line(("more: ", "dim"), hint)
+
+
+def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None:
+    """Print what the page's first picture shows: a line a method, and the recommendation."""
+    from rich.text import Text
+
+    from ..analysis.sentences import finding_in_words, points
+
+    screen.line((safe(group.title), "bold"), f": {amount(group.problems, 'problem')}")
+    table = plain_table("method", "points", "95%", "", "against", right=("points", "95%"))
+    for row in sorted((one for one in rows if one.headline), key=lambda one: one.baseline):
+        if first := row.headline:
+            both = points(first.paired.diff), points(first.paired.diff_ci95)
+            found = finding_in_words(first.finding, row.power)
+            table.add_row(Text(safe(row.name), style="bold"), *both, found, safe(first.against))
+    if table.row_count:
+        screen.put(table)
+    if group.recommendation:
+        screen.line((safe(group.recommendation), "bold"))
+    screen.line("")
+
+
+def _show_critics(screen: Screen, ledger: Ledger) -> None:
+    from rich.text import Text
+
+    table = plain_table("critic", "in", "accepts wrong", "95%", "rejects right", "95%")
+    for one in ledger.critics:
+        table.add_row(
+            Text(safe(one.critic), style="bold"),
+            safe(one.method),
+            f"{one.false_accept.k} of {one.wrong}",
+            _interval(one.false_accept),
+            f"{one.false_reject.k} of {one.right}",
+            _interval(one.false_reject),
+        )
+    screen.put(table)
+    for one in ledger.critics:
+        if one.warning:
+            screen.line((f"! {one.critic} in {one.method}: {one.warning}", "yellow"))
+
+
+def show_comparison(screen: Screen, found: Comparison) -> None:
+    """Print what changed between two files of results: the difference first."""
+    from ..analysis.paired import finding
+    from ..analysis.sentences import finding_in_words, p_in_words, points
+
+    said = finding(found.diff or 0.0, found.diff_ci95, found.mcnemar_p, wanted=found.power.wanted)
+    screen.line(
+        (f"{points(found.diff)} points", "bold"),
+        f" (95% {points(found.diff_ci95)}; {p_in_words(found.mcnemar_p)}): {finding_in_words(said, found.power)}",
+    )
+    table = plain_table("", "right", "wrong after", right=("right", "wrong after"))
+    table.columns[1].header, table.columns[2].header = "right after", "wrong after"
+    table.add_row("right before", str(found.kept_right), str(found.broken))
+    table.add_row("wrong before", str(found.fixed), str(found.kept_wrong))
+    screen.put(table)
+    for sentence in found.read:
+        screen.line((sentence, "dim"))
+    screen.line("")
+    screen.line(found.verdict)
+    for warning in found.warnings:
+        screen.line((f"! {warning}", "yellow"))
+
+
+def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
+    """Print what a sample says about refining, and what is recommended."""
+    screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {_with_interval(found.first_draft)}")
+    screen.line("")
+    columns = ("method", "rounds", "right", "95%", "gain", "95%", "p", "corrected", "tokens", "")
+    table = plain_table(*columns, right=columns[1:-1])
+    for option in found.options:
+        low, high = option.ci95
+        table.add_row(
+            safe(option.method),
+            "" if option.rounds is None else str(option.rounds),
+            percent(option.accuracy),
+            f"{percent(low)}–{percent(high)}",
+            f"{100 * option.gain:+.1f}",
+            f"{100 * option.gain_ci95[0]:+.1f} to {100 * option.gain_ci95[1]:+.1f}",
+            f"{option.p:.2g}",
+            "" if option.rounds is None else f"{option.p_corrected:.2g}",
+            f"{option.tokens:,.0f}",
+            "" if option.observed else "predicted",
+        )
+    screen.put(table)
+    screen.line(("gain is in points above the cheapest baseline; p is corrected for all rounds and methods", "dim"))
+    for sentence in found.read:
+        screen.line((sentence, "dim"))
+    screen.line("")
+    screen.line((found.recommendation, "bold"))
+
+
+def _both_p(raw: float, corrected: float | None) -> str:
+    shown, also = f"{raw:.2g}", f"{raw if corrected is None else corrected:.2g}"
+    return shown if shown == also else f"{shown} ({also})"
+
+
+def _share(one: Proportion) -> str:
+    return "–" if one.rate is None else percent(one.rate)
+
+
+def _interval(one: Proportion) -> str:
+    ends: Any = one.ci95
+    return "–" if one.n == 0 else f"{percent(ends[0])}–{percent(ends[1])}"
+
+
+def _with_interval(one: Proportion) -> str:
+    return f"{_share(one)} ({_interval(one)})"

@@ -1,0 +1,468 @@
+"""Evaluation runs: planned as a whole before anything is paid, run with a progress bar. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ...faces.problems import BadInputError, RunStoppedError, Stopping, bad_input
+from ...faces.run_config import RunConfig, kept_spec
+from ...faces.sessions import encryption_key, model_or_default, seal_key
+from ...faces.views.wording import money, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ...faces.views.console import Screen
+    from ..datasets.dataset import Dataset
+    from ..run.methods import Method
+    from ..run.ray_engine import RayJob
+    from ..run.result_record import ResultRecord
+    from ..run.runner import Progress
+
+__all__ = ["EvalPlan", "run_plan"]
+
+
+ENGINES = ("asyncio", "ray")
+
+
+@dataclass(frozen=True)
+class EvalPlan:
+    """Checked arguments of an evaluation."""
+
+    data: Dataset
+    methods: tuple[Method, ...]
+    model: str
+    critic: str | None
+    out: Path
+    writer: Any = field(default=None, repr=False)
+    """The model, built."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """How the dataset was read, where that was said."""
+    offset: int = 0
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    prices: str | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """In place of the methods' own, by name."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the presets among the methods, as their recipes hold them."""
+    judge: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in the file of the calibrated judge."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    db: str | None = None
+    resume: bool = False
+    retry_failed: bool = False
+    concurrency: int = 4
+    rpm: float | None = None
+    tpm: float | None = None
+    engine: str = "asyncio"
+    workers: int = 1
+    ray_address: str | None = None
+    upload: bool = False
+    """Whether results go back to the service that the dataset is from."""
+
+    @classmethod
+    def given(
+        cls,
+        *,
+        dataset: str,
+        methods: str,
+        fields: Mapping[str, str | None] | None = None,
+        skip_bad: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+        model: str | None = None,
+        critic: str | None = None,
+        temperature: float | None = None,
+        max_output_tokens: int | None = None,
+        seed: int | None = None,
+        timeout_s: float | None = None,
+        prices: str | None = None,
+        prompts: Path | None = None,
+        options: Sequence[str] = (),
+        judge: Path | None = None,
+        **rest: Any,
+    ) -> EvalPlan:
+        """Return the plan, with every method built: what makes no sense is refused before anything is paid.
+
+        Args:
+            dataset: As `load_dataset` takes it, and `fields` its further arguments.
+            methods: Names, parted by commas.
+            options: `NAME=VALUE` each, of the presets among the methods.
+            judge: A file of `redraft calibrate`, which accepts in `self-refine-N`.
+            prompts: A file of prompts; each method takes those that it has.
+            rest: The other fields of the plan, as they are.
+
+        Raises:
+            BadInputError: It makes no sense; the message says why.
+        """
+        from ...faces.views.console import say
+        from ...graphs.preset import Preset
+        from ...models import PriceTable, chat_model
+        from ...nodes.critics.calibrated import judge_from_specs
+        from ...nodes.critics.judge_file import read_judge
+        from ...nodes.critics.registry import SELF, named_critic
+        from ..datasets.dataset import load_dataset
+        from ..run.methods import build_method, check_methods, find_method, knows_gold, preset_method
+
+        names = tuple(name.strip() for name in methods.split(",") if name.strip())
+        if rest.get("retry_failed") and not rest.get("resume"):
+            raise BadInputError("--retry-failed is for --resume: it runs again what failed before")
+        named = {name: field for name, field in (fields or {}).items() if field}
+        with bad_input():
+            data = load_dataset(dataset, skip_bad=skip_bad, **named).sample(limit, seed, offset=offset)
+            check_methods(names, data.kind)
+            spec, note = model_or_default(model)
+            spec = kept_spec(spec)
+            # Left out where it is not given, so that a run's description stays what it was.
+            patience: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
+            tuning: dict[str, Any] = {
+                "temperature": temperature,
+                "max_output_tokens": max_output_tokens,
+                "seed": seed,
+                **patience,
+            }
+            writer = chat_model(spec, **tuning)
+
+            def judging_model(spec: str) -> Any:
+                return chat_model(kept_spec(spec), **patience)
+
+            judging = None if critic in (None, SELF) else named_critic(critic, writer, judging_model)
+            table = PriceTable.from_file(prices) if prices else None
+            texts = _prompts_for(data.kind, prompts) if prompts else {}
+            preset_options, accepting = _preset_options(options), {}
+            if judge is not None:
+                if critic is not None or not any(name.startswith("self-refine-") for name in names):
+                    raise ValueError("--judge accepts in self-refine-N, in place of --critic")
+                accepting = read_judge(judge).model_dump(mode="json")
+                judging = judge_from_specs(accepting, writer, judging_model)
+            presets = [name for name in names if isinstance(find_method(name)[0], Preset)]
+            if preset_options and not presets:
+                raise ValueError(f"--option {next(iter(preset_options))} is for a graph among the --methods")
+
+            def built(name: str) -> Method:
+                if name not in presets:
+                    return build_method(
+                        name, data.kind, writer, critic=judging, oracle=knows_gold(data), prompts=texts, prices=table
+                    )
+                critics = () if critic is None else (critic,)
+                fields = {"preset": name, "model": spec, "critics": critics, "prices": prices, **tuning}
+                return preset_method(name, RunConfig.given(**{**fields, **preset_options}).build(None))
+
+            methods_built = tuple(map(built, names))
+            if unused := sorted(set(texts) - {name for method in methods_built for name in method.prompts}):
+                raise ValueError(f"none of these methods asks with {', '.join(unused)} of {str(prompts)!r}")
+        if note:
+            say(note)
+        for line in data.skipped:
+            say(f"skipped: {line}")
+        plan = cls(
+            *(data, methods_built, spec, critic),
+            writer=writer,
+            fields=named,
+            model_options=tuning,
+            prices=prices,
+            prompts=texts,
+            options=preset_options,
+            judge=accepting,
+            offset=offset,
+            **rest,
+        )
+        with bad_input():
+            plan.check_engine()
+        return plan
+
+    def check_engine(self) -> None:
+        """Raise ValueError unless the engine can run this.
+
+        Raises:
+            ValueError: There is no such engine, or Ray's workers can't do what was asked for.
+        """
+        if self.engine not in ENGINES:
+            raise ValueError(f"there is no engine {self.engine!r}; known are {', '.join(ENGINES)}")
+        if self.engine == "ray":
+            for method in self.methods:
+                # Made to be checked, and thrown away.
+                self.ray_job(method, run_id="")
+            if self.judge or self.options:
+                raise ValueError(f"{'--judge' if self.judge else '--option'} is for --engine asyncio")
+        elif self.ray_address:
+            raise ValueError("--ray-address is for --engine ray")
+
+    def ray_job(self, method: Method, *, run_id: str) -> RayJob:
+        """Return what Ray's workers are told about the run of one method.
+
+        Raises:
+            ValueError: They can't do it.
+        """
+        from pathlib import Path
+
+        from ..run.ray_engine import RayJob
+
+        if not self.db:
+            raise ValueError("--engine ray keeps checkpoints and results in PostgreSQL: give --db postgresql://…")
+        return RayJob(
+            run_id=run_id,
+            method=method.name,
+            kind=self.data.kind,
+            model=self.model,
+            db=self.db,
+            encryption_key=encryption_key(),
+            seal_key=seal_key(),
+            critic=self.critic,
+            model_options=self.model_options,
+            limits={**self.limits, **method.limits},
+            # As data and not as a path: a worker on another machine has no such file.
+            prompts=self.prompts,
+            prices=json.loads(Path(self.prices).read_text(encoding="utf-8")) if self.prices else None,
+            rpm=self.rpm,
+            tpm=self.tpm,
+        )
+
+    def info(self, method: Method) -> dict[str, Any]:
+        """Return what `run.json` says about the run of one method."""
+        from ...state.limits import merged_limits
+        from ..run.provenance import code_commit, prompt_hashes, sampling_temperature
+
+        return {
+            "format": 2,
+            "dataset": self.data.name,
+            "dataset_sha256": self.data.sha256,
+            "kind": self.data.kind,
+            "offset": self.offset,
+            "n": len(self.data.problems),
+            "method": method.name,
+            "oracle": method.oracle,
+            "model": self.model,
+            "critic": self.critic,
+            "limits": merged_limits(self.limits, method.limits),
+            **self.model_options,
+            "sampling_temperature": sampling_temperature(self.writer),
+            "prompts_sha256": method.prompts_sha256,
+            "prompts": prompt_hashes(method.prompts),
+            "fields": dict(self.fields),
+            # Only where there is one, so that a run without goes on under its old description.
+            **({"judge": dict(self.judge)} if self.judge else {}),
+            **({"options": dict(self.options)} if self.options and method.rounds is None else {}),
+            **code_commit(),
+            "versions": {
+                **{name: version(name) for name in ("redraft", "langgraph", "langchain-core")},
+                "python": platform.python_version(),
+            },
+            "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
+            "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "seconds": 0.0,
+            "engine": self.engine,
+            "run_id": secrets.token_hex(8),
+        }
+
+
+def _preset_options(given: Sequence[str]) -> dict[str, Any]:
+    """Return options by name, each value as JSON has it or else as text."""
+    values: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--option takes NAME=VALUE, such as depth=1, not {text!r}")
+        try:
+            content = json.loads(value)
+        except ValueError:
+            content = value
+        values[name.strip().replace("-", "_")] = tuple(content) if isinstance(content, list) else content
+    return values
+
+
+def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
+    """Run every method, one after the other, and return their folders.
+
+    Raises:
+        BadInputError: A folder holds another run, or one that `--resume` was not given for.
+        RunStoppedError: It was interrupted, or every problem failed; the message says how it goes on.
+    """
+    folders = [plan.out / method.name for method in plan.methods]
+    with bad_input():
+        _check_folders(plan)
+    try:
+        with _cluster(plan):
+            for method, folder in zip(plan.methods, folders, strict=True):
+                _run_one(plan, method, folder, screen)
+                if plan.upload and plan.data.source:
+                    _send_back(plan.data.source, folder)
+    except KeyboardInterrupt:
+        hint = f"what is done is in {plan.out}; the same command with --resume goes on"
+        raise RunStoppedError(f"interrupted; {hint}", exit_code=Stopping.exit_code()) from None
+    return folders
+
+
+def _send_back(source: str, folder: Path) -> None:
+    """Send a method's results to where its dataset is from, once; what fails is said, since the results are here."""
+    from ...faces.views.console import say
+    from ..datasets.services import send_results
+    from ..run.run_folder import read_run, read_run_info, write_run_info
+
+    info, digest = read_run_info(folder), hashlib.sha256((folder / "results.jsonl").read_bytes()).hexdigest()
+    earlier = info.get("sent", {})
+    if earlier.get("results_sha256") == digest:
+        return
+    try:
+        experiment = send_results(source, read_run(folder), attempt=earlier.get("attempt", 0) + 1)
+    except (ConnectionError, ImportError) as error:
+        say(f"{error}; they are in {folder}, and the same command with --resume sends them")
+        return
+    receipt = {
+        "to": source,
+        "experiment": experiment,
+        "results_sha256": digest,
+        "attempt": earlier.get("attempt", 0) + 1,
+    }
+    write_run_info(folder, {**info, "sent": receipt})
+    say(f"sent to {source} as {experiment!r}")
+
+
+def _prompts_for(kind: str, path: Path) -> dict[str, str]:
+    """Return the prompts of a file that were measured on problems of this kind, or that say nothing of it.
+
+    Raises:
+        ValueError: They are for problems of another kind, or can't be read.
+    """
+    from ...nodes.writing.prompt_files import read_tuned
+
+    content = read_tuned(path)
+    if content.get("kind", kind) != kind:
+        raise ValueError(f"the prompts of {str(path)!r} are for problems of kind {content['kind']}; these are {kind}")
+    prompts: dict[str, str] = content["prompts"]
+    return prompts
+
+
+@contextmanager
+def _cluster(plan: EvalPlan) -> Iterator[None]:
+    if plan.engine != "ray":
+        yield
+        return
+    from .ray_cluster import ray_cluster
+
+    with bad_input(), ray_cluster(plan.ray_address, workers=plan.workers):
+        yield
+
+
+def _check_folders(plan: EvalPlan) -> None:
+    from ..run.run_folder import check_same_run
+
+    for method in plan.methods:
+        folder = plan.out / method.name
+        if not (folder / "run.json").exists():
+            continue
+        if not plan.resume:
+            raise BadInputError(f"{folder} holds a run already: --resume goes on with it, another --out begins anew")
+        check_same_run(folder, plan.info(method))
+
+
+def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
+    from ...state import open_checkpointer
+    from ..run.provenance import Fingerprints, server_of
+    from ..run.rate_limits import RateLimits
+    from ..run.run_folder import ResultFile, read_run_info, write_run_info
+    from ..run.runner import GivenUpError, run_method
+
+    with bad_input():
+        pace = RateLimits(rpm=plan.rpm, tpm=plan.tpm) if (plan.rpm, plan.tpm) != (None, None) else None
+        # A resumed run keeps its first description, whose run_id names the threads to go on with.
+        if (folder / "run.json").exists():
+            before = read_run_info(folder)
+        else:
+            before = {**plan.info(method), "server": server_of(plan.model, plan.writer), "system_fingerprints": []}
+        write_run_info(folder, before)
+    start, fingerprints = perf_counter(), Fingerprints()
+    with bad_input(), ResultFile(folder / "results.jsonl") as results:
+        if plan.retry_failed:
+            results.drop(lambda record: record.error is not None)
+
+        async def go(show: Callable[[Progress, ResultRecord | None], None]) -> None:
+            if plan.engine == "ray":
+                from ..run.ray_engine import run_on_ray
+
+                await run_on_ray(
+                    plan.ray_job(method, run_id=before["run_id"]),
+                    plan.data,
+                    results,
+                    workers=plan.workers,
+                    concurrency=plan.concurrency,
+                    on_progress=show,
+                )
+                return
+            db = plan.db or str(folder / "runs.sqlite")
+            async with open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()) as saver:
+                # Methods are built before there is a database, so that one that makes no sense leaves nothing behind.
+                graph = method.graph.copy({"checkpointer": saver}).with_config(callbacks=[fingerprints])
+                with_saver = replace(method, graph=graph)
+                await run_method(
+                    with_saver,
+                    plan.data,
+                    results,
+                    concurrency=plan.concurrency,
+                    rate_limits=pace,
+                    limits=plan.limits,
+                    run_id=before["run_id"],
+                    on_progress=show,
+                )
+
+        try:
+            with _shown(screen, method.name) as show:
+                asyncio.run(go(show))
+        except GivenUpError as error:
+            raise RunStoppedError(f"{method.name}: {error}; --resume --retry-failed tries again") from None
+        finally:
+            # Also for a run that was broken off: the seconds of its parts add up.
+            after = {**before, "seconds": round(before["seconds"] + perf_counter() - start, 3)}
+            # Replies of Ray's workers are not seen here.
+            if plan.engine != "ray":
+                after["system_fingerprints"] = sorted({*before.get("system_fingerprints", ()), *fingerprints.found})
+            write_run_info(folder, after)
+
+
+@contextmanager
+def _shown(screen: Screen, name: str) -> Iterator[Callable[[Progress, ResultRecord | None], None]]:
+    """Give a function that shows how far a run is: a bar on a terminal, a line now and then elsewhere."""
+    if not screen.progress.is_terminal:
+        yield _lines(screen, name)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
+    with Bar(*columns, console=screen.progress) as bar:
+        task = bar.add_task(name, total=None, facts="")
+
+        def show(progress: Progress, record: ResultRecord | None) -> None:
+            bar.update(task, total=progress.total, completed=progress.done, facts=_facts(progress))
+
+        yield show
+
+
+def _lines(screen: Screen, name: str) -> Callable[[Progress, ResultRecord | None], None]:
+    def show(progress: Progress, record: ResultRecord | None) -> None:
+        tenth = max(progress.total // 10, 1)
+        if record is None or progress.done == progress.total or progress.done % tenth == 0:
+            screen.line((f"{name}  {progress.done}/{progress.total}  {_facts(progress)}", "dim"))
+
+    return show
+
+
+def _facts(progress: Progress) -> str:
+    parts = [] if progress.accuracy is None else [f"right {percent(progress.accuracy)}"]
+    parts += [f"{progress.failed} failed"] if progress.failed else []
+    parts += [f"{progress.tokens_per_second:.0f} tokens/s", money(progress.cost_usd)] if progress.tokens else []
+    if progress.eta_s is not None and progress.done < progress.total:
+        parts.append(f"{seconds(progress.eta_s)} left")
+    return " · ".join(parts)

@@ -1,8 +1,0 @@
-"""Runs model-written Python where it can do no harm, and checks it where it cannot cheat. Internal."""
-
-from __future__ import annotations
-
-from .result import SandboxResult, SandboxUnavailableError, Status
-from .sandbox import Layer, Sandbox
-
-__all__ = ["Layer", "Sandbox", "SandboxResult", "SandboxUnavailableError", "Status"]

@@ -1,0 +1,227 @@
+"""Citations: the passages that sentences of an answer name, and whether those hold what is said. Internal."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import mul
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.messages import AIMessage
+
+from ..nodes.critics.critics import VerifierCritic
+from ..nodes.verify.text_verifiers import split_sentences, split_words
+from ..nodes.writing.prompts import PromptedModel
+from ..nodes.writing.replies import is_stop_phrase
+from ..state.critique import Critique
+from ..state.retrievals import CITATION, cited_numbers, documents_of
+from .documents import passage
+from .key_terms import key_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.runnables import RunnableConfig
+
+    from ..nodes.runtime.dual import Do
+    from ..state.critique import Verifier
+    from ..state.events import Event
+
+__all__ = [
+    "NOTHING_SAID",
+    "AnswerWriter",
+    "CitationCritic",
+    "Claim",
+    "claims",
+    "features",
+    "reads_the_record",
+    "support",
+]
+
+NOTHING_SAID = "Nothing was found that answers this."
+"""The answer that cites nothing."""
+
+
+class Claim(NamedTuple):
+    """A sentence of an answer."""
+
+    text: str
+    """Without its citations and Markdown."""
+    cited: tuple[int, ...]
+    """Numbers of the passages that it names, each once."""
+
+
+def claims(answer: str) -> list[Claim]:
+    """Return the sentences of an answer with what each cites; an item of a list, or a heading, is one at least.
+
+    A citation behind the full stop belongs to the sentence before it.
+    """
+    text = ITEM.sub("\n\n", f"\n{answer}")
+    text = HEADING.sub(r"\n\n\1\n\n", text)
+    text = BEHIND.sub(r" \2\1 ", text)
+    found: list[Claim] = []
+    for sentence in split_sentences(text):
+        bare = " ".join(MARKDOWN.sub("", CITATION.sub(" ", sentence)).split())
+        cited = tuple(cited_numbers(sentence))
+        if split_words(bare):
+            found.append(Claim(SPACE_BEFORE_STOP.sub(r"\1", bare), cited))
+        elif found:  # citations on a line of their own
+            found[-1] = Claim(found[-1].text, tuple(dict.fromkeys([*found[-1].cited, *cited])))
+    return found
+
+
+ITEM = re.compile(r"\n[ \t]*+(?:[-*•+]|\d{1,3}[.)])[ \t]++")
+HEADING = re.compile(r"^#{1,6}[ \t]++(.*)$", re.MULTILINE)
+BEHIND = re.compile(
+    rf"(?<!\.[A-Za-z])(?<![.!?…。！？؟।])([.!?…。！？؟।]++[\"'”’»)」』]*+)[ \t]*+"
+    rf"((?:{CITATION.pattern}[ \t]*)+)(?=\s*(?:[^\sa-z]|$))"
+)
+MARKDOWN = re.compile(r"[*_`]+")
+SPACE_BEFORE_STOP = re.compile(r"\s+([.!?…。！？؟।,;:])")
+
+
+def support(claim: str, passages: Sequence[str], embeddings: Embeddings | None = None) -> float:
+    """Return the probability, 0–1, that passages hold together what a sentence says; 0 where a number is not theirs.
+
+    Args:
+        claim: The sentence, without citations.
+        passages: Their texts, with their headings.
+        embeddings: all-MiniLM-L6-v2, with which it was calibrated; `None` goes by words alone.
+    """
+    if _numbers(claim) - _numbers_with_words(" ".join(passages)):
+        return 0.0
+    overlap, similarity = features(claim, passages, embeddings)
+    intercept, *weights = BY_WORDS if embeddings is None else BY_MEANING
+    return 1 / (1 + math.exp(-intercept - sum(map(mul, weights, (overlap, similarity)))))
+
+
+# `benchmarks/citation_support.py` finds them.
+BY_WORDS = (-2.96, 7.93)
+BY_MEANING = (-5.43, 7.85, 4.53)
+SUPPORTED = 0.5
+
+
+def features(claim: str, passages: Sequence[str], embeddings: Embeddings | None) -> tuple[float, float]:
+    """Return the share of a sentence's terms that the passages hold, and its similarity to the closest place in them.
+
+    The similarity is 0 without a model.
+    """
+    said, known = _terms(claim), _terms(" ".join(passages))
+    # Without their endings, so that "copies" counts for "copying".
+    held = sum(any(one.startswith(term[: max(4, len(term) - 3)]) for one in known) for term in said)
+    overlap = held / len(said) if said else 0.0
+    if embeddings is None:
+        return overlap, 0.0
+    sentences = [split_sentences(text) for text in passages]
+    places = [place for some in sentences for place in (*some, *map(" ".join, pairwise(some)))]
+    own = embeddings.embed_documents([claim])[0]
+    return overlap, max((sum(map(mul, own, vector)) for vector in embeddings.embed_documents(places)), default=0.0)
+
+
+def _terms(text: str) -> list[str]:
+    """Return the key terms of a text; of a script without spaces each two signs that stand together."""
+    found = []
+    for term in key_terms(text):
+        found += [a + b for a, b in pairwise(term)] if UNSPACED.search(term) else [term]
+    return found
+
+
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+
+def _numbers(text: str) -> set[str]:
+    """Return the numbers of a sentence, from two on where they are words: "one" has other meanings."""
+    found = set(NUMBER.findall(GROUPED.sub("", text)))
+    return found | {NUMBER_WORDS[word] for word in LATIN.findall(text.casefold()) if word in NUMBER_WORDS}
+
+
+def _numbers_with_words(text: str) -> set[str]:
+    words = {MORE_WORDS[word] for word in LATIN.findall(text.casefold()) if word in MORE_WORDS}
+    return _numbers(text) | words
+
+
+NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+GROUPED = re.compile(r"(?<=\d)[,'’\u00a0\u202f](?=\d{3}(?!\d))")
+LATIN = re.compile("[a-z]+")
+NUMBER_WORDS = {
+    word: str(number)
+    for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)  # noqa: SIM905
+}
+MORE_WORDS = {"one": "1", "once": "1", "single": "1", "first": "1", "twice": "2", "both": "2", "zero": "0", "no": "0"}
+
+
+def reads_the_record(task: str, draft: str, /) -> None:
+    """Stand in for the verifier of a critic that judges by the record instead."""
+
+
+@dataclass(frozen=True)
+class CitationCritic(VerifierCritic):
+    """A verifier of answers: each sentence cites passages that were found, and these hold what it says.
+
+    It names every sentence that does not; its score is the share of those that do. Where nothing was found, it accepts
+    only the answer that says so. It goes by words, numbers and similarity: a sentence that turns a passage into its
+    opposite in the passage's own words passes it.
+    """
+
+    verifier: Verifier = reads_the_record
+    name: str = "citations"
+    embeddings: Embeddings | None = None
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Check the sentences of the draft against the passages of the record."""
+        texts = [passage(one["text"], one.get("heading", "")) for one in documents_of(history)]
+        if is_stop_phrase(draft, NOTHING_SAID):
+            return Critique("", accepted=True, score=1.0)
+        if not texts:
+            return Critique(f"No passage was found. Reply with exactly: {NOTHING_SAID}", accepted=False, score=0.0)
+        found = claims(draft)
+        problems = [(claim, why) for claim in found if (why := self._wrong(claim, texts))]
+        listed = [f"{why}: “{claim.text[:MOST_QUOTED]}”" for claim, why in problems[:MOST_NAMED]]
+        if len(problems) > MOST_NAMED:
+            listed.append(f"… and {len(problems) - MOST_NAMED} sentences more.")
+        if not found:
+            listed = ["The draft has no sentence."]
+        evidence = {"sentences": len(found), "unsupported": len(problems)}
+        score = 1 - len(problems) / len(found) if found else 0.0
+        return Critique("\n".join(listed), accepted=not listed, score=score, evidence=evidence)
+
+    def _wrong(self, claim: Claim, texts: Sequence[str]) -> str:
+        """Return the fault in the citations of a sentence; empty where there is none."""
+        if not claim.cited:
+            return "No passage is cited for this"
+        if missing := [number for number in claim.cited if not 1 <= number <= len(texts)]:
+            return f"{_marks(missing)}: there is no such passage, only [1] to [{len(texts)}]"
+        cited = {number: texts[number - 1] for number in claim.cited}
+        if support(claim.text, list(cited.values()), self.embeddings) < SUPPORTED:
+            return f"{_marks(cited)} {'does' if len(cited) == 1 else 'do'} not hold what this says"
+        idle = [number for number in cited if len(cited) > 1 and self._idle(claim.text, number, cited)]
+        return f"{_marks(idle)}: nothing of this stands there that the others lack" if idle else ""
+
+    def _idle(self, claim: str, number: int, cited: Mapping[int, str]) -> bool:
+        """Return whether a passage neither holds a sentence by itself nor adds a word or number of it to the others."""
+        if support(claim, [cited[number]], self.embeddings) >= SUPPORTED:
+            return False
+        others = [text for other, text in cited.items() if other != number]
+        # By words alone, as the similarity is that of one place.
+        return support(claim, others) >= support(claim, list(cited.values()))
+
+
+MOST_NAMED = 20
+MOST_QUOTED = 300
+
+
+def _marks(numbers: Iterable[int]) -> str:
+    return "".join(f"[{number}]" for number in numbers)
+
+
+class AnswerWriter(PromptedModel):
+    """A model that answers by the passages found; where there are none, the answer says so, and no model is asked."""
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
+        """Return the answer."""
+        if not documents_of(input.get("events", [])):
+            return AIMessage(NOTHING_SAID)
+        return (yield from super().logic(input, config))

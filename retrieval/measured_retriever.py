@@ -1,0 +1,80 @@
+"""Measured retrievers: what an index finds is withheld where it hardly answers the query. Internal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field
+
+from ..nodes.passages import WithheldDocument
+from .calibration import CALIBRATIONS
+from .retrievers import indexed
+from .search import Similarity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+
+__all__ = ["MeasuredRetriever", "measured"]
+
+MODEL = "minilm"
+"""Whose confidence is calibrated."""
+
+
+def measured(retriever: BaseRetriever) -> BaseRetriever:
+    """Return a retriever that measures what another finds; that one as it is where the model is not installed."""
+    from ..models.embeddings import best_installed, embeddings
+
+    if best_installed() != MODEL:
+        return retriever
+    return MeasuredRetriever(retriever=retriever, similarity=Similarity(embeddings(MODEL)), name=retriever.get_name())
+
+
+class MeasuredRetriever(BaseRetriever):
+    """Measures what a retriever finds, and withholds all of it where it is improbable that it answers the query.
+
+    The documents keep their order, and have their `similarity` with the query, 0–1, in the metadata.
+
+    Args:
+        retriever: What is asked.
+        similarity: Measures by the model that the confidence is calibrated for.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    retriever: BaseRetriever
+    similarity: Similarity = Field(repr=False)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()})
+        texts = self._texts(found)
+        return _judged(query, found, texts, self.similarity(texts, [query]))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()})
+        texts = self._texts(found)
+        return _judged(query, found, texts, await self.similarity.acall(texts, [query]))
+
+    def _texts(self, found: Sequence[Document]) -> list[str]:
+        texts = [indexed(one) for one in found]
+        self.similarity.remember(self.retriever, texts)
+        return texts
+
+
+def _judged(
+    query: str, found: Sequence[Document], texts: Sequence[str], similarities: Sequence[float]
+) -> list[Document]:
+    if not found:
+        return []
+    calibration = CALIBRATIONS[MODEL]
+    close = calibration.probability(query, texts, similarities) >= calibration.nothing_under
+    kind = Document if close else WithheldDocument
+    return [
+        kind(page_content=one.page_content, metadata={**one.metadata, "similarity": similarity})
+        for one, similarity in zip(found, similarities, strict=True)
+    ]

@@ -1,0 +1,408 @@
+"""Retrievers. Internal.
+
+An index by meaning (vectors) and by words (BM25), and the fusion of several into one ranking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings  # pydantic reads it at run time
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import run_in_executor
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from .documents import chunk_id, is_url, load_folder, load_page, passage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.embeddings import Embeddings
+
+__all__ = [
+    "RANK_CONSTANT",
+    "DocumentIndex",
+    "FusedRetriever",
+    "IndexRetriever",
+    "folder_index",
+    "fuse",
+    "indexed",
+    "open_sources",
+]
+
+RANK_CONSTANT = 60
+"""As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
+
+
+def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[str] | None = None) -> list[Document]:
+    """Return the best documents of several rankings, each once, best first.
+
+    A document scores 1 / (60 + rank) in each ranking that holds it. The sum is its `score` in the metadata, and only
+    ranks: with two rankings it is at most 0.033. `found_by` there names the searches that found it.
+
+    Args:
+        rankings: Each best first. Documents of one source with one text are the same; a text alone will do.
+        top_k: The most documents to return.
+        names: Of the searches that made the rankings; default: none is told. Where a document says itself which
+            searches found it, as one of a `DocumentIndex` does, these stand in place of the name.
+
+    Raises:
+        TypeError: A ranking holds something else.
+    """
+    scores: dict[str, float] = {}
+    documents: dict[str, Document] = {}
+    finders: dict[str, list[str]] = {}
+    for number, ranking in enumerate(rankings):
+        seen: set[str] = set()
+        for document in map(_document, ranking):
+            key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
+            if key not in seen:
+                seen.add(key)
+                documents.setdefault(key, document)
+                if names is not None:
+                    finders.setdefault(key, []).extend(document.metadata.get("found_by") or [names[number]])
+                scores[key] = scores.get(key, 0.0) + 1 / (RANK_CONSTANT + len(seen))
+    best = sorted(scores, key=lambda key: -scores[key])[:top_k]
+    return [
+        Document(
+            documents[key].page_content,
+            metadata={
+                **documents[key].metadata,
+                "id": key,
+                "score": scores[key],
+                **({"found_by": list(dict.fromkeys(finders[key]))} if names is not None else {}),
+            },
+        )
+        for key in best
+    ]
+
+
+def _document(item: object) -> Document:
+    if isinstance(item, str):
+        return Document(item)
+    if not isinstance(item, Document):
+        raise TypeError(f"a retriever must return documents or texts, not {item!r:.200}")
+    return item
+
+
+class FusedRetriever(BaseRetriever):
+    """Asks several retrievers at once and fuses what they find.
+
+    Args:
+        retrievers: One or more.
+        top_k: The most documents to return.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    retrievers: list[BaseRetriever] = Field(min_length=1)
+    top_k: int = Field(default=5, ge=1)
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.name = self.name or "+".join(retriever.get_name() for retriever in self.retrievers)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        config: Any = {"callbacks": run_manager.get_child()}
+        return self._fused(
+            [each.invoke(query, config, **self._options(each, top_k)) for each in self.retrievers], top_k
+        )
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        config: Any = {"callbacks": run_manager.get_child()}
+        searches = (each.ainvoke(query, config, **self._options(each, top_k)) for each in self.retrievers)
+        return self._fused(await asyncio.gather(*searches), top_k)
+
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the stored vectors of passages by their text, from the indexes that keep any."""
+        vectors: dict[str, Any] = {}
+        for retriever in self.retrievers:
+            if isinstance(retriever, IndexRetriever | FusedRetriever):
+                vectors |= retriever.stored_vectors(texts, embeddings)
+        return vectors
+
+    def _options(self, retriever: BaseRetriever, top_k: int) -> dict[str, int]:
+        """Return the call options that raise a retriever's limit to `top_k`; none where its own limit is enough."""
+        if top_k <= self.top_k:
+            return {}
+        if isinstance(retriever, IndexRetriever | FusedRetriever):
+            return {"top_k": top_k}
+        return {"k": top_k} if isinstance(retriever, VectorStoreRetriever) else {}
+
+    def _fused(self, rankings: Sequence[Sequence[Document]], top_k: int) -> list[Document]:
+        names = [retriever.get_name() for retriever in self.retrievers]
+        return fuse(rankings, top_k=max(self.top_k, top_k), names=names)
+
+
+def folder_index(
+    folder: str | os.PathLike[str],
+    *,
+    embeddings: Embeddings | None = None,
+    top_k: int = 5,
+    hybrid: bool = True,
+    vectors: bool = True,
+    path: str | None = None,
+    chunk_size: int = 800,
+    chunk_overlap: int = 100,
+) -> DocumentIndex:
+    """Return an index of a folder's documents; see `load_folder`.
+
+    Args:
+        folder: Read once, when the index is built.
+        embeddings: Default: the static model of the extra `retrieval`, which needs no network.
+        top_k: The most passages that a search returns.
+        hybrid: Whether words count beside meaning.
+        vectors: Whether meaning counts. `False` searches by words (BM25) only, and loads no embeddings.
+        path: As in `DocumentIndex`.
+        chunk_size: The most characters in one passage.
+        chunk_overlap: How many characters a passage may share with the one before it.
+
+    Raises:
+        ValueError: There is no such folder, it holds no text, or a size makes no sense.
+        ImportError: The extra `retrieval` is not installed.
+    """
+    documents = load_folder(folder, chunk_size=chunk_size, chunk_overlap=chunk_overlap)
+    if embeddings is None and vectors:
+        from ..models.embeddings import embeddings as named
+
+        embeddings = named("static")
+    return DocumentIndex(
+        documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid, vectors=vectors, path=path
+    )
+
+
+class IndexRetriever(BaseRetriever):
+    """Searches an index by vectors and by words, and fuses both by reciprocal rank.
+
+    Raises:
+        ValueError: There is nothing to search by. At build.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    embeddings: Embeddings | None = Field(default=None, repr=False)
+    top_k: int = Field(default=5, ge=1)
+    hybrid: bool = True
+    vectors: bool = True
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        searches = ["vectors"] * self.vectors + ["bm25"] * self.hybrid
+        if not searches:
+            raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
+        self.name = self.name or "+".join(searches)
+
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the stored vectors that this very model made of passages found here, by their text."""
+        return {}
+
+    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
+        """Return the ranking of each search, best first, by the search's name."""
+        raise NotImplementedError
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        most = max(self.top_k, top_k)
+        rankings = self._rankings(query, max(4 * self.top_k, most, 20))
+        return fuse(list(rankings.values()), top_k=most, names=list(rankings))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
+    ) -> list[Document]:
+        search = self._get_relevant_documents
+        return await run_in_executor(None, search, query, run_manager=run_manager.get_sync(), top_k=top_k)
+
+
+class DocumentIndex(IndexRetriever):
+    """Searches documents by vectors and BM25 words, fused by reciprocal rank; a LangChain retriever.
+
+    What it returns has `id`, `score` (which only ranks), `found_by` (which of `vectors` and `bm25` found it) and what
+    the document had in its metadata. A document without any word of the query is found by its vector alone.
+
+    Args:
+        documents: At least one with text. `heading` in their metadata counts as text.
+        embeddings: Turns texts into vectors; not needed with `vectors=False`.
+        top_k: The most documents that a search returns. A single call may ask for more: `invoke(query, top_k=20)`.
+        hybrid: `False` searches by vectors only.
+        vectors: `False` searches by words (BM25) only.
+        path: A folder that keeps the vectors, for one process at a time: what it holds already is not embedded again,
+            and what `documents` no longer hold is dropped. Default: memory.
+
+    Raises:
+        ValueError: No document has text, there is nothing to search by, or `path` has no vectors to keep. At build.
+        ImportError: The extra `retrieval` is not installed. At build.
+    """
+
+    documents: list[Document] = Field(repr=False)
+    path: str | None = None
+    _vectors: Any = PrivateAttr(default=None)
+    _words: Any = PrivateAttr(default=None)
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.documents = [
+            Document(one.page_content, metadata={**one.metadata, "id": key}) for key, one in _once(self.documents)
+        ]
+        if not self.documents:
+            raise ValueError("an index needs at least one document with text")
+        if not self.vectors:
+            if self.path is not None:
+                raise ValueError(
+                    f"path={self.path!r} keeps vectors, and vectors=False makes none: leave one of them out"
+                )
+        elif self.embeddings is None:
+            raise ValueError("embeddings= is needed, unless vectors=False searches by words only")
+        else:
+            self._vectors = _vector_store(self.documents, self.embeddings, self.path)
+        if self.hybrid:
+            self._words = _word_index([indexed(document) for document in self.documents])
+
+    def close(self) -> None:
+        """Let go of the folder at `path`; the index can't be searched any more."""
+        if self._vectors is not None:
+            self._vectors.client.close()
+
+    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
+        rankings: dict[str, list[Document]] = {}
+        if self._vectors is not None:
+            by_id = {document.metadata["id"]: document for document in self.documents}
+            near = self._vectors.similarity_search_with_score(query, k=depth)
+            rankings["vectors"] = [by_id[document.metadata["id"]] for document, _ in near]
+        if self._words is not None:
+            rankings["bm25"] = [self.documents[number] for number in self._by_words(query, depth)]
+        return rankings
+
+    def _by_words(self, query: str, depth: int) -> list[int]:
+        tokens = _tokens([query])
+        numbers, scores = self._words.retrieve(tokens, k=min(depth, len(self.documents)), show_progress=False)
+        return [int(number) for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
+
+
+def _once(documents: list[Document]) -> list[tuple[str, Document]]:
+    """Return the documents that hold text, each once, with their ids."""
+    by_id: dict[str, Document] = {}
+    for document in documents:
+        if document.page_content.strip():
+            key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
+            by_id.setdefault(key, document)
+    return list(by_id.items())
+
+
+def indexed(document: Document) -> str:
+    """Return the text of a document that is indexed: its heading and its content."""
+    return passage(document.page_content, str(document.metadata.get("heading") or ""))
+
+
+def _vector_store(documents: list[Document], embeddings: Embeddings, path: str | None) -> Any:
+    try:
+        from langchain_qdrant import QdrantVectorStore
+        from qdrant_client import QdrantClient
+        from qdrant_client.models import Distance, PointIdsList, VectorParams
+    except ImportError as error:
+        raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
+    client = QdrantClient(path=path) if path else QdrantClient(location=":memory:")
+    # Vectors of two models can't stand in one collection, so its name tells them apart.
+    probe = embeddings.embed_query("redraft")
+    name = chunk_id("", " ".join(f"{value:.3f}" for value in probe))
+    if not client.collection_exists(name):
+        client.create_collection(name, vectors_config=VectorParams(size=len(probe), distance=Distance.COSINE))
+    # Without its own check of the collection, which embeds one more text.
+    store = QdrantVectorStore(
+        client=client, collection_name=name, embedding=embeddings, validate_collection_config=False
+    )
+    texts = {str(uuid.uuid5(uuid.NAMESPACE_OID, indexed(one) + one.metadata["id"])): one for one in documents}
+    kept = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
+    if gone := kept - texts.keys():
+        client.delete(name, points_selector=PointIdsList(points=list(gone)))
+    if new := [key for key in texts if key not in kept]:
+        store.add_texts(
+            [indexed(texts[key]) for key in new], metadatas=[{"id": texts[key].metadata["id"]} for key in new], ids=new
+        )
+    return store
+
+
+def _word_index(texts: list[str]) -> Any:
+    """Return the BM25 index, or `None` where no text has a word that counts."""
+    tokens = _tokens(texts)
+    if not any(tokens):
+        return None
+    import bm25s
+
+    words = bm25s.BM25()
+    words.index(tokens, show_progress=False)
+    return words
+
+
+def _tokens(texts: list[str]) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "IProgress not found")  # in notebooks: of a progress bar that never shows
+            import bm25s
+        import Stemmer
+    except ImportError as error:
+        raise ImportError(f'a hybrid search needs an extra: pip install "redraft[retrieval]" ({error})') from None
+    # It sets its own logger to DEBUG, past what the program asked for.
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
+    # A stemmer is not safe in two threads at once, and cheap to make.
+    return bm25s.tokenize(
+        texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False, return_ids=False
+    )
+
+
+def open_sources(
+    sources: Any, *, embeddings: Embeddings, top_k: int, hybrid: bool, vectors: bool = True
+) -> BaseRetriever:
+    """Return one retriever whose documents carry a rank score.
+
+    Args:
+        sources: A folder, the address of a web page, a list of documents, a vector store, a retriever, or a list of
+            these, which are fused.
+        embeddings: Of folders and documents; a vector store has its own.
+        top_k: The most passages that a query returns, also of an index that was made with a smaller number.
+        hybrid: Whether folders and documents are searched by words too; what others do is their own affair.
+        vectors: Whether they are searched by vectors.
+
+    Raises:
+        TypeError: A source is none of these.
+        ValueError: There is none, a folder does not exist, or there is no text.
+        ImportError: The extra `retrieval` is not installed and a folder or documents need it.
+    """
+    own: dict[str, Any] = {"embeddings": embeddings, "top_k": top_k, "hybrid": hybrid, "vectors": vectors}
+    given = list(sources) if isinstance(sources, list | tuple) else [sources]
+    if not given:
+        raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
+    documents = [one for one in given if isinstance(one, Document)]
+    documents += [one for url in given if is_url(url) for one in load_page(url)]
+    retrievers: list[BaseRetriever] = []
+    if documents:
+        retrievers.append(DocumentIndex(documents=documents, **own))
+    for one in given:
+        if isinstance(one, str | os.PathLike) and not is_url(one):
+            retrievers.append(folder_index(one, **own))
+        elif isinstance(one, VectorStore):
+            retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
+        elif isinstance(one, IndexRetriever | FusedRetriever) and one.top_k < top_k:
+            retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
+        elif isinstance(one, BaseRetriever):
+            retrievers.append(one)
+        elif not (isinstance(one, Document) or is_url(one)):
+            raise TypeError(
+                f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
+                f"these, not {one!r:.120}"
+            )
+    if len(retrievers) == 1 and isinstance(retrievers[0], IndexRetriever | FusedRetriever):
+        return retrievers[0]
+    return FusedRetriever(retrievers=retrievers, top_k=top_k)

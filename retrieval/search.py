@@ -1,0 +1,220 @@
+"""Query execution: one `retrieval` event each, with the passages found and their cosine similarity. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from operator import mul
+from typing import TYPE_CHECKING, Any
+
+from langgraph.errors import GraphBubbleUp
+
+from ..nodes.passages import place_of
+from ..nodes.runtime.dual import Do, DualCallable, adrive, drive
+from ..nodes.runtime.step import emit
+from ..state.dual import do
+from ..state.events import clean
+from ..state.masking import masked
+from .calibration import relevance
+from .documents import chunk_id, passage
+from .retrievers import FusedRetriever, IndexRetriever
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.retrievers import BaseRetriever
+
+__all__ = ["Query", "Search", "Similarity", "failed"]
+
+MOST_KEPT = 4096
+"""Vectors kept, so that a passage found again is not embedded again: some 40 MB at 1,024 numbers each."""
+
+
+class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
+    """Measures passages against texts. Scores of different stores can't be compared; this can.
+
+    Args:
+        embeddings: Turns texts into vectors. Each text is embedded once while it is remembered.
+    """
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        self._embeddings = embeddings
+        self._vectors: dict[str, list[float]] = {}
+        self._lock = threading.Lock()
+
+    def remember(self, retriever: BaseRetriever, texts: Sequence[str]) -> None:
+        """Take over the vectors of passages that a stored index holds, if this model made them."""
+        if isinstance(retriever, IndexRetriever | FusedRetriever):
+            stored = retriever.stored_vectors(texts, self._embeddings)
+            self._keep({text: _unit(vector) for text, vector in stored.items()})
+
+    def logic(self, passages: Sequence[str], anchors: Sequence[str]) -> Generator[Do, Any, list[float]]:
+        """Return for each passage its cosine with the closest anchor, 0–1; a negative one counts 0."""
+        with self._lock:
+            vectors = {text: self._vectors[text] for text in (*passages, *anchors) if text in self._vectors}
+        if missing := list(dict.fromkeys(text for text in (*passages, *anchors) if text not in vectors)):
+            # Outside the lock: a text may be embedded twice, but nobody waits for another's call.
+            found = yield Do(self._embeddings.embed_documents, self._embeddings.aembed_documents, (missing,))
+            made = {text: _unit(vector) for text, vector in zip(missing, found, strict=True)}
+            vectors |= made
+            self._keep(made)
+        return _closest(vectors, passages, anchors)
+
+    def _keep(self, vectors: dict[str, list[float]]) -> None:
+        with self._lock:
+            self._vectors |= vectors
+            while len(self._vectors) > MOST_KEPT:
+                # The oldest, as dicts keep the order of insertion.
+                del self._vectors[next(iter(self._vectors))]
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    length = math.hypot(*vector)
+    return [value / length for value in vector] if 0 < length < math.inf else [0.0] * len(vector)
+
+
+def _closest(vectors: dict[str, list[float]], passages: Sequence[str], anchors: Sequence[str]) -> list[float]:
+    def cosine(one: str, other: str) -> float:
+        return math.fsum(map(mul, vectors[one], vectors[other]))
+
+    # Rounding may leave a hair more than 1.
+    return [round(min(1.0, max([0.0, *(cosine(passage, anchor) for anchor in anchors)])), 6) for passage in passages]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query, and why it is run: `plan`, `pattern`, `model`, or the name of a rule."""
+
+    text: str
+    why: str
+
+
+class Search:
+    """Runs queries against a retriever.
+
+    Args:
+        retriever: One whose documents have `score` in their metadata, as a `FusedRetriever` or a `DocumentIndex` gives.
+        similarity: Measures what is found.
+    """
+
+    def __init__(self, retriever: BaseRetriever, similarity: Similarity) -> None:
+        self._retriever = retriever
+        self.similarity = similarity
+        self._by = retriever.get_name()
+
+    def run(
+        self,
+        queries: Sequence[Query],
+        anchors: Sequence[str],
+        number: int,
+        *,
+        top_k: int,
+        parallel: bool,
+        strict: bool,
+        depth: int = 0,
+    ) -> Generator[Do, Any, list[dict[str, Any]]]:
+        """Return one event a query, in their order.
+
+        Args:
+            queries: What is searched for.
+            anchors: What the passages are measured against, the question first.
+            number: The round.
+            top_k: How many passages a query must be able to find.
+            parallel: All at once; else one after the other.
+            strict: Whether an error is raised; else it is told in the event of its query.
+            depth: How many passages are measured, to keep the most relevant ones; 0 for the retriever's own order.
+        """
+        searches = [self._found(query, anchors, number, top_k=top_k, strict=strict, depth=depth) for query in queries]
+        events: list[dict[str, Any]] = []
+        if parallel and len(searches) > 1:
+            events = yield Do(_in_threads, _gathered, (searches,))
+            return events
+        for search in searches:
+            events.append(_emitted((yield from search)))
+        return events
+
+    def _found(
+        self, query: Query, anchors: Sequence[str], number: int, *, top_k: int, strict: bool, depth: int
+    ) -> Generator[Do, Any, dict[str, Any]]:
+        try:
+            found = yield do(self._retriever, "invoke", query.text, top_k=max(top_k, depth))
+            texts = _texts(found)
+            self.similarity.remember(self._retriever, texts)
+            similarities = yield from self.similarity.logic(texts, anchors)
+            measured = list(zip(found, similarities, strict=True))
+            if not depth:
+                return self._event(query, number, measured)
+            relevances = [relevance(anchors[0], *one) for one in zip(texts, similarities, strict=True)]
+            order = sorted(range(len(found)), key=lambda one: -relevances[one])[:top_k]
+            return {**self._event(query, number, [measured[one] for one in order]), "measured": len(found)}
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            if strict:
+                raise
+            return failed("search", number, error, text=query.text, why=query.why, by=self._by)
+
+    def _event(self, query: Query, number: int, measured: Sequence[tuple[Document, float]]) -> dict[str, Any]:
+        documents = []
+        for document, similarity in measured:
+            text, source = clean(document.page_content), clean(str(document.metadata.get("source") or ""))
+            documents.append(
+                {
+                    "id": chunk_id(source, text),
+                    "text": text,
+                    "source": source,
+                    "heading": _heading(document),
+                    **place_of(document.metadata),
+                    "score": float(document.metadata["score"]),
+                    "similarity": similarity,
+                    **({"found_by": by} if (by := document.metadata.get("found_by")) else {}),
+                }
+            )
+        return {
+            "kind": "retrieval",
+            "round": number,
+            "by": self._by,
+            "text": query.text,
+            "why": query.why,
+            "documents": documents,
+        }
+
+
+def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:
+    """Return the event that says what went wrong in a search that goes on.
+
+    A `failure` event would end the run; this one only tells.
+    """
+    about = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
+    return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": about, **fields}
+
+
+def _heading(document: Document) -> str:
+    return clean(str(document.metadata.get("heading") or ""))
+
+
+def _texts(found: Sequence[Document]) -> list[str]:
+    return [passage(clean(document.page_content), _heading(document)) for document in found]
+
+
+def _in_threads(searches: Sequence[Generator[Do, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+    with ThreadPoolExecutor(min(len(searches), 8)) as pool:
+        # Each in a copy of the context: what counts the calls of models travels there.
+        running = [pool.submit(copy_context().run, drive, search) for search in searches]
+        return [_emitted(future.result()) for future in running]
+
+
+async def _gathered(searches: Sequence[Generator[Do, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [_emitted(event) for event in await asyncio.gather(*map(adrive, searches))]
+
+
+def _emitted(event: dict[str, Any]) -> dict[str, Any]:
+    emit(**event)
+    return event

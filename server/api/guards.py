@@ -1,0 +1,297 @@
+"""Guards of the server: authentication, limits of request bodies, and a log without credentials. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import SplitResult, urlsplit
+
+import orjson
+from fastapi import Depends
+from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
+
+from ...state.masking import mask_values_of, masked
+from ..engine.engine import Engine
+from ..engine.runs import Caller
+from ..settings import LOOPBACK
+from .problems import problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["OPERATOR", "BodyMiddleware", "CallerMiddleware", "HeaderMiddleware", "KnownCaller", "KnownEngine",
+           "mask_logs", "require_caller"]  # fmt: skip
+
+OPERATOR = Caller("operator")
+"""The holder of a token for the metrics of all callers, and for nothing else."""
+
+
+class CallerMiddleware:
+    """Refuses callers without a token before a byte of the body is read, and notes the caller.
+
+    Without tokens it refuses what a page of another site sends through a browser on this machine.
+
+    Args:
+        app: What is guarded.
+        tokens: Those that are known.
+        metrics_tokens: Those of the operator.
+        host: The name that the server listens on.
+        open_paths: Paths that need no token: they tell nothing of anybody's.
+        allow_origins: Other sites whose pages may send requests all the same.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        tokens: Sequence[str],
+        host: str,
+        open_paths: Collection[str],
+        metrics_tokens: Sequence[str] = (),
+        allow_origins: Collection[str] = (),
+    ) -> None:
+        self._app = app
+        self._allow_origins = frozenset(allow_origins)
+        self._open_paths = frozenset(open_paths)
+        # As digests: all of one length for `compare_digest`, and no token is kept as it is.
+        self._tokens = [hashlib.sha256(token.encode()).digest() for token in (*tokens, *metrics_tokens)]
+        self._of_callers = len(tokens)
+        self._hosts = {*LOOPBACK, host}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # there are no web sockets; the lifespan is the app's
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal, caller = self._read(headers, scope["path"])
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
+
+    def _read(self, headers: Mapping[str, str], path: str) -> tuple[Any, Caller | None]:
+        if self._of_callers:
+            if path in self._open_paths:
+                return None, None
+            digest = hashlib.sha256(_given(headers).encode("utf-8", "replace")).digest()
+            # each is looked at, whichever it is
+            matches = [number for number, token in enumerate(self._tokens) if hmac.compare_digest(digest, token)]
+            if not matches:
+                scheme = {"WWW-Authenticate": "Bearer"}
+                return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=scheme), None
+            if matches[0] < self._of_callers:
+                return None, Caller(f"token-{digest.hex()[:16]}")
+            if path != "/metrics":
+                return problem(403, "forbidden", "this token reads /metrics, and nothing else"), None
+            return None, OPERATOR
+        host = headers.get("host", "")
+        # A page of another site may have its own name point at this machine (DNS rebinding).
+        if _split(f"//{host}").hostname not in self._hosts:
+            return problem(403, "forbidden", "this server answers to the names of this machine only"), None
+        origin = headers.get("origin")
+        # Only browsers name an origin, and there a page of another site can't leave it out.
+        if origin is not None and origin not in self._allow_origins and _split(origin).netloc != host:
+            return problem(403, "forbidden", "pages of other sites can't use this server"), None
+        return None, Caller("local")
+
+
+def require_caller(request: Request) -> Caller:
+    """Return the caller that the middleware noted; a dependency of FastAPI's."""
+    caller = request.scope.get("state", {}).get("caller")
+    if caller is None:
+        # A mistake of ours: better no answer than one for nobody in particular.
+        raise RuntimeError("this path is open, so nobody knows who asks")
+    known: Caller = caller
+    return known
+
+
+def serving_engine(request: Request) -> Engine:
+    """Return the engine of the app; a dependency of FastAPI's."""
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+KnownCaller = Annotated[Caller, Depends(require_caller)]
+"""The caller as a parameter of a route."""
+KnownEngine = Annotated[Engine, Depends(serving_engine)]
+"""The engine as a parameter of a route."""
+
+
+class HeaderMiddleware:
+    """Adds the headers that keep browsers from sniffing types and from showing answers to pages of other sites."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                names = {name.lower() for name, _ in message.get("headers", ())}
+                added = [header for header in PROTECTING if header[0] not in names]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+PROTECTING = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+def _given(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+DEEPEST = 64
+UNTYPED = (b"", b"application/x-www-form-urlencoded")
+
+
+class TooLongError(Exception):
+    """The body is longer than it may be."""
+
+
+class BodyMiddleware:
+    """Reads a body whole, also one that comes in pieces without a length, and refuses what is no plain JSON.
+
+    What it passes on is written anew, so that nothing behind it meets a number, a text or a depth that a database or
+    a reply could not hold.
+
+    Args:
+        app: What reads it.
+        max_bytes: The longest that is read.
+        max_seconds: How long it may take to arrive.
+        untyped_paths: Paths whose bodies are JSON also where a client calls them a form, or nothing, as `curl -d` does.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, max_bytes: int, max_seconds: float, untyped_paths: Collection[str] = ()
+    ) -> None:
+        self._app = app
+        self._untyped_paths = frozenset(untyped_paths)
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        if headers.keys() >= {b"content-length", b"transfer-encoding"}:
+            # A proxy that goes by the other one sees another end of the request (RFC 9112, 6.1).
+            await problem(400, "bad_request", "a body has one length", close=True)(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self._max_seconds):
+                body = await self._read(headers.get(b"content-length", b""), receive)
+        except TooLongError:
+            refusal = problem(413, "too_large", f"the body is longer than {self._max_bytes} bytes", close=True)
+            await refusal(scope, receive, send)
+            return
+        except TimeoutError:
+            await problem(408, "timeout", "the body took too long to arrive", close=True)(scope, receive, send)
+            return
+        if body is None:  # the client is gone
+            return
+        if body:
+            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if kind in UNTYPED and scope["path"] in self._untyped_paths:
+                kind = b"application/json"
+            if kind != b"application/json":
+                await problem(415, "unsupported", "a body must be application/json")(scope, receive, send)
+                return
+            try:
+                body = orjson.dumps(_checked(orjson.loads(body)))
+            except (ValueError, TypeError, RecursionError):
+                message = f"the body is no JSON that can be read: UTF-8, at most {DEEPEST} levels deep"
+                await problem(400, "bad_json", message)(scope, receive, send)
+                return
+        # The body that goes on is whole, and has another length.
+        passed_on = [(name, value) for name, value in scope["headers"]
+                if name.lower() not in (b"content-length", b"transfer-encoding", b"content-type")]  # fmt: skip
+        passed_on += [(b"content-type", b"application/json")] if body else []
+        scope = {**scope, "headers": [*passed_on, (b"content-length", str(len(body)).encode())]}
+        await self._app(scope, _replayed(body, receive), send)
+
+    async def _read(self, length: bytes, receive: Receive) -> bytes | None:
+        if length.isdigit() and int(length) > self._max_bytes:
+            raise TooLongError
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._max_bytes:
+                raise TooLongError
+            if not message.get("more_body"):
+                return bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    sent = False
+
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()  # that the client is gone, some day
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _checked(value: Any, depth: int = 0) -> Any:
+    if depth > DEEPEST:
+        raise ValueError("too deep")
+    if isinstance(value, dict):
+        for part in value.values():
+            _checked(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _checked(part, depth + 1)
+    return value
+
+
+LOGS = ("redraft.server", "uvicorn.error", "root", "mcp.server.lowlevel.server", "mcp.server.streamable_http",
+        "mcp.server.streamable_http_manager", "a2a.server.routes.jsonrpc_dispatcher",
+        "a2a.compat.v0_3.jsonrpc_adapter")  # fmt: skip
+"""The SDKs of other agents' protocols say what a request had that could not be read; that of MCP on the root's."""
+
+
+class _Masked(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        # The arguments are in the message now: put in once more, a % in it would raise.
+        record.msg, record.args = masked(record.getMessage()), ()
+        if record.exc_info and not record.exc_text:
+            # Every formatter prints this text where it is there, so no handler shows the traceback as it was.
+            record.exc_text = masked(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+# One object for all: a logger takes the same filter only once.
+FILTER = _Masked()
+
+
+def mask_logs() -> None:
+    """Mask whatever is logged from now on by us, or by uvicorn about us; a second call does nothing more."""
+    mask_values_of(os.environ)
+    for name in LOGS:
+        logging.getLogger(name).addFilter(FILTER)

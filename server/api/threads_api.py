@@ -1,0 +1,228 @@
+"""Threads over HTTP: made, found, described, copied and deleted, each by its owner alone. Internal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import groupby
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import Field
+
+from ...state.threads.snapshots import astate_of
+from ..engine.engine import Engine
+from ..engine.records import ThreadRecord
+from ..engine.runs import LOG, BadRequestError, Caller, NotThereError
+from .guards import KnownCaller, KnownEngine
+from .problems import REFUSED, UNREADABLE, answers
+from .wire import Metadata, RequestBody, checked_metadata, json_list, json_response, plain, selected, thread_state
+
+__all__ = ["copy_thread", "router"]
+
+router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
+Status = Literal["idle", "busy", "interrupted", "error"]
+
+
+class Create(RequestBody):
+    """A new thread."""
+
+    thread_id: str | None = None
+    metadata: Metadata | None = None
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+    supersteps: list[Any] | None = None
+    ttl: Any = None
+
+
+class Search(RequestBody):
+    """The search criteria of threads."""
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    ids: Annotated[list[str], Field(max_length=1000)] | None = None
+    status: Status | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
+    select: list[str] | None = None
+    extract: dict[str, str] | None = None
+
+
+class Change(RequestBody):
+    """Metadata that is put over a thread's."""
+
+    metadata: Metadata = Field(default_factory=dict)
+    ttl: Any = None
+
+
+class Prune(RequestBody):
+    """Threads that are no longer wanted."""
+
+    thread_ids: Annotated[list[str], Field(max_length=1000)]
+    strategy: str = "delete"
+
+
+@router.post("")
+async def create(engine: KnownEngine, caller: KnownCaller, body: Annotated[Create | None, Body()] = None) -> Response:
+    """Make a thread."""
+    body = body or Create()
+    if body.supersteps:
+        raise BadRequestError("supersteps are not served: copy a thread, or write its state")
+    _check_ttl(body.ttl)
+    metadata = body.metadata or {}
+    name = metadata.get("graph_id")
+    assistant = engine.assistant(name).id if isinstance(name, str) else None
+    record = await engine.owned.create(
+        caller, body.thread_id, metadata=metadata, assistant=assistant, if_exists=body.if_exists
+    )
+    return json_response(await thread_json(engine, record))
+
+
+@router.post("/search")
+async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
+    """List threads of the caller's."""
+    body = body or Search()
+    every = await _matching(engine, caller, body)
+    page = every[body.offset : body.offset + body.limit]
+    # Values are read thread by thread, so only where they are shown.
+    with_values = body.select is None or {"values", "interrupts"} & set(body.select)
+    return await json_list(
+        selected(await thread_json(engine, record, values=bool(with_values)), body.select) for record in page
+    )
+
+
+@router.post("/count")
+async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
+    """Count threads of the caller's."""
+    return json_response(len(await _matching(engine, caller, body or Search())))
+
+
+@router.post("/prune")
+async def prune(engine: KnownEngine, caller: KnownCaller, body: Prune) -> Response:
+    """Delete threads of the caller's with all they hold, and say how many."""
+    if body.strategy != "delete":
+        raise BadRequestError("strategy is delete: a thread keeps its history, which replays and forks need")
+    pruned = 0
+    for thread_id in dict.fromkeys(body.thread_ids):
+        # One that is gone, or another's, is not counted; the rest is still deleted.
+        with suppress(NotThereError):
+            await engine.delete_thread(caller, thread_id)
+            pruned += 1
+    return json_response({"pruned_count": pruned})
+
+
+@router.get("/{thread_id}")
+async def get(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
+    """Return a thread with its values."""
+    return json_response(await thread_json(engine, await engine.owned.thread(caller, thread_id)))
+
+
+@router.patch("/{thread_id}", responses={204: {"description": "Where `Prefer: return=minimal` was asked for."}})
+async def change(request: Request, engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Change) -> Response:
+    """Put metadata over a thread's."""
+    _check_ttl(body.ttl)
+    record = await engine.owned.thread(caller, thread_id)
+    metadata = checked_metadata({**record.metadata, **body.metadata})
+    changed = await engine.owned.change(caller, thread_id, metadata=metadata)
+    if request.headers.get("prefer") == "return=minimal":
+        return Response(status_code=204)
+    return json_response(await thread_json(engine, changed))
+
+
+@router.delete("/{thread_id}", status_code=204)
+async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
+    """Delete a thread with all it holds."""
+    await engine.delete_thread(caller, thread_id)
+    return Response(status_code=204)
+
+
+@router.post("/{thread_id}/copy")
+async def copy(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
+    """Copy a thread with its history."""
+    record = await engine.owned.thread(caller, thread_id)
+    target = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
+    await copy_thread(engine.saver, record.thread_id, target.thread_id)
+    # The run under way goes on in the source alone.
+    standing = "idle" if record.status == "busy" else record.status
+    return json_response(
+        await thread_json(engine, await engine.owned.change(caller, target.thread_id, status=standing))
+    )
+
+
+async def thread_json(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:
+    """Return a thread as clients read it."""
+    state: dict[str, Any] = {}
+    broken: dict[str, Any] = {}
+    if values:
+        try:
+            graph = await engine.graphs.reader(record)
+            state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
+        except UNREADABLE as error:
+            # It is shown as what it is: one that can't be read must not hide the others of a list.
+            LOG.error("%s", error)
+            broken = {"status": "error", "error": {"error": "BadCheckpointError", "message": REFUSED}}
+    metadata = {"graph_id": record.assistant, "assistant_id": record.assistant} if record.assistant else {}
+    interrupts = {task["id"]: task["interrupts"] for task in state.get("tasks", ()) if task["interrupts"]}
+    status = record.status
+    if interrupts and status == "idle":  # it asks at the shell, say: of that the server has noted nothing
+        status = "interrupted"
+    elif status == "interrupted" and state.get("values") and not state["next"]:  # it was answered there
+        status = "idle"
+    return {
+        "thread_id": record.thread_id,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "metadata": {**metadata, **plain(record.metadata)},
+        "status": status,
+        "config": {},
+        "values": state.get("values") or None,
+        "interrupts": interrupts,
+        **broken,
+    }
+
+
+def _check_ttl(ttl: object) -> None:
+    if ttl is not None:
+        raise BadRequestError("ttl is not served for one thread; `redraft serve --default-ttl` sets it for all")
+
+
+async def _matching(engine: Engine, caller: Caller, body: Search) -> list[ThreadRecord]:
+    if body.values:
+        raise BadRequestError("threads are not searched by their values; use metadata")
+    if body.extract:
+        raise BadRequestError("extract is not served; select values")
+    wanted = (body.metadata or {}).items()
+    owned = await engine.owned.every(caller)
+    standings = await engine.owned.standings(owned) if body.status in ("idle", "interrupted") else {}
+    every = [
+        record
+        for record in owned
+        if body.status in (None, standings.get(record.thread_id, record.status))
+        and (body.ids is None or record.thread_id in body.ids)
+        and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
+    ]
+    # A state has no time of its own here.
+    key = body.sort_by.removeprefix("state_")
+    return sorted(every, key=lambda record: (getattr(record, key), record.thread_id), reverse=body.sort_order == "desc")
+
+
+async def copy_thread(saver: Any, source: str, target: str) -> None:
+    """Copy every checkpoint of a thread with its writes, the oldest first: a state that is kept as what each step added
+    is only whole with all of them.
+
+    Args:
+        saver: Where both are.
+        source: Id of the thread.
+        target: Id of the new one, which has no checkpoint yet.
+    """
+    every = [stored async for stored in saver.alist({"configurable": {"thread_id": source}})]
+    for stored in sorted(every, key=lambda one: str(one.checkpoint["id"])):
+        where = stored.config["configurable"]
+        parent = (stored.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        place: dict[str, Any] = {"thread_id": target, "checkpoint_ns": where.get("checkpoint_ns", "")}
+        config = {"configurable": {**place, **({"checkpoint_id": parent} if parent else {})}}
+        saved = await saver.aput(config, stored.checkpoint, stored.metadata, stored.checkpoint["channel_versions"])
+        # `groupby` wants the writes of a task side by side; among themselves they keep their order.
+        by_task = sorted(enumerate(stored.pending_writes or ()), key=lambda one: (one[1][0], one[0]))
+        for task_id, writes in groupby(by_task, key=lambda one: one[1][0]):
+            await saver.aput_writes(saved, [(channel, value) for _, (_, channel, value) in writes], task_id)

@@ -1,0 +1,169 @@
+"""Commands `serve` and `worker`: the presets over HTTP, and processes that execute their runs. Internal."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..faces.problems import BadInputError
+from .command_options import takes_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from socket import socket
+
+    from . import Settings
+
+__all__ = ["serve", "worker"]
+
+INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
+Collector = Annotated[
+    str | None, typer.Option("--otlp", metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
+]
+CollectTexts = Annotated[bool, typer.Option("--otlp-texts", help="Tasks, prompts and drafts go there too.")]
+CollectScores = Annotated[
+    bool, typer.Option("--otlp-scores", help="Critics' scores go there too; the collector is a Phoenix.")
+]
+
+
+@takes_settings()
+def serve(
+    settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False, otlp_scores: CollectScores = False
+) -> None:
+    """Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.
+
+    Runs that are under way when it ends go on when it starts again on the same database.
+
+    With SQLite one process serves and works. On PostgreSQL several share one queue; --no-work leaves runs to workers.
+    """
+    app = _app(settings)
+    with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
+        _listen(app, settings)
+
+
+@takes_settings(
+    *("host", "port", "token_file", "metrics_token_file", "allow_origin", "max_connections"),
+    *("max_task", "max_body", "max_waiting", "default_ttl", "ttl_includes_interrupted", "no_work"),
+)
+def worker(
+    settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False, otlp_scores: CollectScores = False
+) -> None:
+    """Execute the runs that servers of the same PostgreSQL database are asked for.
+
+    Start as many as are needed, with the models, pipelines, prompts and limits of the servers.
+
+    One that dies loses nothing: another goes on where its runs stood. On SIGTERM it gives back what it has under way.
+    """
+    from .settings import check_shared
+
+    app = _app(settings)
+    check_shared(settings.db)
+    with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
+        _work(app.state.engine, settings)
+
+
+def _app(settings: Settings) -> Any:
+    try:
+        from . import create_app
+
+        return create_app(settings)
+    except ImportError as error:
+        raise ImportError(f"{INSTALL} ({error})") from None
+
+
+@contextmanager
+def _traced(otlp: str | None, *, texts: bool, scores: bool) -> Iterator[None]:
+    if (texts or scores) and otlp is None:
+        raise BadInputError(f"{'--otlp-texts' if texts else '--otlp-scores'} needs --otlp URL")
+    if otlp is None:
+        yield
+        return
+    from .tracing import instrument, phoenix_client
+
+    with instrument(otlp, show_texts=texts, scores=phoenix_client(otlp) if scores else None):
+        yield
+
+
+def _listen(app: Any, settings: Any) -> None:
+    """Serve until a signal ends it; what can't be opened is told before anything listens."""
+    import asyncio
+    import signal
+
+    import uvicorn
+
+    from ..faces.views.console import say
+    from ..state.collector import tuned_gc
+    from .connections import MOST_CONNECTIONS, server_options
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Leave the signals to us: uvicorn would raise them once more, in the middle of our own end."""
+            yield
+
+    # The lifespan would print a traceback where a database can't be opened.
+    server = Server(uvicorn.Config(app, lifespan="off", **server_options(settings)))
+    _allow_files(MOST_CONNECTIONS)
+
+    def end(*_: Any) -> None:
+        server.should_exit = True
+
+    async def served() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        async with app.router.lifespan_context(app):
+            with tuned_gc(), _socket(settings.host, settings.port) as listening:
+                shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+                needed = "; a token is needed" if settings.tokens else ""
+                say(f"serving on http://{shown}:{listening.getsockname()[1]}{needed}")
+                await server.serve(sockets=[listening])
+
+    asyncio.run(served())
+
+
+def _work(engine: Any, settings: Any) -> None:
+    """Execute runs until a signal ends it."""
+    import asyncio
+    import signal
+
+    from ..faces.views.console import say
+    from ..state.collector import tuned_gc
+
+    async def worked() -> None:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
+        await engine.start()
+        try:
+            with tuned_gc():
+                say(f"working, on up to {settings.max_concurrent_runs} runs at once")
+                await ended.wait()
+        finally:
+            await engine.stop()
+
+    asyncio.run(worked())
+
+
+def _allow_files(connections: int) -> None:
+    """Let the process hold as many connections as it serves, as far as the system has it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such bound
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 512
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _socket(host: str, port: int) -> socket:
+    from socket import AF_INET, AF_INET6, create_server
+
+    try:
+        return create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=2048)
+    except OSError as error:
+        raise OSError(f"can't listen on {host!r}, port {port}: {error.strerror or error}") from None

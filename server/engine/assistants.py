@@ -1,0 +1,220 @@
+"""Assistants: the presets that a server offers, and their graphs, each built once for each model. Internal."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...faces.run_config import RunConfig
+from ...graphs import Preset, Served
+from ...graphs.registry import find_preset, served_presets
+from .runs import BadRequestError, NotThereError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.graph.state import CompiledStateGraph
+
+    from ..settings import Settings
+
+__all__ = ["Assistant", "Assistants", "assistants_of"]
+
+Graph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
+Source: TypeAlias = "RunConfig | tuple[Assistant, str]"
+"""Of a graph: a recipe, or an assistant without one and the spec of its model."""
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Assistant:
+    """A preset as callers know it."""
+
+    id: str
+    preset: Preset
+    served: Served
+    options: Mapping[str, Any]
+    """The rest of its recipe, besides the model."""
+
+    def recipe(self, spec: str, options: Mapping[str, Any] = NO_OPTIONS) -> RunConfig | None:
+        """Return the recipe that rebuilds its graph; `None` where only Python can.
+
+        Args:
+            spec: Of the model.
+            options: Checked, in place of its own.
+        """
+        return RunConfig.given(model=spec, **{**self.options, **options}) if self.served.build is None else None
+
+
+def assistants_of(settings: Settings) -> dict[str, Assistant]:
+    """Return the assistants of a server. A search over files is one only where a folder is named.
+
+    Raises:
+        ValueError: The file of prompts can't be used, or a pipeline has the name of a preset.
+    """
+    assistants = {}
+    tuned, texts = _tuned(settings.prompts)
+    judge: dict[str, Any] = {}
+    priced = {} if settings.prices is None else {"prices": settings.prices}
+    if settings.judge is not None:
+        from ...nodes.critics.judge_file import read_judge
+
+        judge = {"judge": read_judge(settings.judge).model_dump(mode="json")}
+    for name, (preset, served) in served_presets().items():
+        options = {"preset": preset.name, **served.recipe, **(texts if preset.name == tuned else {}), **priced}
+        if "judge" in {option.name for option in preset.options}:
+            options |= judge
+        if served.documents:
+            # A stored index is given by name in the folder's place.
+            options |= {served.documents: settings.documents} if settings.index is None else {"index": settings.index}
+        if not served.documents or settings.documents is not None or settings.index is not None:
+            assistants[name] = Assistant(name, preset, served, options)
+    for name, steps in settings.pipelines.items():
+        if name in assistants:
+            raise ValueError(f"the name {name!r} is a preset's: serve the pipeline under another")
+        options = {"preset": "pipeline", "steps": steps, **priced}
+        assistants[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
+    return assistants
+
+
+def _tuned(path: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the preset that a file of prompts is for, and its options."""
+    if path is None:
+        return "", {}
+    from ...nodes import builder_prompts
+    from ...nodes.writing.prompt_files import read_tuned
+
+    kind = read_tuned(path).get("kind")
+    if kind not in PRESET_OF:
+        raise ValueError(
+            f"the prompts of {path!r} do not say for which kind of problems they are: {', '.join(PRESET_OF)}"
+        )
+    return PRESET_OF[kind], builder_prompts(path)
+
+
+PRESET_OF = {"numeric": "math", "code": "code", "words": "writing", "exact": "refine"}
+"""By the kind of problems."""
+
+
+class Assistants:
+    """Graphs of the assistants. Models are built once for each spec, graphs once for each recipe.
+
+    Args:
+        settings: Name the models that are allowed.
+        saver: Where the graphs keep their threads.
+        build_model: From a spec to the model; default: `redraft.models.chat_model`.
+    """
+
+    def __init__(self, settings: Settings, saver: Any, build_model: Callable[[str], BaseChatModel] | None) -> None:
+        self.known = assistants_of(settings)
+        self._settings = settings
+        self._saver = saver
+        self._build_model = build_model
+        self._models: dict[str, BaseChatModel] = {}
+        self._graphs: OrderedDict[str, Graph] = OrderedDict()
+        # Graphs are built in worker threads; two requests at once must not load a model twice.
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> Assistant:
+        """Return the assistant.
+
+        Raises:
+            NotThereError: There is none of this name.
+        """
+        if name not in self.known:
+            raise NotThereError("there is no such assistant")
+        return self.known[name]
+
+    def spec(self, model: str | None) -> str:
+        """Return the spec of the model that is meant.
+
+        Raises:
+            BadRequestError: A caller may not name it.
+        """
+        spec = model or self._settings.model
+        if not self.allows(spec):
+            raise BadRequestError("this model is not among those that the server allows")
+        return spec
+
+    def allows(self, spec: str) -> bool:
+        """Return True for the server's own model, and for one that a caller may name."""
+        return spec == self._settings.model or spec in self._settings.models
+
+    def reached(self) -> set[str]:
+        """Return the files and servers that the assistants' recipes reach, as `RunConfig.reaches` names them."""
+        specs = (self._settings.model, *self._settings.models)
+        recipes = [assistant.recipe(spec) for assistant in self.known.values() for spec in specs]
+        return {place for recipe in recipes if recipe is not None for place in recipe.reaches()}
+
+    def model(self, spec: str) -> BaseChatModel:
+        """Return the model, which is built once. Blocks while it is."""
+        with self._lock:
+            return self._model(spec)
+
+    def graph(self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS) -> Graph:
+        """Return the graph of an assistant. Blocks while it is built.
+
+        Args:
+            name: Of the assistant.
+            model: Spec of the model; default: the server's.
+            options: Checked, in place of the assistant's own.
+
+        Raises:
+            NotThereError: There is no such assistant.
+            BadRequestError: A caller may not name this model.
+            ImportError: An extra that the preset needs is not installed.
+        """
+        assistant, spec = self.get(name), self.spec(model)
+        return self.graph_of(assistant.recipe(spec, options) or (assistant, spec))
+
+    def built(self, source: Source) -> Graph | None:
+        """Return the graph where it is built already."""
+        return self._graphs.get(_key(source))
+
+    def graph_of(self, source: Source) -> Graph:
+        """Return the graph of a recipe, or of an assistant without one. Blocks while it is built.
+
+        Raises:
+            ImportError: An extra that the preset needs is not installed.
+            ValueError: It can't be built here.
+        """
+        key = _key(source)
+        with self._lock:
+            if key not in self._graphs:
+                self._graphs[key] = self._build(source)
+                if len(self._graphs) > MOST_GRAPHS:
+                    self._graphs.popitem(last=False)
+            self._graphs.move_to_end(key)
+            return self._graphs[key]
+
+    def _build(self, source: Source) -> Graph:
+        if isinstance(source, RunConfig):
+            return source.build(self._saver, build_model=self._model)
+        assistant, spec = source
+        assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
+        graph: Graph = assistant.served.build(self._model(spec), self._saver)
+        return graph
+
+    def _model(self, spec: str, **tuning: Any) -> BaseChatModel:
+        from ...models import chat_model
+
+        if tuning:  # of one recipe, with whose graph it is kept
+            return chat_model(spec if self._build_model is None else self._build_model(spec), **tuning)
+        if spec not in self._models:
+            self._models[spec] = chat_model(spec) if self._build_model is None else self._build_model(spec)
+        return self._models[spec]
+
+
+MOST_GRAPHS = 128
+"""Graphs that are kept; whoever runs an older one keeps it."""
+
+
+def _key(source: Source) -> str:
+    if isinstance(source, RunConfig):
+        return json.dumps([source.preset, source.flat()], sort_keys=True)
+    assistant, spec = source
+    return f"{assistant.id} {spec}"

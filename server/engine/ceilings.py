@@ -1,0 +1,100 @@
+"""Ceilings of the server: calls, tokens and dollars of a run, and of a caller a day. Internal.
+
+They hold where calls are made, whatever graph makes them, and are kept in the database, so that they outlive a process
+and are the same for all servers of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ...nodes.runtime.call_ceiling import CallCeiling
+from ...state.usage import NO_USAGE, add_usage
+from .runs import LOG, Caller, QuotaSpentError, Run
+
+if TYPE_CHECKING:
+    from ...models import PriceTable
+    from ...state import Usage
+    from ..settings import Settings
+    from .records import Database
+
+__all__ = ["Ceilings"]
+
+
+class Ceilings:
+    """The budgets of runs and the daily quotas of callers.
+
+    Args:
+        settings: The ceilings.
+        db: What was used.
+        prices: Turns tokens into dollars.
+    """
+
+    def __init__(self, settings: Settings, db: Database, prices: PriceTable) -> None:
+        self._settings = settings
+        self._records = db.records.usage
+        self._db = db
+        self._prices = prices
+        self._has_quota = any(value is not None for value in self._of_day())
+
+    async def check(self, caller: Caller) -> None:
+        """Raise QuotaSpentError where a caller has used up what they may use today."""
+        if self._has_quota:
+            used, left_s = await self._db.read(self._records.today, caller.id)
+            if spent := _spent(used, *self._of_day()):
+                raise QuotaSpentError(UNITS[spent], renews_at(left_s), int(left_s) + 1)
+
+    async def of_run(self, run: Run) -> CallCeiling:
+        """Return the ceiling of a run's calls: it refuses those beyond the run's budget or its caller's quota."""
+        # One that another process had begun has used something already.
+        before = NO_USAGE if not run.begun and run.attempts == 1 else await self._db.read(self._records.of_run, run.id)
+        settings, unsettled, lock = self._settings, NO_USAGE.copy(), threading.Lock()
+
+        def refuse(used: Usage) -> str | None:
+            whole = add_usage([before, used])
+            most = (settings.max_calls_a_run, settings.max_tokens_a_run, settings.max_cost_usd_a_run)
+            if budget := _spent(whole, *most):
+                return budget
+            if self._has_quota and _spent(self._records.today(run.caller.id)[0], *self._of_day()):
+                return "quota"
+            return None
+
+        def settle(used: Usage) -> None:
+            nonlocal unsettled
+            with lock:
+                used, unsettled = add_usage([unsettled, used]), NO_USAGE.copy()
+            try:
+                self._records.add(run.id, run.caller.id, used)
+            except Exception:
+                # Its reply is paid for, and is not lost for this; it is added with the next call's.
+                LOG.exception("what a call used can't be written down")
+                with lock:
+                    unsettled = add_usage([unsettled, used])
+
+        return CallCeiling(self._prices, refuse=refuse, settle=settle)
+
+    def _of_day(self) -> tuple[int | None, int | None, float | None]:
+        settings = self._settings
+        return settings.max_calls_a_day, settings.max_tokens_a_day, settings.max_cost_usd_a_day
+
+
+UNITS = {"call_budget": "calls", "token_budget": "tokens", "cost_budget": "dollars"}
+
+
+def _spent(used: Usage, calls: int | None, tokens: int | None, dollars: float | None) -> str | None:
+    """Return the budget that is used up; one whose use is not known counts as such."""
+    if calls is not None and used["calls"] >= calls:
+        return "call_budget"
+    if tokens is not None and (used["total_tokens"] >= tokens or used.get("uncounted_calls")):
+        return "token_budget"
+    if dollars is not None and (used["cost_usd"] is None or used["cost_usd"] >= dollars):
+        return "cost_budget"
+    return None
+
+
+def renews_at(left_s: float) -> str:
+    """Return the time in so many seconds, when a day's quotas renew, as text."""
+    at = datetime.now(UTC) + timedelta(seconds=left_s)
+    return (at + timedelta(seconds=0.5)).isoformat(timespec="seconds")

@@ -1,0 +1,146 @@
+"""Ends of runs that a caller wishes: cancelled, interrupted for another, or rolled back. Internal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...state.storage.leases import this_process
+from .background import Background
+from .records import Database, ThreadRecord, now
+from .runs import Run, TakenError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .execution import Execution
+    from .following import Follower
+    from .known_runs import KnownRuns
+    from .queueing import RunQueue
+
+__all__ = ["IN_FLIGHT", "Ending"]
+
+IN_FLIGHT = ("pending", "running")
+
+
+class Ending:
+    """Ends runs where they stand, in every process of the database.
+
+    Args:
+        known: The runs.
+        queue: Those that wait, or run, in this process.
+        execution: Ends a run that does not run.
+        follower: Wishes the end of one that another process has.
+        db: The tables of runs, and their threads.
+    """
+
+    def __init__(
+        self,
+        known: KnownRuns,
+        queue: RunQueue,
+        execution: Execution,
+        follower: Follower,
+        db: Database,
+    ) -> None:
+        self._known = known
+        self._queue = queue
+        self._execution = execution
+        self._follower = follower
+        self._db = db
+        self._background = Background()
+
+    def begin(self, run: Run) -> None:
+        """End a run in the background."""
+        self._background.do(self.end(run))
+
+    async def close(self) -> None:
+        """Leave what has not ended by now to other servers."""
+        await self._background.close(cancel=True)
+
+    async def end(self, run: Run) -> None:
+        """End a run; return when it has.
+
+        Raises:
+            TakenError: Another server of a SQLite file runs it.
+        """
+        if run.ended:
+            return
+        if run.id in self._execution.cancelled:
+            await run.wait()
+            return
+        # Before its task is cancelled: this tells a caller's cancelling from the server's own end.
+        self._execution.cancelled.add(run.id)
+        try:
+            while not run.ended:
+                if await self._queue.cancel(run):
+                    if not run.ended:  # it was cancelled before its first step
+                        await self._execution.ended(run, "interrupted")
+                        self._known.wake([run.thread_id])
+                    return
+                # Where nobody runs it, nobody will from now on.
+                if await self._db.write(self._db.records.claim_one, run.id, this_process(), now=now()):
+                    self._known.begins_here(run)
+                    await self._execution.ended(run, "interrupted")
+                    await self._known.tell_moved([run.thread_id])
+                    return
+                await self._queue.pump()  # if it was claimed here just now, it has begun after this
+                if run not in self._queue:
+                    if not self._db.records.relay.has_channel:
+                        raise TakenError("another server of this database runs it")
+                    await self._follower.cancel(run)
+        finally:
+            self._execution.cancelled.discard(run.id)
+
+    async def end_each(self, runs: Iterable[Run]) -> None:
+        """End several runs.
+
+        Raises:
+            TakenError: Another server of a SQLite file runs one of them; the others have ended.
+        """
+        elsewhere: TakenError | None = None
+        for run in runs:
+            try:
+                await self.end(run)
+            except TakenError as error:
+                elsewhere = error
+        if elsewhere is not None:
+            raise elsewhere
+
+    async def end_all(self, thread_id: str) -> None:
+        """End every run of a thread."""
+        for run in await self._known.on_thread(thread_id):
+            await self.end(run)
+
+    async def make_way(self, record: ThreadRecord, multitask: str) -> dict[str, Any]:
+        """Make a busy thread free, or refuse to; return what the request of the next run says of it.
+
+        Raises:
+            TakenError: The thread is busy, and `multitask` is `"reject"`.
+        """
+        if record.status != "busy" or multitask == "enqueue":
+            return {}
+        if multitask == "reject":
+            raise TakenError("the thread is busy with another run")
+        if multitask == "rollback":
+            return await self._roll_back(record.thread_id)
+        await self.end_all(record.thread_id)
+        return {}
+
+    async def _roll_back(self, thread_id: str) -> dict[str, Any]:
+        """End and forget what runs on a thread, and return the checkpoint before it: the next run goes on from there.
+
+        What was written stays in the history, beside the branch that the thread then is on.
+        """
+        records = await self._db.read(self._db.records.runs, thread_id)
+        ids, first = {record.run_id for record in records if record.status in IN_FLIGHT}, None
+        await self.end_all(thread_id)
+        async for stored in self._db.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
+            if stored.metadata.get("run_id") not in ids:
+                break
+            first = stored
+        for run_id in ids:
+            await self._known.remove(run_id)
+        if first is not None and first.parent_config is not None:
+            return {"checkpoint_id": first.parent_config["configurable"]["checkpoint_id"]}
+        if first is not None:
+            await self._db.saver.adelete_thread(thread_id)
+        return {}

@@ -1,0 +1,391 @@
+"""The run engine: a bounded queue, the runs under way, and their threads. It knows nothing of HTTP. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+from ...faces.sessions import encryption_key, seal_key
+from ...state.storage.leases import this_process
+from ...state.threads.lease import LeaseHolder
+from ...state.threads.snapshots import astate_of
+from .assistants import Assistant, Assistants
+from .background import Background
+from .call_options import checked_options
+from .ceilings import Ceilings
+from .ending import IN_FLIGHT, Ending
+from .execution import Execution, Finished
+from .following import Follower
+from .known_runs import KnownRuns
+from .ownership import OwnedThreads
+from .publishing import Publisher
+from .queueing import RunQueue
+from .records import Database, now
+from .requests import can_be_id, checked_id, checked_request
+from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
+from .saved_assistants import SavedAssistants
+from .store import Store
+from .takeover import Takeover
+from .tending import Channel, Sweeper, Tending
+from .thread_graphs import ThreadGraphs, offering_fork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from langchain_core.language_models import BaseChatModel
+
+    from ..settings import Settings
+
+__all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
+
+
+class Engine:
+    """Owns the saver, the graphs, the queue and the runs under way. Every method belongs to one event loop.
+
+    Args:
+        settings: Which database and models, and the limits.
+        saver: In place of the database of the settings; the caller closes it.
+        build_model: From a spec to a model, in place of `redraft.models.chat_model`.
+    """
+
+    def __init__(
+        self, settings: Settings, *, saver: Any = None, build_model: Callable[[str], BaseChatModel] | None = None
+    ) -> None:
+        self.settings = settings
+        self.on_finished: list[Finished] = []
+        """Called with each run that ended and its output: the values of its graph, or `None` where it has none."""
+        self.stopped = False
+        """True once it ends; the next server of its database goes on with what is under way."""
+        self._given_saver = saver
+        self._build_model = build_model
+        self._background = Background()
+        self._closing = AsyncExitStack()
+        """Closed by `stop`, the last opened first."""
+
+    # life
+
+    async def start(self) -> None:
+        """Open the database, and go on with the runs that were in flight when a server of it ended.
+
+        Raises:
+            ValueError: The database or the model can't be used.
+            OSError: The database can't be opened.
+            ImportError: An extra is missing.
+        """
+        settings, closing = self.settings, self._closing
+        self.saver = self._given_saver
+        if self.saver is None:
+            self.saver = await asyncio.to_thread(_opened, settings.db)
+            closing.push_async_callback(asyncio.to_thread, self.saver.close)
+        self._db = db = await asyncio.to_thread(Database, self.saver)
+        closing.callback(db.close)
+        self.records = db.records
+        self.store = Store(db)
+        self.owned = OwnedThreads(db)
+        self._assistants = Assistants(settings, self.saver, self._build_model)
+        self.graphs = ThreadGraphs(self._assistants, self.saver)
+        self.saved = SavedAssistants(db, self._assistants, settings)
+        self._ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings))
+        # A wrong spec or a missing key ends the server now, and not its first run.
+        await asyncio.to_thread(self._assistants.model, settings.model)
+        await db.write(self.records.usage.forget_past)
+        channel = Channel(self.saver.pool.conninfo if self.records.relay.has_channel else None)
+        follower = Follower(db, channel)
+        self.known = KnownRuns(db, follower)
+        self._publisher = Publisher(db, self.known)
+        closing.push_async_callback(self._give_back)
+        closing.push_async_callback(self._background.close)
+        closing.push_async_callback(self._publisher.close)
+        closing.push_async_callback(follower.close)
+        self._execution = Execution(
+            self.graphs,
+            self.owned,
+            db,
+            LeaseHolder(self.saver),
+            publisher=self._publisher,
+            ceilings=self._ceilings,
+            max_seconds=settings.max_seconds_a_run,
+            on_finished=self.on_finished,
+        )
+        at_once = settings.max_concurrent_runs if settings.work else 0
+        self._queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
+        closing.push_async_callback(self._queue.close)
+        self._ending = Ending(self.known, self._queue, self._execution, follower, db)
+        closing.push_async_callback(self._ending.close)
+        self._takeover = Takeover(db, most_attempts=settings.max_attempts)
+        self._sweeper = Sweeper(self.owned, db, settings)
+        self._tending = Tending(
+            settings,
+            db,
+            channel,
+            known=self.known,
+            queue=self._queue,
+            ending=self._ending,
+            takeover=self._takeover,
+            follower=follower,
+            publisher=self._publisher,
+            sweeper=self._sweeper,
+            background=self._background,
+        )
+        closing.push_async_callback(self._tending.stop)
+        await self._tending.start()
+
+    async def stop(self) -> None:
+        """End what is under way where it stands; the next server of this database goes on with it."""
+        self.stopped = True
+        await self._closing.aclose()
+
+    async def _give_back(self) -> None:
+        """Tell other servers that runs of this one wait again."""
+        with suppress(Exception):
+            await self._publisher.tell("queued")
+
+    # what there is
+
+    def assistants(self) -> Mapping[str, Assistant]:
+        """Return the assistants by id."""
+        return self._assistants.known
+
+    def assistant(self, name: str) -> Assistant:
+        """Return an assistant.
+
+        Raises:
+            NotThereError: There is none of this id.
+        """
+        return self._assistants.get(name)
+
+    async def check_database(self) -> None:
+        """Ask the database for the time; raises its own error where it does not answer."""
+        await self._db.read(self.records.clock)
+
+    async def queued(self) -> int:
+        """Return the number of runs that wait, in all processes."""
+        return await self._queue.queued()
+
+    @property
+    def running(self) -> int:
+        """The number of runs under way in this process."""
+        return self._queue.running
+
+    async def delete_thread(self, caller: Caller, thread_id: str) -> None:
+        """Delete a thread of the caller's with all it holds; what runs on it is cancelled first.
+
+        Raises:
+            NotThereError: There is no such thread.
+        """
+        await self.owned.thread(caller, thread_id)
+        await self._ending.end_all(thread_id)
+        await self.owned.erase(thread_id)
+
+    async def sweep(self, at: datetime | None = None) -> list[str]:
+        """Delete the threads whose time to live is over, and return their ids.
+
+        Args:
+            at: The time; default: now.
+        """
+        return await self._sweeper.sweep(at)
+
+    # runs
+
+    async def submit(self, caller: Caller, submission: Submission) -> Run:
+        """Queue a run, and return it: it is kept by now, and goes on after a restart.
+
+        Args:
+            caller: Whose it is.
+            submission: What it is to do.
+
+        Raises:
+            BadRequestError: Something makes no sense or is not allowed.
+            NotThereError: There is no such assistant or thread.
+            TakenError: The thread is busy, and `multitask` is `"reject"`.
+            QueueFullError: As many runs wait as may.
+            QuotaSpentError: The caller has used up what they may use today.
+        """
+        await self._ceilings.check(caller)
+        # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
+        request = await self._checked(caller, submission)
+        # Kept over the awaits below, or two requests could both get the last place.
+        async with self._queue.place(caller):
+            thread_id, assistant = submission.thread_id, submission.assistant
+            record = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
+            if thread_id is not None:
+                request |= await self._ending.make_way(record, submission.multitask)
+            at = now(submission.after_s)
+            run = Run(
+                id=str(uuid.uuid4()),
+                thread_id=record.thread_id,
+                assistant=assistant,
+                caller=caller,
+                created_at=at,
+                updated_at=at,
+                request=request,
+                model=submission.model,
+                metadata=dict(submission.metadata or {}),
+                stateless=thread_id is None and not submission.keep,
+            )
+            self.known.add(run)
+            # From here on it is everybody's: a run that a caller hears of survives this process.
+            await self._takeover.note(run, after_s=submission.after_s)
+        if submission.after_s:
+            loop = asyncio.get_running_loop()
+            loop.call_later(submission.after_s, lambda: self._background.do(self._begin_waiting(run)))
+        else:
+            await self._begin_waiting(run)
+        return run
+
+    async def _checked(self, caller: Caller, submission: Submission) -> dict[str, Any]:
+        """Return the request of a run as it is kept, checked against the graph that it will run on."""
+        assistant, options = self.assistant(submission.assistant), submission.options
+        if submission.thread_id is None or submission.input is not None:
+            if options:
+                options = checked_options(assistant, self.settings, options)
+            graph, _ = await self.graphs.assistant(assistant.id, submission.model, options)
+        else:
+            try:
+                thread = await self.owned.thread(caller, submission.thread_id)
+            except NotThereError:
+                if submission.if_not_exists == "create":
+                    raise BadRequestError('a new thread needs an input with a "task"') from None
+                raise
+            if options:
+                raise offering_fork("options are for a new task; the thread goes on as it was begun")
+            place = None if submission.checkpoint_id is None else checked_id(submission.checkpoint_id)
+            graph, _ = await self.graphs.going_on(thread, assistant.id, submission.model, place)
+        request = checked_request(self.settings, graph, assistant.preset.conversation, submission)
+        if options:
+            request["options"] = options
+        if submission.input is None and submission.command is None and submission.thread_id is None:
+            raise BadRequestError('a new thread needs an input with a "task"')
+        return request
+
+    async def run(self, caller: Caller, run_id: str) -> Run:
+        """Return a run of the caller's.
+
+        Raises:
+            NotThereError: There is none of this id, or it is another's.
+        """
+        run = self.known.here.get(run_id)
+        if (run is None or not run.here) and can_be_id(run_id):
+            record = await self._db.read(self.records.run, run_id)
+            run = None if record is None else self.known.of(record)
+        # The same answer for both: nobody learns which ids another caller has.
+        if run is None or run.caller != caller:
+            raise NotThereError("there is no such run")
+        return run
+
+    async def runs(self, caller: Caller, thread_id: str) -> list[Run]:
+        """Return every run of a thread of the caller's, the last created first."""
+        await self.owned.thread(caller, thread_id)
+        return await self.known.on_thread(thread_id)
+
+    async def join(self, run: Run) -> Mapping[str, Any]:
+        """Return the output of a run when it has ended: `__error__` where it failed, the thread's values where this
+        process no longer knows more."""
+        await run.wait()
+        if run.status in ("error", "timeout") and run.error is not None:
+            return {"__error__": run.error}
+        if run.output is None and not run.stateless:
+            graph = await self.graphs.reader(await self.owned.thread(run.caller, run.thread_id))
+            snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
+            return dict(snapshot.values)
+        return run.output or {}
+
+    async def cancel(self, caller: Caller, run_id: str) -> None:
+        """End a run where it stands; its thread is kept and can go on.
+
+        Raises:
+            NotThereError: There is no such run.
+        """
+        await self._ending.end(await self.run(caller, run_id))
+
+    async def cancel_many(
+        self,
+        caller: Caller,
+        *,
+        thread_id: str | None = None,
+        run_ids: Sequence[str] | None = None,
+        statuses: Sequence[str] = IN_FLIGHT,
+    ) -> None:
+        """End runs of the caller's where they stand; those that have ended are left alone.
+
+        Args:
+            caller: Whose they are.
+            thread_id: Only those of this thread.
+            run_ids: Only these; nothing is cancelled where one of them is not there.
+            statuses: Only runs that stand so; not looked at where ids are given.
+
+        Raises:
+            NotThereError: There is no such thread or run.
+            TakenError: Another server of a SQLite file runs one of them; the others are cancelled.
+        """
+        if thread_id is not None:
+            await self.owned.thread(caller, thread_id)
+        if run_ids is None:
+            in_flight = await self._db.read(self.records.in_flight)
+            every = [self.known.of(record) for record in in_flight if record.owner == caller.id]
+            runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
+        else:
+            runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
+            if any(thread_id not in (None, run.thread_id) for run in runs):
+                raise NotThereError("there is no such run")
+        await self._ending.end_each(runs)
+
+    async def forget(self, caller: Caller, run_id: str) -> None:
+        """Cancel a run that has not ended, and forget it; its thread stays.
+
+        Raises:
+            NotThereError: There is no such run.
+        """
+        run = await self.run(caller, run_id)
+        await self._ending.end(run)
+        await self.known.remove(run.id)
+
+    # within
+
+    async def _begin_waiting(self, run: Run) -> None:
+        """Let a run begin that waits; where it can't here, tell the others."""
+        await self._queue.pump()
+        if not run.here:
+            await self._publisher.tell("queued")
+
+    async def _work(self, run: Run) -> None:
+        run.started_at = time.time()
+        self.known.wake([run.thread_id])
+        await self._execution.work(run)
+
+    async def _claim(self, most: int) -> list[Run]:
+        """Return runs that wait, made this process's."""
+        records = await self._db.write(self.records.claim, this_process(), most, now=now())
+        if owners := {record.owner for record in records}:
+            # Not waited for, and in order all the same: before the next claim of this process.
+            self._background.do(self._db.write(self.records.note_turns, owners))
+        runs = [self.known.claimed(record) for record in records]
+        try:
+            cancelled = await self._publisher.claimed(runs)
+        except Exception:
+            LOG.exception("what is wished of runs can't be read")
+        else:
+            for run in cancelled:
+                self._ending.begin(run)
+        self._background.do(self.known.tell_moved([run.thread_id for run in runs]))
+        return runs
+
+    async def _count(self) -> tuple[Mapping[str, int], int]:
+        # Where things are written, so that it is in order with the runs that are about to be added.
+        return await self._db.write(self.records.waiting, this_process())
+
+
+def _opened(db: str) -> Any:
+    from ...state import open_checkpointer
+
+    return open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()).open()
+
+
+def _prices(settings: Settings) -> Any:
+    from ...models import PriceTable
+
+    return PriceTable() if settings.prices is None else PriceTable.from_file(settings.prices)

@@ -1,0 +1,165 @@
+"""Ownership of threads: each caller makes, finds and changes their own, and sees no other. Internal."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...state import BadCheckpointError, RunRow
+from ...state.threads.answers import pending_interrupts
+from .records import Database, ThreadRecord, now
+from .requests import can_be_id, checked_id
+from .runs import Caller, NotThereError, TakenError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["LOCAL", "OwnedThreads"]
+
+LOCAL = Caller("local")
+
+
+class OwnedThreads:
+    """The threads of a database by their owners. Who needs no token also has those that the shell and Python made."""
+
+    def __init__(self, db: Database) -> None:
+        self._saver = db.saver
+        self._db = db
+
+    async def create(
+        self,
+        caller: Caller,
+        thread_id: str | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        assistant: str | None = None,
+        if_exists: str = "raise",
+    ) -> ThreadRecord:
+        """Note a new thread as the caller's, and return it.
+
+        Raises:
+            BadRequestError: The id is none.
+            TakenError: It is in use.
+        """
+        at = now()
+        name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
+        existing = await self._known(caller, name) if thread_id is not None else None
+        if existing is None:
+            # The shell or Python made it, so it is not this caller's to take.
+            if thread_id is not None and await self._saver.runs.aget(name) is not None:
+                raise TakenError("this thread id is in use")
+            record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
+            # The insert decides: another request may have been quicker since the look before it.
+            if await self._db.write(self._db.records.add_thread, record):
+                return record
+            raise TakenError("this thread id is in use")
+        if if_exists != "do_nothing":
+            raise TakenError("this thread id is in use")
+        return existing
+
+    async def thread(self, caller: Caller, thread_id: str) -> ThreadRecord:
+        """Return a thread of the caller's.
+
+        Raises:
+            NotThereError: There is none of this id, or it is another's.
+        """
+        if (record := await self._known(caller, thread_id)) is None:
+            raise NotThereError("there is no such thread")
+        return record
+
+    async def every(self, caller: Caller) -> list[ThreadRecord]:
+        """Return every thread of the caller's, the last created first."""
+        if caller == LOCAL:
+            await self._adopt_all()
+        return await self._db.read(self._db.records.threads, caller.id)
+
+    async def standings(self, records: Sequence[ThreadRecord]) -> dict[str, str]:
+        """Return the status of each thread as it stands, also where the shell or Python ran it on since: of that the
+        server has noted nothing."""
+        statuses = {record.thread_id: record.status for record in records}
+        noted = {record.thread_id: record for record in records if record.status in ("idle", "interrupted")}
+        before, unfinished = None, set[str]()
+        while noted and (rows := await self._saver.runs.alist(limit=500, before=before, stop_reason="running")):
+            unfinished |= noted.keys() & {row.thread_id for row in rows}
+            before = rows[-1].position
+        for name, record in noted.items():
+            if (record.status == "idle") == (name in unfinished):
+                with suppress(BadCheckpointError):  # what can't be read stands as it was noted
+                    statuses[name] = "interrupted" if await self.waits(record) else "idle"
+        return statuses
+
+    async def waits(self, record: ThreadRecord) -> bool:
+        """Return True where a thread waits for a person, or its run was broken off."""
+        if record.status == "interrupted":
+            row = await self._saver.runs.aget(record.thread_id)
+            return row is None or row.stop_reason is None
+        return await self.asks(record.thread_id)
+
+    async def asks(self, thread_id: str) -> bool:
+        """Return True where a thread waits for a person."""
+        stored = await self._saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        return stored is not None and bool(pending_interrupts(stored))
+
+    async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
+        """Write metadata, status or assistant of a thread of the caller's, and return it."""
+        await self.thread(caller, thread_id)
+        await self._db.write(self._db.records.change_thread, thread_id, now=now(), **changes)
+        return await self.thread(caller, thread_id)
+
+    async def own(self, caller: Caller, thread_id: str, *, assistant: str | None = None) -> None:
+        """Note a thread that was just forked from one of the caller's as theirs too."""
+        at = now()
+        record = ThreadRecord(thread_id, caller.id, assistant, {}, "idle", at, at)
+        await self._db.write(self._db.records.add_thread, record)
+
+    async def erase(self, thread_id: str) -> None:
+        """Delete a thread that nothing runs on, whoever owns it."""
+        # The record goes last: without it nobody could ask for the rest to be deleted.
+        await self._saver.adelete_thread(thread_id)
+        await self._db.write(self._db.records.remove_thread, thread_id)
+
+    async def _known(self, caller: Caller, thread_id: str) -> ThreadRecord | None:
+        """Return a thread of the caller's. Who needs no token also has those that the shell and Python made."""
+        if not can_be_id(thread_id):
+            return None
+        record = await self._db.read(self._db.records.thread, thread_id)
+        if record is None and caller == LOCAL and (row := await self._saver.runs.aget(thread_id)):
+            await self._db.write(self._db.records.add_thread, _record_of(row))
+            record = await self._db.read(self._db.records.thread, thread_id)
+        return record if record is not None and record.owner == caller.id else None
+
+    async def _adopt_all(self) -> None:
+        """Note the threads that the shell and Python made; where there are none, nothing is written."""
+        before = None
+        while rows := await self._saver.runs.alist(limit=500, before=before):
+            owned = await self._db.read(self._db.records.known, [row.thread_id for row in rows])
+            for row in rows:
+                if row.thread_id not in owned:
+                    await self._db.write(self._db.records.add_thread, _record_of(row))
+            before = rows[-1].position
+
+    async def thread_for(
+        self, caller: Caller, thread_id: str | None, assistant: str, if_not_exists: str
+    ) -> ThreadRecord:
+        """Return the thread of a run: a new one without an id, and also with one where it may be made.
+
+        Raises:
+            BadRequestError: The id is none.
+            NotThereError: There is no such thread.
+            TakenError: The id is another's.
+        """
+        if thread_id is None:
+            return await self.create(caller, assistant=assistant)
+        record = await self._known(caller, checked_id(thread_id))
+        if record is None and if_not_exists == "create":
+            return await self.create(caller, thread_id, assistant=assistant)
+        if record is None:
+            raise NotThereError("there is no such thread")
+        if record.assistant != assistant:
+            await self._db.write(self._db.records.change_thread, thread_id, now=now(), assistant=assistant)
+        return record
+
+
+def _record_of(row: RunRow) -> ThreadRecord:
+    return ThreadRecord(row.thread_id, LOCAL.id, row.preset, {}, "idle", row.created_at, row.updated_at)

@@ -1,0 +1,263 @@
+"""Housekeeping of a server: heartbeat, takeover, messages of other processes, and the sweep. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ...state import BusyThreadError
+from ...state.threads.lease import LeaseHolder
+from .background import Background
+from .ownership import LOCAL, OwnedThreads
+from .relay_records import CHANNEL
+from .runs import LOG, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..settings import Settings
+    from .ending import Ending
+    from .following import Follower
+    from .known_runs import KnownRuns
+    from .publishing import Publisher
+    from .queueing import RunQueue
+    from .records import Database, ThreadRecord
+    from .takeover import Takeover
+
+__all__ = ["Channel", "Sweeper", "Tending"]
+
+BEAT_S = 10.0
+RECONNECT_S = 2.0
+LOOK_S = 2.0
+"""How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
+
+
+class Channel:
+    """Hears what other processes tell. What was missed is looked up, so that a hint that is lost costs only time.
+
+    Args:
+        conninfo: Of the database; `None` where processes can't be heard.
+    """
+
+    def __init__(self, conninfo: str | None) -> None:
+        self.conninfo = conninfo
+        self.is_open = False
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Listen until cancelled; a connection that broke is made anew.
+
+        Args:
+            heard: Called with each hint, and with an empty one whenever some may have been missed.
+        """
+        import psycopg
+
+        assert self.conninfo is not None  # noqa: S101  # nobody listens else
+
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True) as conn:
+                    await conn.execute(f"LISTEN {CHANNEL}")
+                    self.is_open = True
+                    heard("")
+                    async for notice in conn.notifies():
+                        heard(notice.payload)
+            except psycopg.Error as error:
+                # Also a kind of event loop that psycopg can't use: then all is looked up now and then.
+                LOG.debug("what other processes tell can't be heard: %s", type(error).__name__)
+            finally:
+                self.is_open = False
+            await asyncio.sleep(RECONNECT_S)
+
+
+class Tending:
+    """The tasks of a server that last as long as it does.
+
+    Args:
+        settings: Whether it works, and how long threads live.
+        db: The tables of runs.
+        channel: Where other processes are heard.
+        known: The runs.
+        queue: Those of this process.
+        ending: Cancels what other processes wish to be cancelled.
+        takeover: Finds what dead processes left.
+        follower: Hears of runs of other processes.
+        publisher: Hears what other processes wish.
+        sweeper: Deletes threads.
+        background: Does what another process asks for.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        channel: Channel,
+        *,
+        known: KnownRuns,
+        queue: RunQueue,
+        ending: Ending,
+        takeover: Takeover,
+        follower: Follower,
+        publisher: Publisher,
+        sweeper: Sweeper,
+        background: Background,
+    ) -> None:
+        self._settings = settings
+        self._db = db
+        self._known = known
+        self._queue = queue
+        self._ending = ending
+        self._takeover = takeover
+        self._follower = follower
+        self._publisher = publisher
+        self._sweeper = sweeper
+        self._do = background.do
+        self._channel = channel
+        self._lasting = Background()
+
+    async def start(self) -> None:
+        """Take over what dead processes left, and begin."""
+        await self._take_over()
+        work = [self._beat()]
+        if self._channel.conninfo is not None:
+            work += [self._channel.listen(self._heard), self._look()]
+        if self._settings.default_ttl is not None:
+            work.append(self._sweep())
+        for task in work:
+            self._lasting.do(task)
+
+    async def stop(self) -> None:
+        """End it all."""
+        await self._lasting.close(cancel=True)
+
+    async def _take_over(self) -> None:
+        """Let the runs that a dead process left wait again, and begin what may begin."""
+        if self._settings.work:
+            await self._takeover.release({run.id for run in self._under_way()})
+            await self._queue.pump()
+
+    def _under_way(self) -> list[Run]:
+        return [run for run in self._known.here.values() if run in self._queue]
+
+    def _heard(self, hint: str) -> None:
+        """Act on a hint of another process; an empty one means that some may have been missed."""
+        what, _, name = hint.partition(":")
+        if what in ("queued", ""):
+            self._do(self._queue.pump())
+        if what in ("sent", "ended"):
+            self._follower.heard(name, ended=what == "ended")
+        if what == "moved":
+            self._known.wake([name])
+        if what == "wish" and name in self._known.here:
+            self._do(self._fulfil([name]))
+        if not what:
+            self._follower.heard_all()
+            self._known.wake()
+            self._do(self._fulfil([run.id for run in self._under_way()]))
+
+    async def _fulfil(self, run_ids: list[str]) -> None:
+        """Do what other processes wish of these runs."""
+        for run in await self._publisher.look(run_ids):
+            self._ending.begin(run)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if not self._channel.is_open:
+                self._heard("")
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                if swept := await self._sweeper.sweep():
+                    LOG.info("%d threads were deleted: nobody touched them for their time to live", len(swept))
+            except Exception:
+                LOG.exception("threads whose time to live is over can't be deleted")
+            await asyncio.sleep(60 * self._settings.sweep_interval_minutes)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await self._takeover.beat()
+                await self._take_over()
+                if self._channel.conninfo is not None:
+                    self._heard("")
+                    await self._db.write(self._db.records.relay.forget)
+            except Exception:
+                # It may come back; a server that no longer beats would lose its runs to others.
+                LOG.exception("the database can't be reached")
+
+
+class Sweeper:
+    """Deletes the threads of a server's callers when their time to live is over; one that moves lives on.
+
+    A server with tokens deletes what callers with tokens have, one without what is everybody's: what callers without a
+    token, the shell and Python made there. Neither touches a thread that somebody runs.
+
+    Args:
+        owned: The threads.
+        db: Their tables.
+        settings: `default_ttl`, `sweep_limit` and `ttl_includes_interrupted`.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedThreads,
+        db: Database,
+        settings: Settings,
+    ) -> None:
+        self._saver = db.saver
+        self._owned = owned
+        self._db = db
+        self._leases = LeaseHolder(db.saver)
+        self._settings = settings
+
+    async def sweep(self, at: datetime | None = None) -> list[str]:
+        """Delete what has not moved for the time to live, and return the thread ids, the longest untouched first.
+
+        Args:
+            at: The time; default: now.
+        """
+        if self._settings.default_ttl is None:
+            return []
+        before = (at or datetime.now(UTC)) - timedelta(minutes=self._settings.default_ttl)
+        limit = before.isoformat(timespec="microseconds")
+        if everybodys := not self._settings.tokens:
+            await self._owned.every(LOCAL)  # takes in those that the shell and Python made
+        deleted: list[str] = []
+        last = ("", "")
+        while len(deleted) < self._settings.sweep_limit:
+            page = await self._db.read(self._db.records.untouched, limit, after=last, local=everybodys)
+            if not page:
+                break
+            deleted += [
+                record.thread_id
+                for record in page[: self._settings.sweep_limit - len(deleted)]
+                if await self._over(record, limit) and await self._delete(record, limit)
+            ]
+            last = (page[-1].updated_at, page[-1].thread_id)
+        return deleted
+
+    async def _over(self, record: ThreadRecord, limit: str) -> bool:
+        """Return True where nobody uses the thread, neither a caller nor the shell, which does not tell the server."""
+        if record.status == "busy" or record.updated_at >= limit:
+            return False
+        row = await self._saver.runs.aget(record.thread_id)
+        if row is not None and row.updated_at >= limit:
+            return False
+        if self._settings.ttl_includes_interrupted:
+            return True
+        return not await self._owned.waits(record)
+
+    async def _delete(self, record: ThreadRecord, limit: str) -> bool:
+        try:
+            async with self._leases.leased(record.thread_id):
+                # Somebody may have come since; from here on nobody runs it.
+                again = await self._db.read(self._db.records.thread, record.thread_id)
+                if again is None or not await self._over(again, limit):
+                    return False
+                await self._owned.erase(record.thread_id)
+                return True
+        except BusyThreadError:
+            return False

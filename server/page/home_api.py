@@ -1,0 +1,202 @@
+"""First view of the page: a form that starts a run, and the caller's threads, searched and filtered. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from ...faces.views.wording import STOP_WORDS
+from ...graphs.registry import known_options
+from ...state import RunRow
+from ...state.storage.index import PATH, BadRunError, RunIndex
+from ..api.guards import KnownCaller, KnownEngine
+from ..api.wire import RequestBody, json_response
+from ..engine.assistants import Assistant
+from ..engine.call_options import call_options
+from ..engine.engine import Engine
+from ..engine.records import ThreadRecord
+from ..engine.runs import Caller, Submission
+from ..settings import Settings
+from .drawing import drawn
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
+Offset = Annotated[int, Query(ge=0, le=1_000_000)]
+Words = Annotated[str, Query(max_length=200)]
+A_PAGE = 20
+MOST_PATHS = 100
+"""Paths of a search that its row in the list holds; the search's own view has all."""
+MODES = ("custom", "messages-tuple")
+STANDING = {"busy": "under way", "interrupted": "waits for a person", "error": "ended by an error"}
+"""How a thread may stand besides why its run stopped."""
+
+
+class Start(RequestBody):
+    """A run as the form asks for it."""
+
+    assistant: str
+    task: str
+    model: str | None = None
+    limits: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
+
+
+@router.get("/home")
+async def home(
+    engine: KnownEngine, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
+) -> Response:
+    """Draw the form that starts a run, above the caller's threads."""
+    settings = engine.settings
+    offered = [preset for preset in engine.assistants().values() if preset.served.listed]
+    facts = {
+        **await _threads(engine, caller, offset, q, assistant, stop),
+        "presets": [
+            {"id": preset.id, "line": preset.served.line, "fields": _fields(preset, settings)} for preset in offered
+        ],
+        "models": [settings.model, *(spec for spec in settings.models if spec != settings.model)],
+        "most_characters": settings.max_task_characters,
+        "most_rounds": settings.max_rounds,
+        "stops": {**STANDING, **{str(reason): words for reason, words in STOP_WORDS.items() if reason}},
+        "asked": {"q": q, "assistant": assistant, "stop": stop},
+    }
+    return json_response({"html": drawn("home", facts)})
+
+
+@router.get("/threads")
+async def threads(
+    engine: KnownEngine, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
+) -> Response:
+    """Draw a page of the caller's threads, those changed last first."""
+    facts = await _threads(engine, caller, offset, q, assistant, stop)
+    return json_response({"html": drawn("threads", facts)})
+
+
+@router.post("/start")
+async def start(engine: KnownEngine, caller: KnownCaller, body: Start) -> Response:
+    """Start a run on a new thread of the caller's."""
+    submission = Submission(
+        assistant=body.assistant,
+        thread_id=str(uuid.uuid4()),
+        input={"task": body.task, **({"limits": body.limits} if body.limits else {})},
+        stream_modes=MODES,
+        model=body.model,
+        options=body.options,
+        if_not_exists="create",
+    )
+    run = await engine.submit(caller, submission)
+    return json_response({"thread_id": run.thread_id})
+
+
+def _fields(assistant: Assistant, settings: Settings) -> list[dict[str, Any]]:
+    """Return the form's fields for what a caller may set of an assistant: kind, bounds, choices, and the default."""
+    schema = call_options(assistant, settings).model_json_schema()
+    fields = []
+    for name, field in schema.get("properties", {}).items():
+        choices = field.get("enum") or field.get("items", {}).get("enum") or ()
+        own = assistant.options.get(name, known_options()[name].default if name in known_options() else None)
+        fields.append(
+            {
+                "name": name,
+                "kind": "lines" if field["type"] == "array" and not choices else field["type"],
+                "choices": choices,
+                "one": field.get("maxItems") == 1,
+                "least": field.get("minimum"),
+                "most": field.get("maximum"),
+                "told": field.get("description", ""),
+                "default": list(own) if isinstance(own, tuple) else own,
+            }
+        )
+    return fields
+
+
+async def _threads(engine: Engine, caller: Caller, offset: int, q: str, assistant: str, stop: str) -> dict[str, Any]:
+    every = await engine.owned.every(caller)
+    every.sort(key=lambda record: (record.updated_at, record.thread_id), reverse=True)
+    records, paths = _folded(every)
+    if assistant:
+        records = [record for record in records if record.assistant == assistant]
+    index: RunIndex = engine.saver.runs
+    if q.strip() or stop:
+        rows_by_id = await asyncio.to_thread(_rows, index, records)
+        records = [record for record in records if _meant(record, rows_by_id.get(record.thread_id), q, stop)]
+    page = records[offset : offset + A_PAGE]
+    rows = await asyncio.to_thread(lambda: [_row(record, index, paths.get(record.thread_id, ())) for record in page])
+    return {
+        "rows": rows,
+        "total": len(records),
+        "filtered": bool(q.strip() or stop or assistant),
+        "asked": {"q": q, "assistant": assistant, "stop": stop},
+        "newer": max(offset - A_PAGE, 0) if offset else None,
+        "older": offset + A_PAGE if offset + A_PAGE < len(records) else None,
+    }
+
+
+def _folded(every: Sequence[ThreadRecord]) -> tuple[list[ThreadRecord], dict[str, list[ThreadRecord]]]:
+    """Return the threads without the paths of searches, and those by the search that they are of."""
+    names = {record.thread_id for record in every}
+    top: list[ThreadRecord] = []
+    paths: dict[str, list[ThreadRecord]] = {}
+    for record in every:
+        search, slash, rest = record.thread_id.rpartition("/")
+        if slash and search in names and PATH.match(f"/{rest}"):
+            paths.setdefault(search, []).append(record)
+        else:
+            top.append(record)
+    return top, {name: sorted(records, key=lambda one: one.thread_id) for name, records in paths.items()}
+
+
+def _rows(index: RunIndex, records: Sequence[ThreadRecord]) -> dict[str, RunRow]:
+    """Return the rows of the threads by their ids; one that can't be read hides no other."""
+    by_id: dict[str, RunRow] = {}
+    try:
+        before = None
+        while rows := index.list(limit=500, before=before):
+            by_id |= {row.thread_id: row for row in rows}
+            before = rows[-1].position
+    except BadRunError:
+        for record in records:
+            if (row := _kept(index, record.thread_id)[0]) is not None:
+                by_id[record.thread_id] = row
+    return by_id
+
+
+def _meant(record: ThreadRecord, row: RunRow | None, q: str, stop: str) -> bool:
+    words = f"{record.thread_id} {row.task if row else ''}".casefold()
+    reason = row.stop_reason if row else None
+    standing = record.status if record.status == "busy" or reason is None else reason
+    return all(word in words for word in q.casefold().split()) and stop in ("", standing)
+
+
+def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
+    """Return the row of a thread, and whether it can be read."""
+    try:
+        return index.get(thread_id), True
+    except BadRunError:
+        return None, False
+
+
+def _row(record: ThreadRecord, index: RunIndex, paths: Sequence[ThreadRecord] = ()) -> dict[str, Any]:
+    row, readable = _kept(index, record.thread_id)
+    standing = record if readable else dataclasses.replace(record, status="error")
+    return {
+        "thread_id": record.thread_id,
+        "assistant": record.assistant,
+        "status": standing.status,
+        "updated_at": record.updated_at,
+        "when": f"{record.updated_at[:16].replace('T', ' ')} UTC",
+        "kept": row is not None,
+        "task": row.task if row else "",
+        "stop_reason": row.stop_reason if row else None,
+        "rounds": row.rounds if row else 0,
+        "score": row.score if row else None,
+        "tokens": row.total_tokens if row else 0,
+        "parent": bool(row and row.parent_thread_id),
+        "paths": [_row(path, index) for path in paths[:MOST_PATHS]],
+        "all_paths": len(paths),
+    }

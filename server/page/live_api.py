@@ -1,0 +1,153 @@
+"""A run as the page watches it. Internal.
+
+What happens, drawn, and what is being written, word by word; taken up after a drop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
+
+from fastapi import APIRouter, Request, Response
+
+from ...faces.views.documents import macros
+from ...faces.views.drafts import read_values
+from ...faces.views.rounds import curve_of, place_of, round_card, round_cards
+from ...state import Event, Thread, UnknownThreadError
+from ...state.events import ORDER
+from ...state.usage import NO_USAGE
+from ..api.disconnect import event_stream
+from ..api.guards import KnownCaller, KnownEngine
+from ..api.runs_api import event_after
+from ..api.wire import event_bytes, plain, sse
+from ..engine.engine import Engine
+from ..engine.runs import NotThereError, Run, ServerEvent
+from .drawing import WRITERS, doing_now
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
+
+
+@router.get("/runs/{run_id}/live")
+async def live(request: Request, engine: KnownEngine, caller: KnownCaller, run_id: str) -> Response:
+    """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
+    run = await engine.run(caller, run_id)
+    return event_stream(_events(engine, run, event_after(request)))
+
+
+async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> AsyncIterator[bytes]:
+    if "custom" not in run.request.get("stream_modes", ()):
+        yield sse({}, "silent")
+    number, rounds = 0, None
+    with run.watched():
+        while True:
+            changed = run.change()
+            words = ""
+            while number < len(run.log):
+                event = run.log[number]
+                said = event.data if event is not None and event.event == "custom" and is_event(event.data) else None
+                if said is not None:
+                    rounds = rounds or LiveRounds(await _record(engine, run))
+                    rounds.take(said)
+                if number < run.first(after):  # sent before, to who takes the stream up here
+                    pass
+                elif token := _token(event):
+                    words += token
+                elif event is not None and (shown := _sent_as(event, rounds)):
+                    if words:
+                        # By the number of the last event in it: who goes on after it misses no word.
+                        yield event_bytes(run, number - 1, ServerEvent("token", {"text": words}))
+                    yield event_bytes(run, number, ServerEvent(*shown))
+                    words = ""
+                number += 1
+            if words:
+                yield event_bytes(run, number - 1, ServerEvent("token", {"text": words}))
+            if run.is_whole:
+                break
+            await changed.wait()
+    yield sse({"status": run.status}, "end")
+
+
+def _token(event: ServerEvent | None) -> str:
+    """Return the words of a piece that a writer just wrote; nothing for all else."""
+    if event is None or event.event != "messages" or not isinstance(event.data, list) or len(event.data) != 2:
+        return ""
+    message, metadata = event.data
+    if not type(message).__name__.endswith("Chunk") or metadata.get("langgraph_node") not in WRITERS:
+        return ""
+    return str(message.text)
+
+
+async def _record(engine: Engine, run: Run) -> list[Any]:
+    """Return the record of the run's thread as it is kept now; empty where there is none that can be read."""
+    try:
+        thread = Thread(await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id)), run.thread_id)
+        return (await asyncio.to_thread(read_values, thread)).get("events") or []
+    except (NotThereError, UnknownThreadError, ValueError):
+        return []
+
+
+def _sent_as(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str, Any]] | None:
+    if event.event == "custom" and isinstance(event.data, dict):
+        if rounds is not None and is_event(event.data):
+            drawn = rounds.drawn(event.data)
+            return None if drawn is None else ("row", drawn)
+        now = doing_now(event.data)
+        return None if now is None else ("doing", now)
+    if event.event == "error" and isinstance(event.data, dict):
+        return "problem", {"message": str(plain(event.data).get("message", ""))}
+    return None
+
+
+def is_event(item: object) -> bool:
+    """Return True for an event in the stream mode `custom`; a user's own node may send any item."""
+    if not isinstance(item, dict) or item.get("kind") in ("start", "step", "task"):
+        return False
+    texts = all(isinstance(item.get(name, ""), str) for name in ("text", "by", "branch"))
+    usage = item.get("usage", NO_USAGE)
+    return (
+        isinstance(item.get("kind"), str)
+        and isinstance(item.get("round"), int)
+        and texts
+        and isinstance(usage, dict)
+        and NO_USAGE.keys() <= {"uncounted_calls", *usage}
+    )
+
+
+class LiveRounds:
+    """The record of a run's task so far: what was kept before it, and what it has sent since.
+
+    Args:
+        stored: The thread's record; where it holds events that the run sends again, those are taken once.
+    """
+
+    def __init__(self, stored: Sequence[Mapping[str, Any]]) -> None:
+        begun = [{"kind": "task", "round": 0, "by": "", "text": "", "options": {"order": ORDER}}]
+        self._events: list[dict[str, Any]] = plain(stored) or begun
+
+    def take(self, item: Mapping[str, Any]) -> None:
+        """Add an event."""
+        event = {"text": "", "by": "", **plain(item)}
+        link = None if event.get("branch") else event.get("prev")
+        for at, earlier in enumerate(self._events):
+            if link is not None and earlier.get("prev") == link and not earlier.get("branch"):
+                del self._events[at:]
+                break
+        self._events.append(event)
+
+    def drawn(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the round of an event as it is shown when it has ended, and the curve of all; `None` for nothing."""
+        run = cast("list[Event]", self._events)
+        card = round_card(run, place_of(item))
+        if card is None:
+            return None
+        curve = curve_of(round_cards(run))
+        return {
+            "html": str(macros().round({**card, "open": True}, False, "fork")),  # of the macro
+            "curve": str(macros().curve(curve)) if curve else "",
+            "name": card["name"],
+            "kind": item["kind"],
+            "round": item["round"],
+        }

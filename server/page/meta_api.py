@@ -1,0 +1,104 @@
+"""The server about itself: that it lives, its version, and a page of all its operations. Internal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from .. import page
+from ..api.guards import KnownEngine
+from ..api.wire import json_response
+from .assets_api import HEADERS
+
+__all__ = ["OPEN", "router"]
+
+OPEN = ("/healthz", "/ok", "/docs")
+"""Paths that need no token: they tell nothing of anybody's."""
+
+router = APIRouter(tags=["server"])
+
+
+@router.get("/healthz")
+async def healthz() -> Response:
+    """Say that the server lives."""
+    return json_response({"ok": True})
+
+
+@router.get("/ok")
+async def ok(engine: KnownEngine, check_db: bool = False) -> Response:
+    """Say that the server lives, and with `check_db=1` that its database answers."""
+    if check_db:
+        await engine.check_database()
+    return json_response({"ok": True})
+
+
+@router.get("/info")
+async def info() -> Response:
+    """Return the versions, and which parts of LangGraph's platform are served."""
+    from langgraph.version import __version__ as langgraph
+
+    flags = {"assistants": True, "crons": False, "langsmith": False}
+    return json_response(
+        {
+            "version": version("redraft"),
+            "langgraph_py_version": langgraph,
+            "flags": flags,
+            "host": {"kind": "self-hosted"},
+        }
+    )
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Show every operation on a page without scripts: those of FastAPI's page are loaded from another site."""
+    from ...faces.views.documents import html_environment, part
+
+    template = html_environment(extra="serve").from_string(part(page.__name__, "docs.html.j2"))
+    html = template.render(sections=_sections(request.app.openapi()))
+    return Response(html, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def _sections(openapi: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the operations by tag, each with what it takes and what it may answer."""
+    schemas = openapi["components"]["schemas"]
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for path, methods in openapi["paths"].items():
+        for method, described in methods.items():
+            body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            taken = [
+                (parameter["name"], parameter["in"], parameter["schema"])
+                for parameter in described.get("parameters", ())
+            ]
+            taken += [(name, "body", schema) for name, schema in _fields(body, schemas)]
+            operation = {
+                "method": method.upper(),
+                "path": path,
+                "line": described.get("description") or described.get("summary", ""),
+                "takes": [(name, place, _kind(schema)) for name, place, schema in taken],
+                "answers": {status: parameter["description"] for status, parameter in described["responses"].items()},
+            }
+            sections.setdefault(described.get("tags", ["others"])[0], []).append(operation)
+    return sections
+
+
+def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the fields of a body with their schemas, also where it may be left out or is a list."""
+    for part in (schema, *schema.get("anyOf", ()), schema.get("items", {})):
+        if name := part.get("$ref"):
+            return list(schemas[name.rpartition("/")[2]].get("properties", {}).items())
+    return list(schema.get("properties", {}).items())
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Return a type in a few words."""
+    if "enum" in schema or "const" in schema:
+        return " | ".join(map(str, schema.get("enum", [schema.get("const")])))
+    if options := schema.get("anyOf"):
+        return " | ".join(kind for option in options if (kind := _kind(option)) != "null")
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    inner = f" of {_kind(schema['items'])}" if schema.get("items") else ""
+    return str(schema.get("type", "any")) + inner

@@ -1,0 +1,318 @@
+"""A folder of documents of any kind becomes passages that know where they stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zipfile
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redraft.retrieval.converters import Converter, UnreadableError, markdown_of_rst
+from redraft.retrieval.documents import SUFFIXES, DocumentReader, load_folder, load_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+for extra in ("langchain_text_splitters", "html_to_markdown", "mammoth", "pypdfium2"):
+    pytest.importorskip(extra)
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def pdf(*pages: str, bookmarks: bool = True, trailer: str = "") -> bytes:
+    """Return a PDF with a bookmark to each page; PDFium finds the objects by itself."""
+    kids = " ".join(f"{10 + 3 * number} 0 R" for number in range(len(pages)))
+    parts = [
+        f"1 0 obj <</Type/Catalog /Pages 2 0 R {'/Outlines 3 0 R' if bookmarks else ''}>> endobj",
+        f"2 0 obj <</Type/Pages /Count {len(pages)} /Kids [{kids}]>> endobj",
+        f"3 0 obj <</Type/Outlines /First 12 0 R /Last {9 + 3 * len(pages)} 0 R>> endobj",
+        "4 0 obj <</Type/Font /Subtype/Type1 /BaseFont/Helvetica>> endobj",
+    ]
+    for number, text in enumerate(pages):
+        own, drawn = 10 + 3 * number, f"BT /F 12 Tf 20 100 Td ({text}) Tj ET" if text else ""
+        following = f"/Next {own + 5} 0 R" if number + 1 < len(pages) else ""
+        parts += [
+            f"{own} 0 obj <</Type/Page /Parent 2 0 R /MediaBox [0 0 300 200] /Contents {own + 1} 0 R "
+            "/Resources <</Font <</F 4 0 R>>>>>> endobj",
+            f"{own + 1} 0 obj <</Length {len(drawn)}>> stream\n{drawn}\nendstream endobj",
+            f"{own + 2} 0 obj <</Title (Chapter {number + 1}) /Parent 3 0 R {following} "
+            f"/Dest [{own} 0 R /Fit]>> endobj",
+        ]
+    return "\n".join(["%PDF-1.4", *parts, f"trailer <</Root 1 0 R {trailer}>>", "%%EOF"]).encode()
+
+
+LOCKED = f"/Encrypt <</Filter/Standard /V 1 /R 2 /O ({'o' * 32}) /U ({'u' * 32}) /P -4>> /ID [(1)(1)]"
+
+
+def docx(path: Path, *paragraphs: tuple[str, str]) -> Path:
+    body = "".join(
+        f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+        for style, text in paragraphs
+    )
+    kinds = "http://schemas.openxmlformats.org"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{kinds}/wordprocessingml/2006/main"><w:body>{body}</w:body></w:document>',
+        )
+        styles = "".join(
+            f'<w:style w:type="paragraph" w:styleId="{name}"><w:name w:val="{name}"/></w:style>'
+            for name in ("Heading 1", "Normal")
+        )
+        archive.writestr(
+            "word/styles.xml", f'<w:styles xmlns:w="{kinds}/wordprocessingml/2006/main">{styles}</w:styles>'
+        )
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{kinds}/package/2006/relationships"><Relationship Id="r" '
+            f'Target="word/document.xml" Type="{kinds}/officeDocument/2006/relationships/officeDocument"/>'
+            "</Relationships>",
+        )
+        archive.writestr("[Content_Types].xml", f'<Types xmlns="{kinds}/package/2006/content-types"/>')
+    return path
+
+
+def places(folder: Path) -> list[tuple[Any, ...]]:
+    return [
+        (*(one.metadata.get(key) for key in ("source", "heading", "page", "line")), one.page_content)
+        for one in load_folder(folder)
+    ]
+
+
+def test_documents_of_every_kind_are_read_and_know_where_they_stand(tmp_path: Path) -> None:
+    """A passage names its file, its headings, its page in a PDF and its line in source code."""
+    write(tmp_path, "a.pdf", pdf("Boats float.", "Oars row."))
+    docx(tmp_path / "b.docx", ("Heading 1", "Sails"), ("Normal", "Wind &amp; water."))
+    page = "<title>Knots</title><nav>menu</nav><header><h1>Bends</h1></header><p>A <a href='x'>reef</a> knot.<h2>Hitch"
+    write(tmp_path, "c.html", page + "</h2><p>Round turn.<script>no()</script>")
+    write(tmp_path, "d.html", "<title>Only a title</title><p>Caf\u00e9.".encode("latin-1") + b"<meta charset=latin-1>")
+    cells = [("markdown", ["# Tides\n", "High."]), ("code", ["tide = 3"]), ("code", [])]
+    notebook = {"cells": [{"cell_type": kind, "source": source, "outputs": ["x"]} for kind, source in cells]}
+    write(tmp_path, "e.ipynb", json.dumps(notebook))
+    write(tmp_path, "f.rst", "======\nCharts\n======\n\nPaper.\n\nScale\n-----\n1:50,000\n\n* * *\n")
+    write(tmp_path, "g.py", "import math\n\n\n" + "def area(radius):\n    return math.pi * radius**2\n" * 40)
+    for name, text in (("h.mdx", "# Bell\nRing."), ("i.qmd", "# Log\nSpeed."), ("README", "# no heading")):
+        write(tmp_path, name, text)
+    write(tmp_path, "z.txt", "Sm\u00f8r".encode("utf-16"))
+    found = places(tmp_path)
+    code = [one for one in found if one[0] == "g.py"]
+    assert [one for one in found if one[0] != "g.py"] == [
+        ("README", "", None, None, "# no heading"),
+        ("a.pdf", "Chapter 1", 1, None, "Boats float."),
+        ("a.pdf", "Chapter 2", 2, None, "Oars row."),
+        ("b.docx", "Sails", None, None, "Wind & water."),
+        ("c.html", "Bends", None, None, "A reef knot."),
+        ("c.html", "Bends > Hitch", None, None, "Round turn."),
+        ("d.html", "Only a title", None, None, "Caf\u00e9."),
+        ("e.ipynb", "Tides", None, None, "High.  \n```\ntide = 3\n```"),
+        ("f.rst", "Charts", None, None, "Paper."),
+        ("f.rst", "Charts > Scale", None, None, "1:50,000  \n* * *"),
+        ("h.mdx", "Bell", None, None, "Ring."),
+        ("i.qmd", "Log", None, None, "Speed."),
+        ("z.txt", "", None, None, "Sm\u00f8r"),
+    ]
+    lines = (tmp_path / "g.py").read_text().splitlines()
+    assert len(code) == 3
+    assert all(lines[one[3] - 1].strip() == one[4].splitlines()[0].strip() for one in code)
+
+
+def test_what_is_left_out_is_told_once_with_counts_by_kind(tmp_path: Path) -> None:
+    """Pictures, encrypted, scanned and damaged files, and bytes that are no text: one warning counts them all."""
+    write(tmp_path, "seen.md", "text")
+    write(tmp_path, "empty.md", " \n")
+    for name in (".hidden.md", ".git/config.md", "__pycache__/x.pyc", "node_modules/x.js"):
+        write(tmp_path, name, "not this, and no word about it")
+    for name in ("a.png", "b.PNG", "sub/c.png", "data.json"):
+        write(tmp_path, name, "x")
+    write(tmp_path, "locked.pdf", pdf("secret", trailer=LOCKED))
+    write(tmp_path, "scan.pdf", pdf("", ""))
+    write(tmp_path, "torn.pdf", b"%PDF-1.4\ngarbage")
+    write(tmp_path, "locked.docx", b"\xd0\xcf\x11\xe0" + bytes(100))
+    write(tmp_path, "torn.ipynb", "{")
+    write(tmp_path, "program.txt", b"\x7fELF\x02\x01\0\0\0\xff\xfe")
+    write(tmp_path, "old.txt", b"caf\xe9")
+    with pytest.warns(UserWarning, match="left out of") as told:
+        assert [one.metadata["source"] for one in load_folder(tmp_path)] == ["seen.md"]
+    assert [str(one.message).partition(": ")[2] for one in told] == [
+        "3 .png, 1 .json, 1 encrypted .docx (locked.docx), 1 encrypted .pdf (locked.pdf), "
+        "1 .txt not in UTF-8 (old.txt), 1 binary .txt (program.txt), 1 .pdf without text (scanned?) (scan.pdf), "
+        "1 damaged .ipynb (torn.ipynb), "
+        "1 damaged .pdf (torn.pdf)"
+    ]
+
+
+def test_hostile_files_cost_neither_the_others_nor_the_machine(tmp_path: Path) -> None:
+    """A zip bomb, 100,000 nested tags, a file of 3 GiB and expanding XML are left out by name; the rest is read."""
+    write(tmp_path, "good.html", "<h1>Fine</h1><p>Read.")
+    with zipfile.ZipFile(tmp_path / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", bytes(200 << 20))
+    write(tmp_path, "deep.html", "<div>" * 100_000 + "words")
+    with write(tmp_path, "sparse.txt", b"").open("wb") as file:
+        file.truncate(3 << 30)
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+    with zipfile.ZipFile(tmp_path / "laughs.docx", "w") as archive:
+        rels = f'<!DOCTYPE x [<!ENTITY l0 "lol">{laughs}]><Relationships>&l11;</Relationships>'
+        archive.writestr("_rels/.rels", rels)
+    with pytest.warns(UserWarning, match="left out of") as told:
+        assert [one.page_content for one in load_folder(tmp_path)] == ["Read."]
+    assert str(told[0].message).partition(": ")[2] == (
+        "1 .docx unpacking to over 64 MiB (bomb.docx), 1 .html with tags nested too deeply (deep.html), "
+        "1 damaged .docx (laughs.docx), 1 .txt of over 100 MB (sparse.txt)"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_a_file_that_holds_its_converter_up_is_given_up(tmp_path: Path) -> None:
+    """After its time it is told, and the next file is read."""
+    os.mkfifo(tmp_path / "endless.html")
+    with Converter(seconds=0.5) as converter, pytest.raises(UnreadableError, match=r"\{\} taking over 0.5 s"):
+        converter.parts(tmp_path / "endless.html", ".html")
+    with Converter() as converter:
+        assert converter.parts(write(tmp_path, "x.html", "<p>hello"), ".html")[0].text.strip() == "hello"
+
+
+def test_markdown_is_cut_at_headings_and_keeps_them(tmp_path: Path) -> None:
+    """A passage holds one section; code that begins with # is no heading."""
+    write(tmp_path, "b/notes.md", "# Boats\nFor rivers.\n\n## Oars\n```sh\n# not a heading\nrow\n```\n")
+    write(tmp_path, "a.TXT", "\ufeffPlain words.")
+    found = [(one.metadata["source"], one.metadata["heading"], one.page_content) for one in load_folder(tmp_path)]
+    assert found[0] == ("a.TXT", "", "Plain words.")
+    assert found[1] == ("b/notes.md", "Boats", "For rivers.")
+    assert found[2][:2] == ("b/notes.md", "Boats > Oars")
+    assert "# not a heading" in found[2][2]
+
+
+def test_long_sections_are_cut_with_an_overlap_and_stable_ids(tmp_path: Path) -> None:
+    """No passage is longer than asked for, and reading the folder again gives the same ids."""
+    write(tmp_path, "long.md", "# Long\n" + " ".join(f"word{number}" for number in range(300)))
+    passages = load_folder(tmp_path, chunk_size=200, chunk_overlap=40)
+    assert max(len(one.page_content) for one in passages) <= 200
+    assert passages[1].page_content.split()[0] in passages[0].page_content
+    assert {one.metadata["heading"] for one in passages} == {"Long"}
+    ids = [one.metadata["id"] for one in passages]
+    assert len(set(ids)) == len(ids) > 5
+    assert ids == [one.metadata["id"] for one in load_folder(tmp_path, chunk_size=200, chunk_overlap=40)]
+
+
+def test_source_code_of_every_language_is_cut(tmp_path: Path) -> None:
+    """Each ending that is offered is known to the splitter."""
+    with DocumentReader(chunk_size=60, chunk_overlap=0) as reader:
+        for suffix in set(SUFFIXES) - {".docx", ".htm", ".html", ".ipynb", ".pdf", ".xhtml"}:
+            path = write(tmp_path, f"file{suffix}", "first line of it\n\nsecond = part of it\n" * 4)
+            assert len(reader.passages(path, path.name)) > 1, suffix
+
+
+def test_restructured_titles_are_told_from_what_looks_like_them() -> None:
+    """Transitions, tables and short underlines are no titles."""
+    text = "Top\n===\n\n----\n\nLong title\n---\n\n==== ====\na    b\n==== ====\n\nSub\n~~~\nTop\n===\n"
+    titles = [line for line in markdown_of_rst(text).splitlines() if line.startswith("#")]
+    assert titles == ["# Top", "## Sub", "# Top"]
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="no symbolic links here")
+def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    """What a user points at is all that is read, and the links are told."""
+    write(tmp_path, "outside/secret.md", "secret")
+    inside = write(tmp_path, "notes/mine.md", "mine").parent
+    (inside / "file.md").symlink_to(tmp_path / "outside" / "secret.md")
+    (inside / "folder").symlink_to(tmp_path / "outside")
+    (inside / "round").symlink_to(inside)
+    with pytest.warns(UserWarning, match=r"2 link out of the folder \(file.md, folder\)|\(folder, file.md\)"):
+        assert [one.page_content for one in load_folder(inside)] == ["mine"]
+
+
+def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
+    """The message names the folder, what would be read, and what was there."""
+    with pytest.raises(ValueError, match="there is no folder"):
+        load_folder(tmp_path / "absent")
+    with pytest.raises(ValueError, match="there is no folder"):
+        load_folder(write(tmp_path, "file.md", "x"))
+    write(tmp_path, "void/picture.png", "x")
+    with pytest.raises(ValueError, match=r"holds no text that can be read: Markdown, .*; left out: 1 \.png"):
+        load_folder(tmp_path / "void")
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (100, 100), (100, -1)])
+def test_sizes_that_make_no_sense_are_refused(tmp_path: Path, sizes: tuple[int, int]) -> None:
+    """Both are named."""
+    with pytest.raises(ValueError, match=f"chunk_size={sizes[0]}, chunk_overlap={sizes[1]}"):
+        load_folder(tmp_path, chunk_size=sizes[0], chunk_overlap=sizes[1])
+
+
+class Web(BaseHTTPRequestHandler):
+    """A small web, with pages that no reader should wait for."""
+
+    def do_GET(self) -> None:
+        kind, body, status = "text/html; charset=utf-8", b"<h1>Harbour</h1><p>Depth 4 m. <a href='/secret'>x</a>", 200
+        if self.path == "/guide.md":
+            kind, body = "text/plain", b"# Guide\nSteer."
+        elif self.path == "/picture":
+            kind = "image/png"
+        elif self.path == "/gone":
+            status = 404
+        elif self.path.startswith("/loop"):
+            status = 302
+        elif self.path == "/big":
+            body = bytes(21_000_000)
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Location", {"/loop": "/loop", "/loop-out": "file:///etc/passwd"}.get(self.path, "/"))
+        self.end_headers()
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        with suppress(ConnectionError):
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def web() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
+    server.asked = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_page_that_is_named_is_read_and_nothing_that_it_links_to(web: Any) -> None:
+    """Its address stands in each passage; what is too large, missing, no text or astray is refused with its reason."""
+    home = f"http://127.0.0.1:{web.server_port}"
+    [page], [guide] = load_page(f"{home}/"), load_page(f"{home}/guide.md")
+    assert {key: page.metadata[key] for key in ("source", "url", "heading")} == {
+        "source": f"{home}/",
+        "url": f"{home}/",
+        "heading": "Harbour",
+    }
+    assert (guide.page_content, guide.metadata["heading"]) == ("Steer.", "Guide")
+    assert web.asked == ["/", "/guide.md"]
+    for path, reason in {
+        "/gone": "status 404",
+        "/picture": "it is image/png",
+        "/big": "over 20 MB",
+        "/loop": "redirected over 5 times",
+        "/loop-out": "no http or https address",
+    }.items():
+        with pytest.raises(ValueError, match=reason):
+            load_page(home + path)
+    for url, reason in {
+        "ftp://example.org/x": "no http or https address",
+        home.replace("//", "//me:word@"): "leave the password out",
+        "http://127.0.0.1:1/": "ConnectError",
+    }.items():
+        with pytest.raises(ValueError, match=reason) as error:
+            load_page(url)
+        assert "word@" not in str(error.value)

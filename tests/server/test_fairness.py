@@ -1,0 +1,112 @@
+"""One caller's runs don't keep another's waiting, however many they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redraft.models import ScriptedModel
+from redraft.server import Engine, Settings
+from redraft.server.engine.runs import Caller, QueueFullError, Submission
+
+ANN, BOB, CY = Caller("ann"), Caller("bob"), Caller("cy")
+
+
+class House:
+    """An engine whose model waits, with the callers of the runs that ended, in order."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.gate = gate = asyncio.Event()
+
+        class Gated(ScriptedModel):
+            async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+                await gate.wait()
+                return await super()._agenerate(*args, **kwargs)
+
+        self.model = Gated(["a draft"] * 50)
+        self.engine = Engine(Settings(db="memory", **settings), build_model=lambda spec: self.model)
+        self.ended: list[str] = []
+        self.engine.on_finished.append(lambda run, output: self.ended.append(run.metadata["name"]))
+
+    async def ask(self, caller: Caller, name: str, thread_id: str | None = None) -> Any:
+        submission = Submission(
+            assistant="zero-shot",
+            thread_id=thread_id,
+            input={"task": name},
+            metadata={"name": name},
+            if_not_exists="create",
+        )
+        return await self.engine.submit(caller, submission)
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[Callable[..., Any]]:
+    @asynccontextmanager
+    async def opened(**settings: Any) -> AsyncIterator[House]:
+        found = House(**settings)
+        await found.engine.start()
+        try:
+            yield found
+        finally:
+            await found.engine.stop()
+
+    return opened  # type: ignore[return-value]
+
+
+async def test_callers_take_turns(house: Any) -> None:
+    """Of two callers who wait, each has every second turn, whoever came first; their own runs keep their order."""
+    async with house(max_concurrent_runs=1) as one:
+        runs = [await one.ask(ANN, f"ann {number}") for number in range(5)]
+        runs += [await one.ask(BOB, f"bob {number}") for number in range(2)]
+        assert (one.engine.running, await one.engine.queued()) == (1, 6)
+        one.gate.set()
+        for run in runs:
+            await run.wait()
+        assert one.ended == ["ann 0", "bob 0", "ann 1", "bob 1", "ann 2", "ann 3", "ann 4"]
+        assert len(one.model.calls) == 7
+
+
+async def test_who_has_fewer_runs_under_way_comes_first(house: Any) -> None:
+    """Places that become free go to who has the fewest, until all have as many."""
+    async with house(max_concurrent_runs=4) as one:
+        first = [await one.ask(ANN, f"ann {number}") for number in range(10)]
+        second = [await one.ask(BOB, f"bob {number}") for number in range(3)]
+        assert [run.status for run in second] == ["pending"] * 3
+        for run in first[:2]:
+            await one.engine.cancel(ANN, run.id)
+        await one.engine._queue.pump()  # what is free is given away a moment later
+        under_way = [run for run in [*first, *second] if run in one.engine._queue._tasks]
+        assert under_way == [*first[2:4], *second[:2]]
+        await one.engine.cancel(ANN, first[2].id)
+        await one.engine._queue.pump()
+        assert first[4] in one.engine._queue._tasks
+        assert second[2].status == "pending"
+
+
+async def test_a_full_queue_has_a_place_for_who_has_none(house: Any) -> None:
+    """Who fills the queue is refused more, and who has no run in it is not; one place each, and no more."""
+    async with house(max_concurrent_runs=1, queue_length=3) as one:
+        for number in range(4):
+            await one.ask(ANN, f"ann {number}")
+        for caller, expected in ((ANN, 3), (BOB, 4), (BOB, 4), (CY, 5), (CY, 5), (ANN, 5)):
+            if expected > await one.engine.queued():
+                await one.ask(caller, "let in")
+            else:
+                with pytest.raises(QueueFullError):
+                    await one.ask(caller, "refused")
+            assert await one.engine.queued() == expected
+
+
+async def test_a_busy_thread_holds_up_nobody_else(house: Any) -> None:
+    """Runs that wait for their thread are passed over, and those of other callers and threads begin."""
+    async with house(max_concurrent_runs=3) as one:
+        runs = [await one.ask(ANN, f"same {number}", thread_id="same") for number in range(3)]
+        runs += [await one.ask(BOB, "bob"), await one.ask(ANN, "other")]
+        assert [run in one.engine._queue._tasks for run in runs] == [True, False, False, True, True]
+        one.gate.set()
+        for run in runs:
+            await run.wait()
+        assert [name for name in one.ended if name.startswith("same")] == ["same 0", "same 1", "same 2"]

@@ -1,0 +1,93 @@
+"""A webhook is told of a run's end, and leads to no machine that only the server reaches."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph_sdk import get_sync_client
+from langgraph_sdk.errors import UnprocessableEntityError
+from pydantic import ValidationError
+from redraft.server import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TASK = {"task": "Write about autumn."}
+INSIDE = ("http://127.0.0.1/", "http://[::1]:80/", "https://10.0.0.8/x", "http://169.254.169.254/latest/meta-data",
+          "http://192.168.1.1/", "http://[::ffff:127.0.0.1]/", "http://0.0.0.0/", "http://[64:ff9b::7f00:1]/",
+          "http://[2002:7f00:1::]/", "http://224.0.0.1/")  # fmt: skip
+WRONG = ("ftp://example.org/", "file:///etc/passwd", "example.org", "http://", "http://me:secret@example.org/",
+         "http://example.org/" + "x" * 3000)  # fmt: skip
+
+
+class Told:
+    """A web server of this machine, with what it was told and what it answers."""
+
+    def __init__(self) -> None:
+        self.heard: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+        self.answers = [500, 200]
+        told = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                told.heard.put((self.path, json.loads(body)))
+                self.send_response(told.answers.pop(0))
+                self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    found = Told()
+    with found.server:
+        thread = threading.Thread(target=found.server.serve_forever)
+        thread.start()
+        yield found
+        found.server.shutdown()
+        thread.join()
+
+
+def test_a_webhook_is_called_when_its_run_ends(start_server: Any, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host that the owner allows is told of the run with its values, once more where it had trouble; a name that
+    leads to this machine is not called, and no redirect is followed."""
+    monkeypatch.setattr("redraft.server.api.webhooks.PAUSES_S", (0.0, 0.0))
+    server = start_server(allow_webhooks=("127.0.0.1",))
+    port = told.server.server_port
+    with get_sync_client(url=server.url) as client:
+        client.runs.wait(None, "refine", input=TASK, webhook=f"http://localhost:{port}/blocked")
+        run = client.runs.create(None, "refine", input=TASK, webhook=f"http://127.0.0.1:{port}/hook?a=1")
+        for _ in range(2):
+            path, body = told.heard.get(timeout=20)
+            assert (path, body["run_id"], body["status"]) == ("/hook?a=1", run["run_id"], "success")
+            assert body["values"]["answer"] == "second draft"
+        told.answers = [302, 200]
+        client.runs.create(None, "refine", input=TASK, webhook=f"http://127.0.0.1:{port}/moved")
+        assert told.heard.get(timeout=20)[0] == "/moved"
+        told.answers = [200, 200]
+        client.runs.create(None, "refine", input=TASK, webhook=f"http://127.0.0.1:{port}/last")
+        assert told.heard.get(timeout=20)[0] == "/last"
+    server.stop()
+    assert told.heard.empty()
+
+
+def test_a_webhook_leads_out(server: Any, talking: Any) -> None:
+    """An address of this machine or its network, or none at all, is refused before the run is made."""
+    with get_sync_client(url=server.url) as client:
+        for url in (*INSIDE, *WRONG):
+            with pytest.raises(UnprocessableEntityError, match="webhook"):
+                client.runs.create(None, "refine", input=TASK, webhook=url)
+    assert talking.model.calls == []
+    with pytest.raises(ValidationError, match="its host"):
+        Settings(allow_webhooks=("http://10.0.0.8/",))

@@ -1,0 +1,176 @@
+"""Travel facts for a writer. Internal.
+
+Computed for models that can't call tools, looked up by tools for those that can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import ToolException
+
+from ..nodes.agents.react import read_text_calls
+from ..nodes.rubric.grounding import GroundedModel, ground_event
+from ..nodes.runtime.dual import Do, DualCallable
+from ..nodes.writing.replies import read_text, refused
+from ..nodes.writing.sampling import revising_model
+from ..state.events import clean
+from ..state.summary import rounds
+from .cities import distance_between_cities, distance_line, find_cities
+from .money import budget_in, cost_each
+from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from langchain_core.messages import ToolCall
+    from langchain_core.tools import BaseTool
+
+    from ..nodes.writing.prompts import Keep, Memory, Prompts
+
+__all__ = ["OfferTools", "ToolWriter", "TravelFacts", "calls_tools"]
+
+
+class TravelFacts:
+    """The ground that computes what a task's own dates, places and budget mean; see `Ground`."""
+
+    name = "the travel tools"
+
+    def find(self, task: str) -> list[dict[str, Any]]:
+        """Return the facts: distances from place to place, the trip's days with their weekdays, the budget a day."""
+        facts = [(distance_between_cities.name, distance_line(*pair)) for pair in pairwise(find_cities(task))]
+
+        def add(tool: BaseTool, prefix: str = "", **asked: Any) -> None:
+            with suppress(ValueError, ArithmeticError):  # a date beyond the calendar: no fact
+                facts.append((tool.name, prefix + tool.invoke(asked)))
+
+        dates, days = dates_in(task), days_wanted(task)
+        if len(dates) > 1:
+            add(days_between, start=dates[0].isoformat(), end=dates[-1].isoformat())
+        if dates and days and days <= MOST_SHOWN:
+            add(trip_calendar, start=dates[0].isoformat(), days=days)
+        else:
+            for day in dates[:MOST_SHOWN]:
+                add(weekday, day=day.isoformat())
+        if days and (budget := budget_in(task)):
+            add(cost_each, f"budget for a day, {budget[0]}: ", total=str(budget[1]), parts=days)
+        return [{"id": f"fact-{number}", "text": text, "source": tool} for number, (tool, text) in enumerate(facts, 1)]
+
+    async def afind(self, task: str) -> list[dict[str, Any]]:
+        """Async twin; the data of the cities is read in a worker thread."""
+        return await asyncio.to_thread(self.find, task)
+
+
+OfferTools = bool | Literal["auto"]
+
+
+def calls_tools(model: BaseChatModel, offer: OfferTools) -> bool:
+    """Return whether tools are offered to the model.
+
+    Args:
+        model: The model.
+        offer: `"auto"` offers them where the model's profile says that it can call them: many servers take a request
+            with tools, and then fail or ignore them.
+
+    Raises:
+        ValueError: At build: `offer` is `True` and the model has no `bind_tools`, or it is none of the three.
+    """
+    if offer not in (True, False, "auto"):
+        raise ValueError(f"offer_tools must be True, False or 'auto', not {offer!r}")
+    able = type(model).bind_tools is not BaseChatModel.bind_tools
+    if offer is True and not able:
+        raise ValueError(f"offer_tools=True, but {type(model).__name__} has no bind_tools; 'auto' tells it the facts")
+    return able and (offer is True or (offer == "auto" and bool((model.profile or {}).get("tool_calling"))))
+
+
+class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
+    """A writer that offers tools to its model for a few turns, then asks for the text without them.
+
+    A tool that fails tells the model why, and what it said is no fact. A reply that is a tool call as text counts as
+    that call.
+
+    Args:
+        model: The model; it can call tools.
+        prompts: As in `PromptedModel`.
+        tools: The tools.
+        what: Name of the prompt, for messages.
+        turns: How many replies may call tools.
+        temperature: As in `revising_model`; `None`: as the model was built.
+        keep: Which draft is revised.
+        memory: What of earlier attempts is shown.
+    """
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        prompts: Prompts,
+        *,
+        tools: Sequence[BaseTool],
+        what: str,
+        turns: int = 4,
+        temperature: float | None = None,
+        keep: Keep = "best",
+        memory: Memory = "all",
+    ) -> None:
+        self.__name__ = what
+        self.turns = turns
+        self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory)
+        settings = getattr(revising_model(model, temperature), "kwargs", {}) if temperature is not None else {}
+        self.model = model.bind(**settings) if settings else model
+        self._bound = model.bind_tools(list(tools)).bind(**settings)
+        self._tools = {tool.name: tool for tool in tools}
+
+    def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any] | AIMessage]:
+        """Return the draft, and one event for each tool that was called; of a refusal the message, which shows it."""
+        messages, calls = self._prompted.messages(state), _CallEvents(state)
+        for turn in range(self.turns + 1):
+            model = self._bound if turn < self.turns else self.model
+            reply = read_text_calls((yield Do(model.invoke, model.ainvoke, (messages,))), self._tools)
+            if not reply.tool_calls or turn == self.turns:
+                break
+            messages.append(reply)
+            for call in reply.tool_calls:
+                message = yield from self._result(call)
+                calls.note(call, message)
+                messages.append(message)
+        text = read_text(reply)
+        return reply if refused(text, reply) else {"draft": text, "events": calls.events}
+
+    def _result(self, call: ToolCall) -> Generator[Do, Any, ToolMessage]:
+        try:
+            if call["name"] not in self._tools:
+                raise ToolException(f"there is no tool {call['name']!r}; there are {', '.join(self._tools)}")
+            tool = self._tools[call["name"]]
+            message: ToolMessage = yield Do(tool.invoke, tool.ainvoke, ({**call, "type": "tool_call"},))
+        except TOLD as error:
+            return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
+        return message
+
+
+class _CallEvents:
+    """The tool calls of one draft, as events."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self._number = 0 if not any(one["kind"] == "draft" for one in state["events"]) else rounds(state["events"]) + 1
+        self.events: list[dict[str, Any]] = []
+
+    def note(self, call: ToolCall, message: ToolMessage) -> None:
+        """Add the event of a call and what came back."""
+        text, tool = clean(str(message.text)), clean(call["name"])
+        document = {"id": f"{tool}-{len(self.events) + 1}", "text": text, "source": tool}
+        asked = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
+        failed = message.status == "error"  # what it says is for the model, and no fact
+        event = ground_event("the travel tools", asked, [] if failed else [document], number=self._number)
+        self.events.append({**event, "failed": {"step": tool, "error": "ToolError", "text": text}} if failed else event)
+
+
+TOLD = (ToolException, ValueError, ArithmeticError)
+"""Errors of a tool that its caller can do something about: they are told to the model."""
+MOST_SHOWN = 21
