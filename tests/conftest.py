@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import json
 import os
 import signal
 import sys
 import uuid
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,6 +25,7 @@ os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from redraft.faces.cli.main import main
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
@@ -208,3 +212,82 @@ def _short_replies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Tests of the embedded model hold whatever it says, so it need not go on for as long as users let it."""
     if request.node.get_closest_marker("embedded"):
         monkeypatch.setattr("redraft.models.specs._LOCAL_MAX_OUTPUT_TOKENS", 24)
+
+
+@pytest.fixture(params=["invoke", "ainvoke"])
+def run(request: pytest.FixtureRequest) -> Any:
+    """Runs a graph on an input, synchronously and asynchronously."""
+
+    def call(graph: Any, given: Any, config: Any = None) -> Any:
+        if request.param == "invoke":
+            return graph.invoke(given, config)
+        return asyncio.run(graph.ainvoke(given, config))
+
+    return call
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a command printed, and the code that it ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
+    """Call `redraft` with words as the shell would have split them."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("REDRAFT_MODEL", "REDRAFT_DB", "REDRAFT_DEBUG", "REDRAFT_ENCRYPTION_KEY", "REDRAFT_SEAL_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*words: str) -> Shown:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        shown = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Shown(ended.value.code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> Callable[..., str]:
+    """Write a script of replies; its spec."""
+    written = 0
+
+    def write(*replies: str | dict[str, Any]) -> str:
+        nonlocal written
+        written += 1
+        path = tmp_path / f"replies-{written}.jsonl"
+        path.write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
+        return f"scripted:{path}"
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Chromium for all tests; where there is none they are skipped, in CI they fail."""
+    module = _module_of(Path(__file__).with_name("chromium.py"))
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(module.started(tmp_path_factory.mktemp("chromium")))
+        except LookupError as missing:
+            if os.environ.get("REDRAFT_REQUIRE_CHROMIUM"):
+                pytest.fail(f"REDRAFT_REQUIRE_CHROMIUM is set, but {missing}", pytrace=False)
+            pytest.skip(str(missing))
+        yield found
+
+
+@pytest.fixture
+def chromium(browser: Any) -> Any:
+    """The browser, as a desk has it."""
+    browser.looks(1400)
+    return browser

@@ -9,7 +9,7 @@ import pytest
 from redraft.models.embeddings import embeddings
 from redraft.retrieval.citations import SUPPORTED, Claim, claims, support
 
-PAIRS = Path(__file__).parents[3] / "benchmarks" / "citation_pairs.jsonl"
+PAIRS = Path(__file__).parents[2] / "benchmarks" / "citation_pairs.jsonl"
 
 
 @pytest.mark.parametrize(

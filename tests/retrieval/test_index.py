@@ -20,7 +20,7 @@ from redraft.retrieval.search import Similarity
 for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_text_splitters"):
     pytest.importorskip(extra)
 
-GARDEN = Path(__file__).parents[2] / "graphs" / "data" / "garden"
+GARDEN = Path(__file__).parents[1] / "graphs" / "data" / "garden"
 
 
 @pytest.fixture(scope="module")

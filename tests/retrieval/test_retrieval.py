@@ -36,7 +36,7 @@ for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_te
 
 # Most of what a search does is the same whatever measures: here the model that takes no time.
 build_retrieval_graph = partial(build_default, embeddings="static", rerank=None, confidence_threshold=0.7)
-GARDEN = Path(__file__).parent / "data" / "garden"
+GARDEN = Path(__file__).parents[1] / "graphs" / "data" / "garden"
 STORE = "How to store potatoes so that they stay good"
 """A moderate query on which adding key terms raises the confidence from 0.35 to 0.43."""
 PRUNING = "Compare pruning apple trees and pruning cherry trees"

@@ -23,7 +23,7 @@ from redraft.retrieval.stored_index import open_index
 for extra in ("wordllama", "bm25s", "langchain_text_splitters"):
     pytest.importorskip(extra)
 
-GARDEN = Path(__file__).parents[2] / "graphs" / "data" / "garden"
+GARDEN = Path(__file__).parents[1] / "graphs" / "data" / "garden"
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from redraft.sandbox.dialect import difference
 from redraft.sandbox.limits import Limits
 from redraft.sandbox.monty import MontyLayer
 
-DIFFERENCES = Path(__file__).parents[3] / "benchmarks" / "monty_differences.py"
+DIFFERENCES = Path(__file__).parents[2] / "benchmarks" / "monty_differences.py"
 
 SQUARE = "def f(x):\n    return x * x"
 LACKING = "import string\nstring.digits"

@@ -19,7 +19,7 @@ from redraft.server.api.agent_protocol_api import NOT_SERVED
 from redraft.state import Thread
 
 TASK = {"task": "Write about autumn."}
-PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 
 
 @pytest.fixture

