@@ -11,8 +11,12 @@ COPY state state
 COPY models models
 COPY nodes nodes
 COPY graphs graphs
-COPY evals evals
 COPY faces faces
+COPY evals evals
+COPY retrieval retrieval
+COPY sandbox sandbox
+COPY server server
+COPY travel travel
 RUN /opt/redraft/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
        ".[a2a,mcp,otel,postgres,sandbox,serve,travel,writing]"
 

@@ -31,7 +31,7 @@ def lazy_names(
     def module_getattr(name: str) -> Any:
         this = sys.modules[package]
         if home := MOVED.get(package, {}).get(name):
-            warn(f"{package}.{name} is {home}.{name} now; the old name goes with 0.4", DeprecationWarning, stacklevel=2)
+            warn(f"{package}.{name} is {home}.{name} now; the old name goes with 0.3", DeprecationWarning, stacklevel=2)
             return getattr(import_module(home), name)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
@@ -74,4 +74,4 @@ MOVED = {
         **dict.fromkeys(("draw_plots", "write_report"), "redraft.evals"),
     },
 }
-"""Names that packages had in release 0.2, and where they are now."""
+"""Names that packages offered before 0.2.0, and the packages that offer them now."""

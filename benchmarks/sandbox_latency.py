@@ -16,7 +16,7 @@ import sys
 import time
 
 from redraft import Sandbox
-from redraft.nodes import SandboxUnavailableError
+from redraft.sandbox import SandboxUnavailableError
 from rows import add_options, at_most, finish, left_out
 
 __all__ = ["main"]

@@ -155,8 +155,7 @@ async def _delete(session: ClientSession, thread: str) -> None:
 async def serving(spec: str, folder: str) -> AsyncIterator[tuple[str, Any]]:
     """The address of a server in this process, and its engine."""
     import uvicorn
-    from redraft.faces import Settings, create_app
-    from redraft.server import Engine
+    from redraft.server import Engine, Settings, create_app
 
     settings = Settings(db=str(Path(folder, "served.sqlite")), model=spec)
     engine = Engine(settings)

@@ -31,7 +31,8 @@ ELSEWHERE = {
     "evals/PREREGISTERED.md": "registered.md",
 }
 """Pages by where they stand in the repository, and in the site."""
-PACKAGES = ("redraft", *(f"redraft.{name}" for name in ("state", "models", "nodes", "graphs", "evals", "faces")))
+NAMES = ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel")
+PACKAGES = ("redraft", *(f"redraft.{name}" for name in NAMES))
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]*)(#[^)\s]*)?\)")
 
 

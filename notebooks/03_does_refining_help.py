@@ -22,8 +22,7 @@ from pathlib import Path
 import IPython.display
 import matplotlib.pyplot as plt
 from redraft import Limits, build_refine_graph, chat_model, uses_words, verifier_critic
-from redraft.evals import build_ledger, find_runs
-from redraft.faces import draw_plots
+from redraft.evals import build_ledger, draw_plots, find_runs
 
 # %% [markdown]
 # ## Recorded results

@@ -88,7 +88,7 @@ diff(Thread(reasoning, "checkpoint"), before=0, after=1)
 import warnings
 
 from redraft import build_retrieval_graph
-from redraft.nodes import retrieval_result
+from redraft.retrieval import retrieval_result
 
 warnings.filterwarnings("ignore", message="left out")  # its schemas, which are JSON
 search = build_retrieval_graph("../docs", confidence_threshold=0.4, top_k=3)

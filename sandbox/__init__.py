@@ -6,3 +6,7 @@ from .result import SandboxResult, SandboxUnavailableError, Status
 from .sandbox import Layer, Sandbox
 
 __all__ = ["Layer", "Sandbox", "SandboxResult", "SandboxUnavailableError", "Status"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,7 +16,6 @@ from redraft.graphs import (
     build_pipeline_graph,
     build_reasoning_graph,
     build_refine_graph,
-    build_retrieval_graph,
     build_rubric_graph,
     build_writing_graph,
     critique,
@@ -24,6 +23,7 @@ from redraft.graphs import (
 )
 from redraft.models import ScriptedModel
 from redraft.nodes import Branch, Dimension, Rubric, model_critic, uses_words, verifier_critic
+from redraft.retrieval import build_retrieval_graph
 from redraft.state import Critique, Thread, open_checkpointer
 
 if TYPE_CHECKING:
