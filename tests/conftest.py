@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import uuid
+import zlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,98 @@ SERVER_FILE = Path(__file__).with_name("openai_server.py")
 FAULTS_FILE = Path(__file__).parents[1] / "benchmarks" / "fault_server.py"
 BACKENDS = ("memory", "sqlite", "postgres")
 
+ROOMS = {  # by the beginning of a path below tests/; the longest that fits counts
+    "": "whole",
+    "state/": "core",
+    "models/": "core",
+    "nodes/": "core",
+    "graphs/": "core",
+    "faces/": "core",
+    "evals/": "evals",
+    "faces/cli/test_adaptive": "evals",
+    "faces/cli/test_calibrate": "evals",
+    "faces/cli/test_eval": "evals",
+    "faces/cli/test_ray_cluster": "evals",
+    "faces/cli/test_rescore": "evals",
+    "faces/cli/test_tune": "evals",
+    "faces/cli/test_index": "retrieval",
+    "faces/server/": "server",
+    "graphs/test_code_problems": "sandbox",
+    "graphs/test_retrieval": "retrieval",
+    "graphs/test_travel": "travel",
+    "nodes/critics/test_program_critic": "sandbox",
+    "nodes/retrieval/": "retrieval",
+    "nodes/sandbox/": "sandbox",
+    "nodes/test_retrieve": "retrieval",
+    "nodes/travel/": "travel",
+    "nodes/verify/test_code_checks": "sandbox",
+}
+IN_TURN = ("run", "checkpointer_url")
+"""Parameters that are alike to most tests: `make test` gives each test one value of them, in turn, unless it is marked
+`every`."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a case whose name holds an address in memory: each worker of a run would know it by another name."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which tests run, and which of their cases."""
+    rooms = sorted(set(ROOMS.values()))
+    parser.addoption("--room", choices=rooms, help=f"run the tests of one room only: {', '.join(rooms)}")
+    parser.addoption(
+        "--cases",
+        choices=("some", "rest", "all"),
+        default="some",
+        help="some (make test): without those marked `slow` and one of each class where a test is marked so; "
+        "rest: the others; all: both. A test named by `::` has all its cases",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of other rooms than `--room` unread."""
+    room = config.getoption("--room")
+    if room is None or not collection_path.name.startswith("test_"):
+        return None
+    path = collection_path.relative_to(Path(__file__).parent).as_posix()
+    return ROOMS[max(filter(path.startswith, ROOMS), key=len)] != room or None
+
+
+@pytest.hookimpl(tryfirst=True)  # so that `-k` and `-m` choose among what is left
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the cases that `--cases` asks for.
+
+    Refuse a case whose name holds an address in memory: each worker of a run would know it by another name.
+    """
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"give these cases ids: {unstable}")
+    cases = config.getoption("--cases")
+    if cases == "all" or any("::" in argument for argument in config.args):
+        return
+    some = _some(items)
+    chosen = [item for item in items if (item in some) is (cases == "some")]
+    config.hook.pytest_deselected(items=[item for item in items if (item in some) is not (cases == "some")])
+    items[:] = chosen
+
+
+def _some(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return one case of each class, none of them slow."""
+    classes: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            classes.setdefault(_class_of(item), []).append(item)
+    # Which case stands for its class depends on the class's name alone, so that tests beside each other take different
+    # ones, and each run the same.
+    return {alike[zlib.crc32(name.encode()) % len(alike)] for name, alike in classes.items()}
+
+
+def _class_of(item: pytest.Item) -> str:
+    """Return the name that is common to the cases of which `make test` runs one."""
+    test = item.nodeid.partition("[")[0]
+    if not (callspec := getattr(item, "callspec", None)):
+        return item.nodeid
+    if marker := item.get_closest_marker("one_of_each"):
+        telling = marker.args
+    else:
+        every = {name for marker in item.iter_markers("every") for name in marker.args}
+        telling = [name for name in callspec.indices if name not in IN_TURN or name in every]
+    return f"{test}{[(name, callspec.indices[name]) for name in telling]}"
 
 
 @pytest.fixture(scope="session", autouse=True)
