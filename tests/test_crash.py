@@ -69,7 +69,7 @@ class Killer:
             return int(self.worker.wait(300))
 
 
-@pytest.mark.one_of_each()
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
     database: str, serve: Any, forking: Any, tmp_path: Path, request: pytest.FixtureRequest

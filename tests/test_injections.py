@@ -349,7 +349,7 @@ def test_a_task_that_asks_for_the_gold_answer_is_shown_none(kind: Any, injection
         assert GOLD not in str(output)
 
 
-@pytest.mark.one_of_each()
+@pytest.mark.one_of_each
 @pytest.mark.embedded
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed")
 @pytest.mark.parametrize("name", ["told to say it", "forged message ends"])

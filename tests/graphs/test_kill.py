@@ -79,28 +79,28 @@ def test_a_run_killed_with_a_checkpoint_a_round_goes_on(
     check_resume(str(tmp_path / "runs.sqlite"), moment, checkpoints="round")
 
 
-@pytest.mark.one_of_each()
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("moment", ["node:check", "put:4", "call:3"])
 def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str, check_resume: Any) -> None:
     """The same on PostgreSQL."""
     check_resume(postgres_url, moment)
 
 
-@pytest.mark.one_of_each()
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("moment", ["put:4", "call:3"])
 def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """The same with `ainvoke` and `aresume`."""
     check_resume(str(tmp_path / "runs.sqlite"), moment, "async")
 
 
-@pytest.mark.one_of_each()
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("moment", ["put:4", "put:9", "node:refine"])
 def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """New limits on a run killed in mid-step lose nothing that was saved."""
     check_resume(str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
 
 
-@pytest.mark.one_of_each()
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_no_tool_call_that_was_finished_is_made_again(durability: str, how: str, tmp_path: Path, forking: Any) -> None:
