@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -91,6 +92,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     path = collection_path.relative_to(Path(__file__).parent).as_posix()
     return ROOMS[max(filter(path.startswith, ROOMS), key=len)] != room or None
+
+
+def pytest_collection_finish() -> None:
+    """What was collected and imported stays, so that no collection of garbage looks at it: a sixth of the suite's time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # so that `-k` and `-m` choose among what is left
