@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from redraft.nodes.sandbox import Sandbox
 
@@ -119,26 +119,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _some(items: list[pytest.Item]) -> set[pytest.Item]:
     """Return one case of each class, none of them slow."""
-    classes: dict[str, list[pytest.Item]] = {}
+    classes: dict[Hashable, list[pytest.Item]] = {}
     for item in items:
         if not item.get_closest_marker("slow"):
             classes.setdefault(_class_of(item), []).append(item)
-    # Which case stands for its class depends on the class's name alone, so that tests beside each other take different
-    # ones, and each run the same.
-    return {alike[zlib.crc32(name.encode()) % len(alike)] for name, alike in classes.items()}
+    # Which case stands for its class depends on the name of the first one alone, so that tests beside each other take
+    # different ones, and each run the same.
+    return {alike[zlib.crc32(alike[0].nodeid.encode()) % len(alike)] for alike in classes.values()}
 
 
-def _class_of(item: pytest.Item) -> str:
-    """Return the name that is common to the cases of which `make test` runs one."""
-    test = item.nodeid.partition("[")[0]
+def _class_of(item: pytest.Item) -> Hashable:
+    """Return what the cases have in common of which `make test` runs one: the test, and the values that tell."""
     if not (callspec := getattr(item, "callspec", None)):
         return item.nodeid
     if marker := item.get_closest_marker("one_of_each"):
         telling = marker.args
     else:
         every = {name for marker in item.iter_markers("every") for name in marker.args}
-        telling = [name for name in callspec.indices if name not in IN_TURN or name in every]
-    return f"{test}{[(name, callspec.indices[name]) for name in telling]}"
+        telling = tuple(name for name in callspec.params if name not in IN_TURN or name in every)
+    # By identity: not every value can be compared or hashed, and the cases of a matrix share theirs.
+    return item.nodeid.partition("[")[0], *(id(callspec.params[name]) for name in telling)
 
 
 @pytest.fixture(scope="session", autouse=True)
