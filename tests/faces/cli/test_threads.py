@@ -279,6 +279,7 @@ def test_a_thread_is_named_by_the_beginning_of_its_id_or_as_last(shell: Any, scr
     assert shell("delete", "river", "--yes", *at).code == 0
 
 
+@pytest.mark.one_of_each("words")
 @pytest.mark.parametrize("words", ["threads", "tree first", "show first", "diff first", "history first"])
 def test_what_reads_a_thread_imports_no_langgraph(shell: Any, scripted: Any, db: str, words: str) -> None:
     """`threads`, `tree`, `show`, `diff` and `history` wait for no import of LangGraph."""
