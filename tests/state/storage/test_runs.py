@@ -15,6 +15,8 @@ from redraft.state.storage.index import RunRow, row_from_checkpoint
 from redraft.state.storage.leases import Runner, this_process
 from redraft.state.threads.lease import leases_of
 
+pytestmark = pytest.mark.every("checkpointer_url")
+
 USAGE = {"total_tokens": 120, "cost_usd": 0.25}
 DONE = {
     "task": "Write one line.",
