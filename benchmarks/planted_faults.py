@@ -153,13 +153,13 @@ FAULTS = (
         "leases: a lease in memory keeps nobody off",
         "if found is not None and found.fence != follows and expires_at > monotonic():",
         "if found is not None and found.fence != follows and expires_at < monotonic():",
-        "state/threads/test_one_runner.py state/storage state/threads",
+        "state/storage/test_runs.py state/threads state/storage",
     ),
     Fault(
         "leases: one of a clock that was set back holds for ever",
         'return f"expires_at > {self.now} AND expires_at <= {self.now} + %(longest)s"',
         'return f"expires_at > {self.now}"',
-        "state/threads state/storage",
+        "state/storage/test_runs.py state/threads state/storage",
     ),
     Fault(
         "journal: a reply is paid again after a crash",
@@ -195,13 +195,13 @@ FAULTS = (
         "statistics: fixed and broken are exchanged",
         "fixed, broken = pairs.count((False, True)), pairs.count((True, False))",
         "broken, fixed = pairs.count((False, True)), pairs.count((True, False))",
-        "evals/test_paired.py",
+        "evals/test_paired.py evals/test_ledger.py evals/test_diagnosis.py evals/test_comparison.py",
     ),
     Fault(
         "statistics: too little data rules a gain out",
         'return "no gain" if interval[1] < wanted else "undecided"',
         'return "no gain" if interval[0] < wanted else "undecided"',
-        "evals/test_paired.py",
+        "evals/test_paired.py evals/test_ledger.py evals/test_diagnosis.py evals/test_comparison.py",
     ),
     Fault(
         "retrieval: a passage that two searches find is not better",

@@ -286,3 +286,12 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert await lease.astanding([fence, after]) == {after: False}
     saver.delete_thread("a")
     assert lease.take("a", runner).fence > after
+
+
+@pytest.mark.parametrize("checkpointer_url", ["sqlite", "postgres"], indirect=True)
+def test_a_lease_from_before_the_clock_was_set_back_keeps_nobody_off(saver: Any) -> None:
+    """One that would last longer than any that is taken counts as expired, so that its thread can be run."""
+    lease = leases_of(saver)
+    taken = lease.take("a", Runner("token", this_process()), seconds=10**6)
+    assert lease.get("a") is None
+    assert lease.take("a", Runner("other", this_process())).fence > taken.fence
