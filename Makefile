@@ -19,16 +19,22 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test versions lint types notebooks docs bench crash supply requirements clean
+.PHONY: help demo test test-all versions lint types notebooks docs bench crash supply requirements clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
 
 demo: $(DEMO) ## Refine six bundled tasks on the embedded model; no key, no compiler
 	@.venv/bin/redraft demo
 
-test: $(DEV) ## Run the tests on every core; ARGS="-k loop" passes arguments to pytest
-	@.venv/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
+# Compiled modules are kept, also where the environment says otherwise: each of the processes would compile them all.
+PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --numprocesses logical --dist worksteal
+
+test: $(DEV) ## Run the tests on every core, one case of each class; ARGS="-k loop" passes arguments to pytest
+	@$(PYTEST) $(ARGS)
+
+test-all: $(DEV) ## Run every case; ARGS="--cases rest": those that `make test` leaves out
+	@$(PYTEST) --cases all $(ARGS)
 
 RESOLUTION ?= lowest-direct
 UV = .venv/supply/bin/uv
@@ -36,7 +42,7 @@ versions: .venv/supply/.done ## Run the tests with the lowest packages that pypr
 	@$(UV) venv --quiet --clear --seed --python .venv/bin/python .venv/versions
 	@$(UV) pip install --quiet --python .venv/versions --only-binary :all: --resolution $(RESOLUTION) --editable ".[$(EXTRAS)]" --group dev
 	@# What packages that are not ours warn about is no failure here.
-	@.venv/versions/bin/python -m pytest --override-ini filterwarnings=default --numprocesses logical --dist worksteal $(ARGS)
+	@.venv/versions/bin/python -m pytest --override-ini filterwarnings=default --numprocesses logical --dist worksteal --cases all $(ARGS)
 
 lint: $(DEV) ## Check style, formatting and who imports whom
 	@.venv/bin/python -m ruff check .

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import json
 import os
 import signal
 import sys
 import uuid
+import zlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +31,7 @@ from redraft.faces.cli.main import main
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from redraft.sandbox import Sandbox
 
@@ -43,11 +45,96 @@ SERVER_FILE = Path(__file__).with_name("openai_server.py")
 FAULTS_FILE = Path(__file__).parents[1] / "benchmarks" / "fault_server.py"
 BACKENDS = ("memory", "sqlite", "postgres")
 
+ROOMS = {  # by the beginning of a path below tests/; the longest that fits counts
+    "": "whole",
+    "state/": "core",
+    "models/": "core",
+    "nodes/": "core",
+    "graphs/": "core",
+    "faces/": "core",
+    "evals/": "evals",
+    "retrieval/": "retrieval",
+    "sandbox/": "sandbox",
+    "server/": "server",
+    "travel/": "travel",
+    # The core's own, of what needs a room to run.
+    "faces/test_extension": "server",
+    "graphs/test_code_problems": "sandbox",
+    "nodes/critics/test_program_critic": "sandbox",
+    "nodes/verify/test_code_checks": "sandbox",
+}
+IN_TURN = ("run", "checkpointer_url")
+"""Parameters that are alike to most tests: `make test` gives each test one value of them, in turn, unless it is marked
+`every`."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a case whose name holds an address in memory: each worker of a run would know it by another name."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which tests run, and which of their cases."""
+    rooms = sorted(set(ROOMS.values()))
+    parser.addoption("--room", choices=rooms, help=f"run the tests of one room only: {', '.join(rooms)}")
+    parser.addoption(
+        "--cases",
+        choices=("some", "rest", "all"),
+        default="some",
+        help="some (make test): without those marked `slow` and one of each class where a test is marked so; "
+        "rest: the others; all: both. A test named by `::` has all its cases",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of other rooms than `--room` unread."""
+    room = config.getoption("--room")
+    if room is None or not collection_path.name.startswith("test_"):
+        return None
+    path = collection_path.relative_to(Path(__file__).parent).as_posix()
+    return ROOMS[max(filter(path.startswith, ROOMS), key=len)] != room or None
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look at what was collected and imported, and stays: a sixth of the suite's time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)  # so that `-k` and `-m` choose among what is left
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the cases that `--cases` asks for.
+
+    Refuse a case whose name holds an address in memory: each worker of a run would know it by another name.
+    """
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"give these cases ids: {unstable}")
+    cases = config.getoption("--cases")
+    if cases == "all" or any("::" in argument for argument in config.args):
+        return
+    some = _some(items)
+    chosen = [item for item in items if (item in some) is (cases == "some")]
+    config.hook.pytest_deselected(items=[item for item in items if (item in some) is not (cases == "some")])
+    items[:] = chosen
+
+
+def _some(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return one case of each class, none of them slow."""
+    classes: dict[Hashable, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            classes.setdefault(_class_of(item), []).append(item)
+    # Which case stands for its class depends on the name of the first one alone, so that tests beside each other take
+    # different ones, and each run the same.
+    return {alike[zlib.crc32(alike[0].nodeid.encode()) % len(alike)] for alike in classes.values()}
+
+
+def _class_of(item: pytest.Item) -> Hashable:
+    """Return what the cases have in common of which `make test` runs one: the test, and the values that tell."""
+    if not (callspec := getattr(item, "callspec", None)):
+        return item.nodeid
+    if marker := item.get_closest_marker("one_of_each"):
+        telling = marker.args
+    else:
+        every = {name for marker in item.iter_markers("every") for name in marker.args}
+        telling = tuple(name for name in callspec.params if name not in IN_TURN or name in every)
+    # By identity: not every value can be compared or hashed, and the cases of a matrix share theirs.
+    return item.nodeid.partition("[")[0], *(id(callspec.params[name]) for name in telling)
 
 
 @pytest.fixture(scope="session", autouse=True)

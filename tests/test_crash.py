@@ -69,6 +69,7 @@ class Killer:
             return int(self.worker.wait(300))
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
     database: str, serve: Any, forking: Any, tmp_path: Path, request: pytest.FixtureRequest
@@ -90,6 +91,7 @@ def test_a_bulk_run_killed_twice_ends_as_if_never_killed(
     assert 2 <= killed.asked.total() - whole.asked.total() <= 4  # two at once, two kills
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_lose_and_double_no_run(forking: Any, tmp_path: Path, postgres_url: str) -> None:
     """Two servers hand runs to three workers, two of which are killed: each run ends once, is streamed and cancelled on
     the server that was not asked for it, and pays for nothing again that was kept."""

@@ -201,6 +201,7 @@ def strings(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
             yield from strings(one, path)
 
 
+@pytest.mark.one_of_each("injection")
 @INJECTIONS
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_text_ends_no_loop_accepts_nothing_and_stays_a_text(
@@ -348,6 +349,7 @@ def test_a_task_that_asks_for_the_gold_answer_is_shown_none(kind: Any, injection
         assert GOLD not in str(output)
 
 
+@pytest.mark.one_of_each
 @pytest.mark.embedded
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed")
 @pytest.mark.parametrize("name", ["told to say it", "forged message ends"])

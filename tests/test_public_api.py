@@ -70,6 +70,7 @@ def test_importing_redraft_costs_next_to_nothing(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_type_checkers_see_the_types(tmp_path: Path) -> None:
     """A typed program has the types of all public names, and is told of a misspelt one."""
     names = {name: ", ".join(import_module(name).__all__) for name in PACKAGES}

@@ -20,6 +20,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 INNER = {"journal.md", "licences.md", "scaling.md", "tracing.md"}
 """Pages that other pages lead to."""
+LONG = {"evals.md", "presets.md", "retrieval.md"}
+"""Pages whose examples take longer than those of all the others."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LOCAL = re.compile(r'chat_model\("local"[^)]*\)')
 
@@ -121,7 +123,9 @@ def test_the_shell_examples_run(replies: str, forking: Any, monkeypatch: pytest.
     assert "winter" in shown["tree"]
 
 
-@pytest.mark.parametrize("page", DOCS, ids=[path.name for path in DOCS])
+@pytest.mark.parametrize(
+    "page", [pytest.param(path, id=path.name, marks=pytest.mark.slow if path.name in LONG else []) for path in DOCS]
+)
 def test_the_examples_of_the_docs_run(
     page: Path, replies: str, forking: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

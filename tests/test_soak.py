@@ -13,6 +13,7 @@ SOAK = Path(__file__).parents[1] / "benchmarks" / "soak.py"
 KEPT = ("tasks", "sockets", "descriptors", "rows left", "runs under way")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="its event loop counts sockets in another way")
 @pytest.mark.parametrize(
     ("words", "counted"),

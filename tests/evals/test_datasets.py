@@ -256,6 +256,7 @@ def test_published_data_loads_whole(name: str) -> None:
     assert len({hash(problem) for problem in dataset.problems}) == len(dataset.problems)
 
 
+@pytest.mark.slow
 def test_published_solutions_are_right() -> None:
     """Each worked answer of GSM8K and each sentence of just the words scores as right, and another problem's not."""
     numeric, words = load_dataset(shared("gsm8k_dev")), load_dataset(shared("commongen_hard_dev"))

@@ -124,6 +124,7 @@ def test_rounds_that_were_played_are_reported_as_they_were_delivered() -> None:
     )
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(
     ("first", "fixed", "broken", "fooled", "unlike", "n"),
     [

@@ -101,6 +101,7 @@ def test_the_interval_never_contradicts_the_test() -> None:
     assert (four.mcnemar_p, four.diff_ci95[0]) == (0.125, 0)
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(("n", "fixed", "broken"), [(60, 6, 0), (200, 12, 2), (494, 120, 80), (20, 4, 0)])
 def test_the_power_that_is_told_is_that_of_the_exact_test(n: int, fixed: int, broken: int) -> None:
     """Of samples drawn at the difference that is named, and of the size that is named, four in five give p <= 0.05."""

@@ -100,6 +100,7 @@ def file(tmp_path: Path) -> Iterator[ResultFile]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 async def test_a_killed_workers_problems_are_finished_once(
     postgres_url: str, serve: Callable[..., Any], file: ResultFile, capfd: pytest.CaptureFixture[str]
@@ -160,6 +161,7 @@ DRIVER = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 async def test_a_killed_commands_problems_are_finished_by_running_it_again(
     postgres_url: str, serve: Callable[..., Any], tmp_path: Path

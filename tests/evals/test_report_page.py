@@ -216,6 +216,7 @@ def odd_runs(kind: str, place: Path) -> None:
 LONG = "<script>window.taken = 3</script> مرحبا " + 260 * "x"
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("kind", ["no texts", "one problem", "many methods", "long names"])
 def test_odd_results_fit_the_screen_too(chromium: Chromium, tmp_path: Path, kind: str, width: int) -> None:
@@ -277,6 +278,7 @@ def test_tables_can_be_read_aloud(chromium: Chromium, page: Path) -> None:
     assert all(then - one <= 1 for one, then in pairwise(levels))
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(
     ("address", "listed"),
     [

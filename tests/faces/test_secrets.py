@@ -170,6 +170,7 @@ def test_an_agent_that_lives_on_shows_no_key(good: int, provider: Provider) -> N
     assert_unseen(repr(agent), repr(vars(agent)), str(agent.graph), repr(agent.get_status()))
 
 
+@pytest.mark.one_of_each
 @HARDER_KEY
 @pytest.mark.parametrize("good", [99, 0])
 def test_an_evaluation_shows_no_key(good: int, seen: Any, provider: Provider) -> None:

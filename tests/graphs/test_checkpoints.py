@@ -114,7 +114,7 @@ def came_to(seed: int, checkpoints: str) -> Any:
         return [*found, told(values.values), values.next, told(rows), told(facts), tree]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
 def test_a_checkpoint_a_round_changes_nothing_that_is_seen(seed: int) -> None:
     """Stream, output, record, timeline, tree, diff, forks and replays of runs by chance are those of a checkpoint a
     step."""

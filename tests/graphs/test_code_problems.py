@@ -187,6 +187,7 @@ def test_build_errors_name_the_argument(sandbox: Sandbox) -> None:
         build_code_graph(model, critics=["self"], sandbox=sandbox)
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 def test_the_embedded_model_writes_something_that_is_run(sandbox: Sandbox) -> None:

@@ -63,6 +63,7 @@ def told(event: Any) -> str:
     return f"{event['error']}: {event['text']}"
 
 
+@pytest.mark.one_of_each("kind")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", WORDS)
 def test_a_fault_after_the_first_draft(fail: Callable[..., Any], tmp_path: Path, kind: str, way: str) -> None:

@@ -55,15 +55,19 @@ MOMENTS = [
     *(f"put:{number}" for number in (2, 3, 4, 5, 6, 7, 9)),
     *(f"call:{number}" for number in range(1, CALLS + 1)),
 ]
+OF_EACH_KIND = ("node:check", "put:5", "call:2")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [pytest.param(moment, marks=[] if moment in OF_EACH_KIND else pytest.mark.slow) for moment in MOMENTS]
+)
 def test_on_sqlite_a_killed_run_ends_as_if_never_killed(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """After SIGKILL inside a node, or between its writes and the next checkpoint, resume ends the run; the model
     server's log shows that no finished call was made again."""
     check_resume(str(tmp_path / "runs.sqlite"), moment)
 
 
+@pytest.mark.one_of_each("begun")
 @pytest.mark.parametrize("begun", ["round", "round to step"])
 @pytest.mark.parametrize("moment", ["node:feedback", "node:check", "put:4", "put:5", "call:2", "call:4"])
 def test_a_run_killed_with_a_checkpoint_a_round_goes_on(
@@ -75,24 +79,28 @@ def test_a_run_killed_with_a_checkpoint_a_round_goes_on(
     check_resume(str(tmp_path / "runs.sqlite"), moment, checkpoints="round")
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("moment", ["node:check", "put:4", "call:3"])
 def test_on_postgres_a_killed_run_ends_as_if_never_killed(moment: str, postgres_url: str, check_resume: Any) -> None:
     """The same on PostgreSQL."""
     check_resume(postgres_url, moment)
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("moment", ["put:4", "call:3"])
 def test_an_asynchronous_run_is_resumed_asynchronously(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """The same with `ainvoke` and `aresume`."""
     check_resume(str(tmp_path / "runs.sqlite"), moment, "async")
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("moment", ["put:4", "put:9", "node:refine"])
 def test_a_killed_run_can_be_resumed_with_other_limits(moment: str, tmp_path: Path, check_resume: Any) -> None:
     """New limits on a run killed in mid-step lose nothing that was saved."""
     check_resume(str(tmp_path / "runs.sqlite"), moment, limits={"max_rounds": 7})
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_no_tool_call_that_was_finished_is_made_again(durability: str, how: str, tmp_path: Path, forking: Any) -> None:

@@ -100,6 +100,7 @@ def held() -> Counter[str]:
     return Counter({name: count for name, count in named.items() if name.startswith(WATCHED)})
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("kind", [awaited, in_a_thread, failing, left, cancelled, forked, read])
 async def test_a_run_that_has_ended_leaves_nothing(
     tmp_path: Path, kind: Callable[[Any, str, Replies], Awaitable[None]]

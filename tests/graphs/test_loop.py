@@ -16,6 +16,8 @@ from redraft.nodes.critics.critics import human_critic, model_critic, verifier_c
 from redraft.state import Critique, Limits, Thread
 from redraft.state.events import broken_links, digest
 
+pytestmark = pytest.mark.every("run")
+
 TASK = "Write one short sentence that uses river and lamp."
 WORDS = verifier_critic(uses_words("river", "lamp"))
 

@@ -156,6 +156,7 @@ def test_what_makes_no_sense_is_refused_at_build(options: Any, error: Any, says:
         build_reasoning_graph(ScriptedModel([]), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 def test_it_runs_on_the_embedded_model(run: Any) -> None:

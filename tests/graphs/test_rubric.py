@@ -327,6 +327,7 @@ async def test_preferences_use_the_store_without_blocking(tmp_path: Any) -> None
     assert "Use metric units." in model.calls[2][0].text
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 def test_the_embedded_model_writes_and_judges_something() -> None:

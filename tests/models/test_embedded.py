@@ -175,6 +175,7 @@ def test_web_pages_cant_use_it(origin: str) -> None:
         assert headers.get("Access-Control-Allow-Headers", "") == ""
 
 
+@pytest.mark.one_of_each
 @pytest.mark.embedded
 @pytest.mark.parametrize("how", ENDINGS)
 def test_the_process_ends_cleanly(how: str) -> None:

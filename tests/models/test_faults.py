@@ -76,6 +76,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_of_each("kind")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_that_stays_is_named(fail: Callable[..., Any], kind: str, way: str) -> None:
@@ -97,6 +98,7 @@ def test_a_fault_that_stays_is_named(fail: Callable[..., Any], kind: str, way: s
         assert ("attempt 2" in str(raised.value)) == (not once and not kind[0].isdigit())
 
 
+@pytest.mark.one_of_each("kind")
 @pytest.mark.parametrize(
     ("kind", "way"),
     [

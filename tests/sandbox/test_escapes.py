@@ -126,6 +126,7 @@ LOOT = {
 }
 
 
+@pytest.mark.one_of_each("code")
 @pytest.mark.parametrize("code", LOOT.values(), ids=LOOT)
 def test_code_gets_nothing_of_the_machine_and_changes_nothing(code: str, sandbox: Sandbox, machine: Any) -> None:
     """A user's files, secrets, processes and network are as they were, whatever the code tried."""

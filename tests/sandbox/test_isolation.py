@@ -42,6 +42,7 @@ def test_a_check_starts_from_nothing(sandbox: Sandbox) -> None:
     assert [sandbox.check(counter, "assert f(7) == 1\nassert f(7) == 2", "f").status for _ in range(2)] == ["ok", "ok"]
 
 
+@pytest.mark.one_of_each
 def test_threads_get_their_own_answers(sandbox: Sandbox) -> None:
     """Many executions at once from many threads each come to their own result."""
     with ThreadPoolExecutor(8) as threads:

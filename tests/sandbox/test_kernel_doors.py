@@ -113,6 +113,7 @@ RARE = {
 """What works on some machines only, or needs rights that tests don't have."""
 
 
+@pytest.mark.one_of_each("code")
 @pytest.mark.parametrize("code", (DOORS | RARE).values(), ids=DOORS | RARE)
 def test_no_door_of_the_kernel_is_open(code: str, sandbox: Sandbox, machine: Any) -> None:
     """Nothing of the machine, its processes or its kernel answers to the code."""

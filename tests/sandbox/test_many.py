@@ -74,6 +74,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> Crowd:
     return crowd
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts children in /proc")
 @pytest.mark.parametrize(("layer", "many"), [("bubblewrap", 40), ("seccomp", 100)])
 async def test_a_hundred_children_leave_nothing(

@@ -105,6 +105,7 @@ WAYS = {
 }
 
 
+@pytest.mark.one_of_each("code")
 @pytest.mark.parametrize("code", WAYS.values(), ids=WAYS)
 def test_no_way_around_python_leads_out(code: str, sandbox: Sandbox, machine: Any) -> None:
     """Whatever object leads to `open` or to a program, the file stays unread and no program runs."""

@@ -107,6 +107,7 @@ FORGED = {
 }
 
 
+@pytest.mark.one_of_each("forged")
 @pytest.mark.parametrize("layer", ["bubblewrap", "seccomp"], indirect=True)
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_a_forged_reply_is_a_failed_run(forged: bytes, sandbox: Sandbox) -> None:

@@ -171,6 +171,7 @@ LIES = {
 }
 
 
+@pytest.mark.one_of_each("code")
 @pytest.mark.parametrize("code", LIES.values(), ids=LIES)
 def test_wrong_code_never_passes(code: str, hasty: Sandbox) -> None:
     """No code that gets the answers wrong is ever called right, whatever it does to the process it runs in."""

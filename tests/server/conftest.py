@@ -43,6 +43,26 @@ class Talking:
         return "second draft" if "Name the month." in asked else "first draft"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _routes_are_built_once() -> Iterator[None]:
+    """Every app here has the same routes, and FastAPI builds the models of all of them at an app's first request, which
+    is most of what a server of a test's own costs."""
+    from fastapi import routing
+
+    contexts = routing._EffectiveRouteContext
+    build, built = contexts.from_api_route, {}
+
+    def once(*, original_route: Any, include_context: Any) -> Any:
+        key = (id(original_route), include_context.path_for(original_route))  # routes live as long as their modules
+        if key not in built:
+            built[key] = build(original_route=original_route, include_context=include_context)
+        return built[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contexts, "from_api_route", once)
+        yield
+
+
 @contextmanager
 def _serving(app: Any) -> Iterator[Served]:
     import uvicorn

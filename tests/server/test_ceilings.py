@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -59,7 +60,10 @@ def test_no_graph_makes_more_calls_than_a_server_allows(limited: Any, talking: A
             told[name] = (made, output.get("stop_reason") or output.get("__error__", {}).get("error"))
         for name in ("refine", "essay", "majority-5", "agent", "travel"):
             assert told[name] == (2, "call_budget"), told
-        counted = numbers(client.get("/metrics").text, "model_calls_total")
+        # A run is counted once it has ended, which may be after its answer.
+        until = monotonic() + 60
+        while (counted := numbers(client.get("/metrics").text, "model_calls_total")) < len(talking.model.calls):
+            assert monotonic() < until
     assert counted == len(talking.model.calls)
 
 

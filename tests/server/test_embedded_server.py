@@ -46,6 +46,7 @@ def started(forking: Any, cwd: Path) -> Iterator[tuple[str, Any]]:
         process.stderr.close()
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

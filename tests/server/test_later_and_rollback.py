@@ -31,6 +31,7 @@ def test_a_run_begins_later(start_server: Any, checkpointer_url: str) -> None:
                 client.runs.create("a", "refine", input=TASK, after_seconds=wrong)
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("before", [True, False])
 def test_a_run_rolls_another_back(start_server: Any, talking: Any, checkpointer_url: str, before: bool) -> None:
     """With `multitask_strategy="rollback"` the thread goes on as if the run under way had never been: its events are in

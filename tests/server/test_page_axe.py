@@ -60,6 +60,7 @@ def pages(tmp_path: Path, start_server: Callable[..., Any]) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing(pages: dict[str, str], chromium: Any) -> None:
     """Whoever reads by ear, by keyboard or enlarged finds names, order and contrast in each view, folded parts open."""
     chromium.looks(390)

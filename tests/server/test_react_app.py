@@ -98,6 +98,7 @@ def ask(page: Any, task: str) -> None:
     page.run("document.getElementById('go').click()")
 
 
+@pytest.mark.slow
 def test_use_stream_runs_a_thread(opened: Any, chromium: Any) -> None:
     """The page of another site begins a run, shows its answer and its messages, forks at an earlier step, and finds the
     thread again after it is loaded anew."""

@@ -58,6 +58,7 @@ def started(forking: Any) -> Any:
     return _started
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_runs_in_flight_go_on(serve: Callable[..., Any], started: Any, tmp_path: Path, number: int) -> None:

@@ -215,6 +215,7 @@ def test_a_thread_is_replayed_and_forked(tmp_path: Any) -> None:
         assert branch.replay().matches
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.skipif(not importlib.util.find_spec("xllamacpp"), reason="the local extra is not installed")
 def test_the_embedded_model_plans_something_that_is_checked() -> None:

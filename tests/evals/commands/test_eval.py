@@ -159,6 +159,7 @@ def test_two_files_of_anyones_are_compared(shell: Any, tmp_path: Path) -> None:
     assert shell("compare", "a.jsonl", "none.jsonl").code == 2
 
 
+@pytest.mark.slow
 def test_logs_of_other_tools_are_read_by_three_commands(shell: Any, tmp_path: Path) -> None:
     """`compare`, `report` and `diagnose` take a log, say which fields it took, and list them where they can't tell."""
     rows = [{"id": n, "round": at, "grade": 0.9 * (n <= at)} for n in range(3) for at in range(2)]

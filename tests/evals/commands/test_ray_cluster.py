@@ -63,6 +63,7 @@ def test_a_cluster_of_ones_own_ends_with_the_block(monkeypatch: pytest.MonkeyPat
         os.kill(parent, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("postgres_server")
 def test_a_cluster_that_is_there_is_used_and_stays(
     someones: subprocess.Popen[str], postgres_url: str, serve: Callable[..., Any], tmp_path: Path

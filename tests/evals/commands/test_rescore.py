@@ -63,6 +63,7 @@ def changed(folder: Path, change: Any) -> None:
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
 
 
+@pytest.mark.one_of_each
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_stranger_checks_every_verdict_from_the_records_alone(shell: Any, results: Any, kind: str) -> None:

@@ -279,6 +279,7 @@ def test_a_thread_is_named_by_the_beginning_of_its_id_or_as_last(shell: Any, scr
     assert shell("delete", "river", "--yes", *at).code == 0
 
 
+@pytest.mark.one_of_each("words")
 @pytest.mark.parametrize(
     "words", ["threads", "tree first", "show first", "diff first", "history first", "replay first"]
 )

@@ -125,6 +125,7 @@ def test_the_terminal_says_what_the_page_says(shell: Any, scripted: Any) -> None
 # In a browser.
 
 
+@pytest.mark.one_of_each("width")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 700, 400])
 def test_the_page_fits_the_screen_and_fetches_nothing(chromium: Any, page: Path, width: int, dark: bool) -> None:

@@ -23,6 +23,8 @@ from redraft.state.storage.leases import Runner, this_process
 from redraft.state.storage.sqlite import READERS
 from redraft.state.threads.lease import leases_of
 
+pytestmark = pytest.mark.every("checkpointer_url")
+
 HOSTILE = (
     "it's",
     'a "b"',

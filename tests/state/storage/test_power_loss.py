@@ -55,6 +55,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.one_of_each
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs Linux and a C compiler")
 @pytest.mark.parametrize(("synchronous", "kept"), [("full", ["accepted"]), ("normal", [])])
 def test_what_was_saved_is_there_after_a_loss_of_power(synchronous: str, kept: list[str], tmp_path: Path) -> None:

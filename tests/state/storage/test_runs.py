@@ -15,6 +15,8 @@ from redraft.state.storage.index import RunRow, row_from_checkpoint
 from redraft.state.storage.leases import Runner, this_process
 from redraft.state.threads.lease import leases_of
 
+pytestmark = pytest.mark.every("checkpointer_url")
+
 USAGE = {"total_tokens": 120, "cost_usd": 0.25}
 DONE = {
     "task": "Write one line.",
@@ -285,3 +287,12 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert await lease.astanding([fence, after]) == {after: False}
     saver.delete_thread("a")
     assert lease.take("a", runner).fence > after
+
+
+@pytest.mark.parametrize("checkpointer_url", ["sqlite", "postgres"], indirect=True)
+def test_a_lease_from_before_the_clock_was_set_back_keeps_nobody_off(saver: Any) -> None:
+    """One that would last longer than any that is taken counts as expired, so that its thread can be run."""
+    lease = leases_of(saver)
+    taken = lease.take("a", Runner("token", this_process()), seconds=10**6)
+    assert lease.get("a") is None
+    assert lease.take("a", Runner("other", this_process())).fence > taken.fence

@@ -96,6 +96,7 @@ def graph_of(saver: Any, *replies: Any, **options: Any) -> Any:
     return build_refine_graph(ScriptedModel([*replies]), checkpointer=saver, **options)
 
 
+@pytest.mark.one_of_each("how")
 @pytest.mark.parametrize(("how", "host"), [("invoke", ""), ("ainvoke", "elsewhere"), ("resume", "elsewhere")])
 def test_of_two_processes_one_runs_a_thread(forking: Any, url: str, how: str, host: str) -> None:
     """Who wants a thread that another process runs is told which one, calls no model and writes nothing."""

@@ -253,6 +253,7 @@ FEWER = settings(max_examples=max(1, settings.default.max_examples // 10))  # ty
 TestThreads.settings = TestThreadsByRound.settings = FEWER
 
 
+@pytest.mark.one_of_each("machine", "number")
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("rerun", [False, True])
 @pytest.mark.parametrize("given", [None, {"max_rounds": 3}])
