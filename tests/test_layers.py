@@ -136,6 +136,28 @@ def test_nothing_is_importable_under_two_names(tmp_path: Path) -> None:
     isolated(code, cwd=tmp_path)
 
 
+def test_the_core_works_without_the_rooms_around_it(tmp_path: Path) -> None:
+    """Where no room can be imported, a run is made, kept, forked, resumed and replayed all the same."""
+    code = """
+        import sys
+        ROOMS = ("evals", "retrieval", "sandbox", "server", "travel")
+        sys.modules.update({f"redraft.{room}": None for room in ROOMS})
+        from redraft import Thread, build_refine_graph, open_checkpointer, uses_words, verifier_critic
+        from redraft.models import ScriptedModel
+        model = ScriptedModel(["A night.", "A lamp.", "A lamp in winter."])
+        with open_checkpointer("runs.sqlite") as saver:
+            graph = build_refine_graph(model, critics=[verifier_critic(uses_words("lamp"))], checkpointer=saver)
+            out = graph.invoke({"task": "Write."}, {"configurable": {"thread_id": "one"}})
+            assert out["answer"] == "A lamp.", out
+            branch = Thread(graph, "one").fork(at=0, feedback="Make it about winter.")
+            assert branch.resume()["answer"] == "A lamp in winter."
+            assert branch.replay().matches
+        assert not [name for name in sys.modules if name.split(".")[1:2] and name.split(".")[1] in ROOMS
+                    and name.startswith("redraft.") and sys.modules[name] is not None]
+    """
+    isolated(code, cwd=tmp_path)
+
+
 LIGHT = ("pydantic", "langgraph", "langchain_core", "langsmith", "openai", "httpx", "httpx2", "aiohttp", "rich")
 
 
