@@ -15,8 +15,7 @@ from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.retrieval.calibration import CALIBRATIONS
-from ..nodes.retrieval.citations import NOTHING_SAID, AnswerWriter, CitationCritic
-from ..nodes.retrieval.confidence import ConfidenceCritic
+from ..nodes.retrieval.citations import NOTHING_SAID, AnswerWriter, CitationCritic, ConfidenceCritic
 from ..nodes.retrieval.findings import RetrievalResult, as_retriever, retrieval_result
 from ..nodes.retrieval.follow_ups import NAMESPACE, Patterns
 from ..nodes.retrieval.planning import Planner, QueryPlan, checked_threshold, checked_top_k

@@ -97,7 +97,7 @@ def build(
 @index.command(name="list")
 def list_(as_json: AsJson = False) -> None:
     """List the indexes."""
-    from ...nodes.retrieval.indexes import stored_indexes
+    from ...nodes.retrieval.index_file import stored_indexes
     from ..views.console import Screen, plain_table
 
     with bad_input():
@@ -120,7 +120,7 @@ def list_(as_json: AsJson = False) -> None:
 @index.command()
 def delete(name: Name) -> None:
     """Delete an index. The documents stay."""
-    from ...nodes.retrieval.indexes import delete_index
+    from ...nodes.retrieval.index_file import delete_index
     from ..views.console import Screen
 
     with bad_input():
@@ -131,7 +131,7 @@ def delete(name: Name) -> None:
 @index.command()
 def export(name: Name, file: Annotated[Path, typer.Argument(metavar="FILE", help="Is written; must be new.")]) -> None:
     """Write an index into one file, with all passages, for `redraft index import` elsewhere."""
-    from ...nodes.retrieval.indexes import export_index
+    from ...nodes.retrieval.index_file import export_index
     from ..views.console import Screen
 
     with bad_input():
@@ -145,7 +145,7 @@ def import_(
     name: Annotated[str, typer.Option(metavar="NAME", help="What it is called here; default: as the file.")] = "",
 ) -> None:
     """Make an index from an exported file. Its documents are not needed."""
-    from ...nodes.retrieval.indexes import import_index
+    from ...nodes.retrieval.index_file import import_index
     from ..views.console import Screen
 
     with bad_input():

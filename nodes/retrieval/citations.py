@@ -1,4 +1,4 @@
-"""Citations: the passages that sentences of an answer name, and whether those hold what is said. Internal."""
+"""Critics of a search: the confidence in its passages, and the citations of an answer by them. Internal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from langchain_core.messages import AIMessage
 
 from ...state.critique import Critique
 from ...state.retrievals import CITATION, cited_numbers, documents_of
+from ...state.summary import latest_draft
 from ..critics.critics import VerifierCritic
 from ..verify.text_verifiers import split_sentences, split_words
 from ..writing.prompts import PromptedModel
 from ..writing.replies import is_stop_phrase
+from .calibration import key_terms
 from .documents import passage
-from .key_terms import key_terms
+from .findings import confidence, distinct_sources, plan_of, ranked, rendered, withheld
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -30,7 +32,16 @@ if TYPE_CHECKING:
     from ...state.events import Event
     from ..runtime.dual import Do
 
-__all__ = ["NOTHING_SAID", "AnswerWriter", "CitationCritic", "Claim", "claims", "features", "support"]
+__all__ = [
+    "NOTHING_SAID",
+    "AnswerWriter",
+    "CitationCritic",
+    "Claim",
+    "ConfidenceCritic",
+    "claims",
+    "features",
+    "support",
+]
 
 NOTHING_SAID = "Nothing was found that answers this."
 """The answer that cites nothing."""
@@ -206,6 +217,37 @@ MOST_QUOTED = 300
 
 def _marks(numbers: Iterable[int]) -> str:
     return "".join(f"[{number}]" for number in numbers)
+
+
+@dataclass(frozen=True)
+class ConfidenceCritic(VerifierCritic):
+    """A verifier that scores passages by the confidence in them, 0–1, and accepts from the plan's threshold on.
+
+    It reads the record and asks no model. Passages that a person wrote in place of those found are not measured, and
+    accepted by others only.
+    """
+
+    verifier: Verifier = _unused
+    name: str = "confidence"
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Measure the passages of the latest draft."""
+        attempt = latest_draft(history)
+        number, plan = attempt.round if attempt else 0, plan_of(history)
+        if rendered(history, until=number) != draft:
+            return Critique("These are not the passages that were found, so their similarity is not known.", None)
+        passages = ranked(history, until=number)
+        value, threshold = confidence(passages, plan), float(plan["threshold"])
+        met = bool(passages) and value >= threshold and not withheld(passages, plan)
+        documents = distinct_sources(passages)
+        text = (
+            f"Confidence {value:.2f} {'meets' if met else 'is under'} {threshold:.2f}: "
+            f"{len(passages)} passages of {documents} documents."
+        )
+        if withheld(passages, plan):
+            text += " So little is taken for nothing found."
+        evidence = {"confidence": value, "threshold": threshold, "passages": len(passages), "documents": documents}
+        return Critique(text, accepted=met, score=value, evidence=evidence)
 
 
 class AnswerWriter(PromptedModel):

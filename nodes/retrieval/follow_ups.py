@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_store
 
 from ..runtime.dual import Do
+from .calibration import key_terms
 from .findings import RetrievedPassage, distinct_sources
-from .key_terms import key_terms
 from .planning import normalized, without_modifiers
 from .search import Query
 

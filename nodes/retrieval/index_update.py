@@ -13,11 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...models.embeddings import best_installed, embeddings
 from .converters import UnreadableError
 from .documents import MOST_BYTES, SUFFIXES, DocumentReader, LeftOut, is_url, readable_files
 from .index_file import add_passage, facts_of, index_path, note, opened, title, unlink, writing
 from .retrievers import indexed
-from .stored_index import PROBE, check_model, embedding
+from .stored_index import PROBE, check_model
 from .web_pages import fetched
 
 if TYPE_CHECKING:
@@ -112,10 +113,8 @@ def update_index(
             # An index that is there stays: its folder may be on a disk that is away.
             told = f"; left out: {left_out}" if left_out else ""
             raise ValueError(f"there is nothing to index in {', '.join(given)}{told}")
-        from ...models.embeddings import best_installed
-
         spec = model or kept.get("model") or best_installed()
-        embedder = embedding(spec)
+        embedder = embeddings(spec)
         if kept and not rebuild:
             check_model(kept, embedder, path)
         with (
@@ -262,7 +261,7 @@ class _Update:
                 "INSERT INTO files (source, hash, left_out) VALUES (?, ?, ?)", (source, key, why)
             )
             for one, text in zip(once.values(), texts, strict=True):
-                add_passage(self._database, written.lastrowid, one, text, vectors[text])
+                add_passage(self._database, written.lastrowid, one.page_content, one.metadata, vectors[text])
 
     def _drop(self, number: int) -> None:
         self._database.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM passages WHERE file = ?)", (number,))

@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
+from ...models.embeddings import best_installed, embeddings
 from .calibration import CALIBRATIONS
 from .retrievers import indexed
 from .search import Similarity
@@ -29,8 +30,6 @@ class WithheldDocument(Document):
 
 def measured(retriever: BaseRetriever) -> BaseRetriever:
     """Return a retriever that measures what another finds; that one as it is where the model is not installed."""
-    from ...models.embeddings import best_installed, embeddings
-
     if best_installed() != MODEL:
         return retriever
     return MeasuredRetriever(retriever=retriever, similarity=Similarity(embeddings(MODEL)), name=retriever.get_name())

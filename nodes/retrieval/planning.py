@@ -16,7 +16,7 @@ from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
 from ..writing.prompt_injection import fenced_messages
 from ..writing.replies import read_text
-from .key_terms import key_terms
+from .calibration import key_terms
 from .search import failed
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings  # pydantic reads it at run time
+from langchain_core.embeddings import Embeddings  # noqa: TC002  # pydantic reads it at run time
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from ...models.embeddings import embeddings as named_embeddings
 from .documents import chunk_id, is_url, load_folder, load_page, passage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-    from langchain_core.embeddings import Embeddings
 
 __all__ = [
     "RANK_CONSTANT",
@@ -173,9 +173,7 @@ def folder_index(
     """
     documents = load_folder(folder, chunk_size=chunk_size, chunk_overlap=chunk_overlap)
     if embeddings is None and vectors:
-        from ...models.embeddings import embeddings as named
-
-        embeddings = named("static")
+        embeddings = named_embeddings("static")
     return DocumentIndex(
         documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid, vectors=vectors, path=path
     )

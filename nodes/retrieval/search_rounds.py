@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from langgraph.channels.ephemeral_value import EphemeralValue
 from pydantic import BaseModel, Field
 
-from ...state.dual import do
 from ...state.schema import RefineInput, RefineState
 from ...state.stopping import StopReason, decide
 from ...state.summary import latest_draft, rounds
@@ -91,7 +90,7 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         )
         queries += [query for query in known if query.text not in plan["queries"]]
         how = {"top_k": plan["top_k"], "parallel": plan["strategy"] == "parallel", "strict": True}
-        found = yield do(self._search, "run", queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH))
+        found = yield from self._search.logic(queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH))
         return {"draft": rendered([*events, *found]), "events": [*notes, *found]}
 
 
@@ -168,7 +167,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         anchors = list(dict.fromkeys([*anchors_of(events), *asked]))
         how = {"top_k": plan["top_k"], "parallel": True, "strict": False}
         depth = depth_of(plan, DEEPER if deeper else FIRST_DEPTH)
-        found = yield do(self._search, "run", [*deeper, *queries], anchors, number, **how, depth=depth)
+        found = yield from self._search.logic([*deeper, *queries], anchors, number, **how, depth=depth)
         yield from self._learn(events, before, found, news, number)
         after = ranked([*events, *found])
         same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(events)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents import Document
 from pydantic import PrivateAttr
 
+from ...models.embeddings import embeddings as named_embeddings
 from .index_file import about_index, index_path, opened, renewing, title
 from .retrievers import IndexRetriever, indexed
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["PROBE", "StoredIndex", "check_model", "embedding", "open_index"]
+__all__ = ["PROBE", "StoredIndex", "check_model", "open_index"]
 
 MOST_FOUND = 4096
 """Vectors remembered of passages that were found, for `stored_vectors`: 6 MB."""
@@ -70,7 +71,7 @@ def open_index(
         about = about_index(database)
         model = None
         if vectors:
-            model = embedding(about["model"] if embeddings is None else embeddings)
+            model = named_embeddings(about["model"] if embeddings is None else embeddings)
             check_model(about, model, path)
     if about["unfinished"]:
         warnings.warn(
@@ -167,13 +168,6 @@ class StoredIndex(IndexRetriever):
             "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (asked, depth)
         )
         return [number for (number,) in found]
-
-
-def embedding(spec: str | Embeddings) -> Embeddings:
-    """Return the embedding model of that name, or the one given."""
-    from ...models.embeddings import embeddings
-
-    return embeddings(spec)
 
 
 def check_model(about: Mapping[str, Any], model: Embeddings, path: Path) -> None:

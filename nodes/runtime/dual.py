@@ -26,6 +26,7 @@ __all__ = [
     "DualCritic",
     "DualRunnable",
     "adrive",
+    "at_once",
     "awaited",
     "calling",
     "drive",
@@ -107,6 +108,34 @@ def finish(result: Any) -> Any:
     # A thread that runs a loop can't run a second one.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, awaited(result)).result()
+
+
+def at_once(logics: Sequence[Generator[Do, Any, Any]], *, most_threads: int = 32) -> Do:
+    """Return the call that runs several logics side by side and lists their results, in order.
+
+    All run to their end; the call then raises the first error there was.
+
+    Args:
+        logics: One or more.
+        most_threads: Of a sync run, the most that run at the same time.
+    """
+
+    def run() -> list[Any]:
+        if len(logics) < 2:
+            return [drive(logic) for logic in logics]
+        with ThreadPoolExecutor(min(len(logics), most_threads)) as pool:
+            # Each in a copy of the context: what counts the calls of models travels there.
+            running = [pool.submit(copy_context().run, drive, logic) for logic in logics]
+        return [future.result() for future in running]
+
+    async def arun() -> list[Any]:
+        results = await asyncio.gather(*map(adrive, logics), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
+
+    return Do(run, arun)
 
 
 def tolerated(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from redraft.nodes.retrieval.calibration import key_terms
 from redraft.nodes.retrieval.findings import RetrievedPassage
 from redraft.nodes.retrieval.follow_ups import Situation, by_rules, new_queries
-from redraft.nodes.retrieval.key_terms import key_terms
 from redraft.nodes.retrieval.planning import leans, plan_by_rules
 from redraft.nodes.retrieval.search import Query
 

@@ -15,9 +15,15 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from redraft.graphs.retrieval import build_retrieval_graph, retrieval_result
 from redraft.models.embeddings import embeddings
-from redraft.nodes.retrieval.index_file import index_path
+from redraft.nodes.retrieval.index_file import (
+    delete_index,
+    export_index,
+    import_index,
+    index_facts,
+    index_path,
+    stored_indexes,
+)
 from redraft.nodes.retrieval.index_update import update_index
-from redraft.nodes.retrieval.indexes import delete_index, export_index, import_index, index_facts, stored_indexes
 from redraft.nodes.retrieval.stored_index import open_index
 
 for extra in ("wordllama", "bm25s", "langchain_text_splitters"):
