@@ -217,15 +217,12 @@ def _of_html(text: str) -> Part:
         # It would drop a <header> with the title in it.
         preprocessing=PreprocessingOptions(enabled=False),
     )
-    found = convert(text, options)
-    if any(str(one.kind) == "depth_limit_exceeded" for one in found.warnings):
+    page = convert(text, options)
+    if any(str(warning.kind) == "depth_limit_exceeded" for warning in page.warnings):
         raise UnreadableError("{} with tags nested too deeply")
-    body = re.sub(r"\A---\n.*?\n---\n", "", found.content or "", count=1, flags=re.DOTALL)
-    return Part(body, heading="" if re.search(r"^# ", body, re.MULTILINE) else _title(found.metadata))
-
-
-def _title(metadata: Any) -> str:
-    return _one_line(getattr(getattr(metadata, "document", None), "title", None) or "")
+    body = re.sub(r"\A---\n.*?\n---\n", "", page.content or "", count=1, flags=re.DOTALL)
+    title = getattr(getattr(page.metadata, "document", None), "title", None) or ""
+    return Part(body, heading="" if re.search(r"^# ", body, re.MULTILINE) else _one_line(title))
 
 
 def _docx(data: bytes) -> list[Part]:
@@ -289,15 +286,11 @@ def _answered(path: str, suffix: str) -> dict[str, Any]:
     return {"parts": parts}
 
 
-def _bounded() -> None:
+if __name__ == "__main__":
     with suppress(ImportError, ValueError, OSError):  # not on Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-
-
-if __name__ == "__main__":
-    _bounded()
     answers, sys.stdout = sys.stdout, sys.stderr  # what a converter prints is no answer
     for request in sys.stdin:
         answers.write(json.dumps(_answered(*json.loads(request))) + "\n")

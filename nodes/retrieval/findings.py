@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,23 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
 from pydantic import BaseModel, ConfigDict
 
+from ...state.dual import adrive, do, drive
 from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .calibration import CALIBRATIONS, relevance
 from .documents import passage, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        BaseCallbackManager,
+        CallbackManagerForRetrieverRun,
+    )
     from langchain_core.runnables import RunnableConfig
+
+    from ...state.dual import Do
 
 __all__ = [
     "NOTHING_CLOSE",
@@ -124,28 +132,23 @@ def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> 
         events: The record, or events that are still to be recorded.
         until: The last round that counts; default: all.
     """
-    best: dict[str, tuple[float, RetrievedPassage]] = {}
+    highest: dict[str, float] = {}
+    passages: dict[str, dict[str, Any]] = {}
     for search in searches(events, until=until):
         for document in search.get("documents", []):
-            before = best.get(document["id"])
-            own = document["score"]
-            leads = before is None or own > before[0]
-            best[document["id"]] = (
-                own if before is None else max(own, before[0]),
-                RetrievedPassage(
-                    id=document["id"],
-                    text=document["text"],
-                    source=document["source"],
-                    heading=document.get("heading", ""),
-                    **place_of(document),
-                    score=own + (before[1].score if before else 0.0),
-                    similarity=max(document["similarity"], before[1].similarity if before else 0.0),
-                    sub_query=search["text"] if leads or before is None else before[1].sub_query,
-                    found_by=list(
-                        dict.fromkeys([*(before[1].found_by if before else []), *document.get("found_by", [])])
-                    ),
-                ),
-            )
+            key, score = document["id"], document["score"]
+            before = passages.get(key, {"score": 0.0, "similarity": 0.0, "found_by": []})
+            leads = score > highest.get(key, -inf)
+            highest[key] = max(score, highest.get(key, -inf))
+            passages[key] = {
+                **{name: document[name] for name in ("id", "text", "source")},
+                "heading": document.get("heading", ""),
+                **place_of(document),
+                "score": score + before["score"],
+                "similarity": max(document["similarity"], before["similarity"]),
+                "sub_query": search["text"] if leads else before["sub_query"],
+                "found_by": list(dict.fromkeys([*before["found_by"], *document.get("found_by", [])])),
+            }
     plan = plan_of(events)
 
     def merit(one: RetrievedPassage) -> tuple[float, float]:
@@ -154,7 +157,8 @@ def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> 
             return rank, -one.similarity
         return -relevance(plan["query"], passage(one.text, one.heading), one.similarity), rank
 
-    return sorted((found for _, found in best.values()), key=merit)[: plan.get("top_k", 5)]
+    found = [RetrievedPassage(**fields) for fields in passages.values()]
+    return sorted(found, key=merit)[: plan.get("top_k", 5)]
 
 
 def confidence(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
@@ -293,42 +297,30 @@ class GraphRetriever(BaseRetriever):
         return await super().ainvoke(input, config, **{**_thread(config), **kwargs})
 
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        configurable: dict[str, Any] | None = None,
-        **asked: Any,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        config = _config(run_manager.get_child(), configurable)
-        return _documents(self.graph.invoke({"task": query, **asked}, config))
+        return drive(self._logic(query, run_manager.get_child(), **options))
 
     async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await adrive(self._logic(query, run_manager.get_child(), **options))
+
+    def _logic(
         self,
         query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
+        callbacks: BaseCallbackManager,
         configurable: dict[str, Any] | None = None,
-        **asked: Any,
-    ) -> list[Document]:
-        config = _config(run_manager.get_child(), configurable)
-        return _documents(await self.graph.ainvoke({"task": query, **asked}, config))
+        **options: Any,
+    ) -> Generator[Do, Any, list[Document]]:
+        config = {"callbacks": callbacks, **({"configurable": configurable} if configurable else {})}
+        output = yield do(self.graph, "invoke", {"task": query, **options}, config)
+        return [
+            Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
+            for found in retrieval_result(output).results
+        ]
 
 
 def _thread(config: RunnableConfig | None) -> dict[str, Any]:
     configurable = dict((config or {}).get("configurable") or {})
     return {"configurable": configurable} if "thread_id" in configurable else {}
-
-
-def _config(callbacks: Any, configurable: dict[str, Any] | None) -> RunnableConfig:
-    config: RunnableConfig = {"callbacks": callbacks}
-    if configurable:
-        config["configurable"] = configurable
-    return config
-
-
-def _documents(output: Mapping[str, Any]) -> list[Document]:
-    return [
-        Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
-        for found in retrieval_result(output).results
-    ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -219,17 +220,12 @@ class _Update:
         return sum(not why for _, why in gone)
 
     def _hash(self, where: Path | str, data: bytes | None) -> str:
-        found = hashlib.blake2b(self._salt.encode(), digest_size=16)
-        if data is not None:
-            found.update(data)
-        elif isinstance(where, Path):
-            if where.stat().st_size > MOST_BYTES:  # it will be left out, for its size
-                found.update(str(where.stat().st_size).encode())
-            else:
-                with where.open("rb") as file:
-                    while block := file.read(1 << 20):
-                        found.update(block)
-        return found.hexdigest()
+        """Return the hash of a page's data, or of a file, by its size alone where it will be left out for that."""
+        digest = hashlib.blake2b(self._salt.encode(), digest_size=16)
+        if data is None and (size := Path(where).stat().st_size) > MOST_BYTES:
+            data = str(size).encode()
+        with Path(where).open("rb") if data is None else BytesIO(data) as content:
+            return hashlib.file_digest(content, lambda: digest).hexdigest()
 
     def _write(
         self, source: str, key: str, why: str, passages: Sequence[Document], told: Callable[[str], None]
@@ -292,7 +288,6 @@ def _items(given: Sequence[str], left_out: LeftOut) -> list[tuple[str, Path | st
 
 def _version(spec: str) -> str:
     """Return which weights a model has, as far as a package says so."""
-    package = PACKAGES.get(spec, "")
-    with suppress(PackageNotFoundError, ValueError):
-        return f"{package} {version(package)}"
+    with suppress(KeyError, PackageNotFoundError):
+        return f"{PACKAGES[spec]} {version(PACKAGES[spec])}"
     return ""

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
 from ...models.embeddings import best_installed, embeddings
+from ...state.dual import adrive, do, drive
 from .calibration import CALIBRATIONS
 from .retrievers import indexed
 from .search import Similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator
 
-    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        BaseCallbackManager,
+        CallbackManagerForRetrieverRun,
+    )
+
+    from ...state.dual import Do
 
 __all__ = ["MeasuredRetriever", "WithheldDocument", "measured"]
 
@@ -51,32 +58,22 @@ class MeasuredRetriever(BaseRetriever):
     similarity: Similarity = Field(repr=False)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()})
-        texts = self._texts(found)
-        return _judged(query, found, texts, self.similarity(texts, [query]))
+        return drive(self._logic(query, run_manager.get_child()))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()})
-        texts = self._texts(found)
-        return _judged(query, found, texts, await self.similarity.acall(texts, [query]))
+        return await adrive(self._logic(query, run_manager.get_child()))
 
-    def _texts(self, found: Sequence[Document]) -> list[str]:
-        texts = [indexed(one) for one in found]
+    def _logic(self, query: str, callbacks: BaseCallbackManager) -> Generator[Do, Any, list[Document]]:
+        documents: list[Document] = yield do(self.retriever, "invoke", query, {"callbacks": callbacks})
+        texts = [indexed(document) for document in documents]
         self.similarity.remember(self.retriever, texts)
-        return texts
-
-
-def _judged(
-    query: str, found: Sequence[Document], texts: Sequence[str], similarities: Sequence[float]
-) -> list[Document]:
-    if not found:
-        return []
-    calibration = CALIBRATIONS[MODEL]
-    close = calibration.probability(query, texts, similarities) >= calibration.nothing_under
-    kind = Document if close else WithheldDocument
-    return [
-        kind(page_content=one.page_content, metadata={**one.metadata, "similarity": similarity})
-        for one, similarity in zip(found, similarities, strict=True)
-    ]
+        similarities = yield from self.similarity.logic(texts, [query])
+        calibration = CALIBRATIONS[MODEL]
+        close = not texts or calibration.probability(query, texts, similarities) >= calibration.nothing_under
+        kind = Document if close else WithheldDocument
+        return [
+            kind(page_content=document.page_content, metadata={**document.metadata, "similarity": similarity})
+            for document, similarity in zip(documents, similarities, strict=True)
+        ]

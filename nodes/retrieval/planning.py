@@ -162,8 +162,10 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]
-        top_k = checked_top_k(_or(state.get("top_k"), self._top_k))
-        threshold = checked_threshold(_or(state.get("confidence_threshold"), self._threshold))
+        # Kept apart from the graph's own, so that the task can be run once more as it was given.
+        asked = {name: state[name] for name in ASKED if state.get(name) is not None}
+        top_k = checked_top_k(asked.get("top_k", self._top_k))
+        threshold = checked_threshold(asked.get("confidence_threshold", self._threshold))
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)
@@ -174,8 +176,12 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             messages = fenced_messages(self.templates[0], values)
             try:
                 read: QueryPlan = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
-                # The question itself stays among the queries, whatever a model makes of it.
-                plan |= _checked(read, own=_whole(query, plan))
+                # The question itself stays among the queries, whatever a model makes of it, in one piece.
+                own = " ".join([query.rstrip(" ?.!") if plan["context"] else query, *plan["context"]])
+                queries = [" ".join(text.split())[:MOST_CHARACTERS] for text in read.queries if text.strip()]
+                if not queries:
+                    raise ValueError("the model's plan holds no query")  # noqa: TRY301  # the rules plan instead
+                plan |= {**read.model_dump(), "queries": _distinct([own, *queries])}
                 event["by"] = "model"
             except GraphBubbleUp:
                 raise
@@ -183,8 +189,7 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 event = failed("plan", 0, error, by="rules")
         plan["threshold"] = adapted_threshold(threshold, plan["complexity"]) if self._adaptive else threshold
         plan["top_k"] = top_k
-        # Kept apart from the graph's own, so that the task can be run once more as it was given.
-        if asked := {name: state[name] for name in ASKED if state.get(name) is not None}:
+        if asked:
             plan["asked"] = asked
         plan |= self._measures
         # Where passages are reranked, the second look is deeper, and of use to a simple query too.
@@ -249,21 +254,9 @@ def _sides(line: str) -> list[str]:
         parted = separator.search(line, opened.end()) if opened else None
         if opened and parted:
             sides = [line[opened.end() : parted.start()], line[parted.end() :]]
-            if all(found := [side.strip(" ,?.!") for side in sides]):
-                return found
+            if all(named := [side.strip(" ,?.!") for side in sides]):
+                return named
     return []
-
-
-def _whole(query: str, plan: Mapping[str, Any]) -> str:
-    """Return the question in one piece, with the terms that it takes from what was said."""
-    return " ".join([query.rstrip(" ?.!") if plan["context"] else query, *plan["context"]])
-
-
-def _checked(read: QueryPlan, *, own: str) -> dict[str, Any]:
-    queries = [" ".join(query.split())[:MOST_CHARACTERS] for query in read.queries if query.strip()]
-    if not queries:
-        raise ValueError("the model's plan holds no query")
-    return {"complexity": read.complexity, "strategy": read.strategy, "queries": _distinct([own, *queries])}
 
 
 def _distinct(queries: Sequence[str]) -> list[str]:
@@ -274,28 +267,24 @@ def _distinct(queries: Sequence[str]) -> list[str]:
 
 
 def _said(conversation: object) -> list[str]:
+    """Return the texts of a conversation that are not blank, oldest first."""
     if conversation is None:
         return []
     if not isinstance(conversation, list | tuple):
         raise ValueError(f"conversation must be a list of texts, oldest first, not {conversation!r}")  # noqa: TRY004
-    texts = [_text_of(one) for one in conversation]
-    for text, one in zip(texts, conversation, strict=True):
+    texts = []
+    for entry in conversation:
+        text = entry.get("content") if isinstance(entry, Mapping) else entry
+        if isinstance(text, list):  # content in blocks
+            text = AIMessage(text)
+        if isinstance(text, BaseMessage):
+            text = read_text(entry) if entry is text and isinstance(entry, AIMessage) else text.text
         if not isinstance(text, str):
             raise ValueError(  # noqa: TRY004
-                f"conversation must hold texts, messages, or mappings with 'content', not {one!r}"
+                f"conversation must hold texts, messages, or mappings with 'content', not {entry!r}"
             )
-    return [text for text in texts if isinstance(text, str) and text.strip()]
-
-
-def _text_of(said: Any) -> Any:
-    if isinstance(said, BaseMessage):
-        return read_text(said) if isinstance(said, AIMessage) else said.text
-    content = said.get("content") if isinstance(said, Mapping) else said
-    return AIMessage(content).text if isinstance(content, list) else content  # content in blocks
-
-
-def _or(given: Any, default: Any) -> Any:
-    return default if given is None else given
+        texts.append(text)
+    return [text for text in texts if text.strip()]
 
 
 ASKED = ("top_k", "confidence_threshold")

@@ -62,7 +62,10 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[
     finders: dict[str, list[str]] = {}
     for number, ranking in enumerate(rankings):
         seen: set[str] = set()
-        for document in map(_document, ranking):
+        for found in ranking:
+            if not isinstance(found, Document | str):
+                raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
+            document = Document(found) if isinstance(found, str) else found
             key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
             if key not in seen:
                 seen.add(key)
@@ -83,14 +86,6 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[
         )
         for key in best
     ]
-
-
-def _document(found: object) -> Document:
-    if isinstance(found, str):
-        return Document(found)
-    if not isinstance(found, Document):
-        raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
-    return found
 
 
 class FusedRetriever(BaseRetriever):
@@ -245,13 +240,18 @@ class DocumentIndex(IndexRetriever):
     documents: list[Document] = Field(repr=False)
     path: str | None = None
     _vectors: Any = PrivateAttr(default=None)
+    _collection: str = PrivateAttr(default="")
+    _by_point: dict[str, Document] = PrivateAttr(default_factory=dict)
     _words: Any = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self.documents = [
-            Document(one.page_content, metadata={**one.metadata, "id": key}) for key, one in _once(self.documents)
-        ]
+        by_id: dict[str, Document] = {}
+        for document in self.documents:
+            if document.page_content.strip():
+                key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
+                by_id.setdefault(key, Document(document.page_content, metadata={**document.metadata, "id": key}))
+        self.documents = list(by_id.values())
         if not self.documents:
             raise ValueError("an index needs at least one document with text")
         if not self.vectors:
@@ -262,84 +262,60 @@ class DocumentIndex(IndexRetriever):
         elif self.embeddings is None:
             raise ValueError("embeddings= is needed, unless vectors=False searches by words only")
         else:
-            self._vectors = _vector_store(self.documents, self.embeddings, self.path)
-        if self.hybrid:
-            self._words = _word_index([indexed(document) for document in self.documents])
+            self._store_vectors(self.embeddings)
+        # Without a word that counts there is nothing to search by words.
+        if self.hybrid and any(tokens := _tokens([indexed(document) for document in self.documents])):
+            import bm25s
+
+            self._words = bm25s.BM25()
+            self._words.index(tokens, show_progress=False)
 
     def close(self) -> None:
         """Let go of the folder at `path`; the index can't be searched any more."""
         if self._vectors is not None:
-            self._vectors.client.close()
+            self._vectors.close()
 
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
         rankings: dict[str, list[Document]] = {}
-        if self._vectors is not None:
-            by_id = {document.metadata["id"]: document for document in self.documents}
-            near = self._vectors.similarity_search_with_score(query, k=depth)
-            rankings["vectors"] = [by_id[document.metadata["id"]] for document, _ in near]
+        if self._vectors is not None and self.embeddings is not None:
+            vector = self.embeddings.embed_query(query)
+            points = self._vectors.query_points(self._collection, query=vector, limit=depth).points
+            rankings["vectors"] = [self._by_point[str(point.id)] for point in points]
         if self._words is not None:
-            rankings["bm25"] = [self.documents[number] for number in self._by_words(query, depth)]
+            depth = min(depth, len(self.documents))
+            numbers, scores = self._words.retrieve(_tokens([query]), k=depth, show_progress=False)
+            hits = zip(numbers[0], scores[0], strict=True)
+            rankings["bm25"] = [self.documents[number] for number, score in hits if score > 0]
         return rankings
 
-    def _by_words(self, query: str, depth: int) -> list[int]:
-        tokens = _tokens([query])
-        found, scores = self._words.retrieve(tokens, k=min(depth, len(self.documents)), show_progress=False)
-        return [int(number) for number, score in zip(found[0], scores[0], strict=True) if score > 0]
-
-
-def _once(documents: list[Document]) -> list[tuple[str, Document]]:
-    """Return the documents that hold text, each once, with their ids."""
-    found: dict[str, Document] = {}
-    for document in documents:
-        if document.page_content.strip():
-            key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
-            found.setdefault(key, document)
-    return list(found.items())
+    def _store_vectors(self, embeddings: Embeddings) -> None:
+        """Open the vectors of the documents, and embed those that are not kept yet."""
+        try:
+            from qdrant_client import QdrantClient
+            from qdrant_client.models import Batch, Distance, PointIdsList, VectorParams
+        except ImportError as error:
+            raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
+        self._vectors = client = QdrantClient(path=self.path) if self.path else QdrantClient(location=":memory:")
+        # Vectors of two models can't stand in one collection, so its name tells them apart.
+        probe = embeddings.embed_query("redraft")
+        self._collection = name = chunk_id("", " ".join(f"{value:.3f}" for value in probe))
+        if not client.collection_exists(name):
+            client.create_collection(name, vectors_config=VectorParams(size=len(probe), distance=Distance.COSINE))
+        self._by_point = {
+            str(uuid.uuid5(uuid.NAMESPACE_OID, indexed(document) + document.metadata["id"])): document
+            for document in self.documents
+        }
+        present = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
+        if gone := present - self._by_point.keys():
+            client.delete(name, points_selector=PointIdsList(points=list(gone)))
+        if new := {key: indexed(document) for key, document in self._by_point.items() if key not in present}:
+            vectors = embeddings.embed_documents(list(new.values()))
+            client.upsert(name, points=Batch(ids=list(new), vectors=vectors))
 
 
 def indexed(document: Document) -> str:
     """Return what is searched of a document: its heading counts as text."""
     return passage(document.page_content, str(document.metadata.get("heading") or ""))
-
-
-def _vector_store(documents: list[Document], embeddings: Embeddings, path: str | None) -> Any:
-    try:
-        from langchain_qdrant import QdrantVectorStore
-        from qdrant_client import QdrantClient
-        from qdrant_client.models import Distance, PointIdsList, VectorParams
-    except ImportError as error:
-        raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
-    client = QdrantClient(path=path) if path else QdrantClient(location=":memory:")
-    # Vectors of two models can't stand in one collection, so its name tells them apart.
-    probe = embeddings.embed_query("redraft")
-    name = chunk_id("", " ".join(f"{value:.3f}" for value in probe))
-    if not client.collection_exists(name):
-        client.create_collection(name, vectors_config=VectorParams(size=len(probe), distance=Distance.COSINE))
-    # Without its own check of the collection, which embeds one more text.
-    store = QdrantVectorStore(
-        client=client, collection_name=name, embedding=embeddings, validate_collection_config=False
-    )
-    texts = {str(uuid.uuid5(uuid.NAMESPACE_OID, indexed(one) + one.metadata["id"])): one for one in documents}
-    kept = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
-    if gone := kept - texts.keys():
-        client.delete(name, points_selector=PointIdsList(points=list(gone)))
-    if new := [key for key in texts if key not in kept]:
-        store.add_texts(
-            [indexed(texts[key]) for key in new], metadatas=[{"id": texts[key].metadata["id"]} for key in new], ids=new
-        )
-    return store
-
-
-def _word_index(texts: list[str]) -> Any:
-    """Return the BM25 index, or `None` where no text has a word that counts."""
-    tokens = _tokens(texts)
-    if not any(tokens):
-        return None
-    import bm25s
-
-    words = bm25s.BM25()
-    words.index(tokens, show_progress=False)
-    return words
 
 
 def _tokens(texts: list[str]) -> Any:

@@ -131,11 +131,10 @@ def test_another_model_is_refused_with_what_to_do(notes: Path, monkeypatch: pyte
     update_index("sea", [notes], model="static")
     with pytest.raises(ValueError, match=r"made with static \(wordllama .*\), and this model .* --rebuild"):
         open_index("sea", embeddings=DeterministicFakeEmbedding(size=256))
-    from redraft.models import embeddings as by_name
-
     index = open_index("sea")
     index.invoke("kelp")
-    monkeypatch.setattr(by_name, "embeddings", lambda _: DeterministicFakeEmbedding(size=64))
+    for module in ("index_update.embeddings", "stored_index.named_embeddings"):
+        monkeypatch.setattr(f"redraft.nodes.retrieval.{module}", lambda _: DeterministicFakeEmbedding(size=64))
     with pytest.raises(ValueError, match="makes other vectors"):
         update_index("sea")
     assert update_index("sea", rebuild=True).embedded == 6
