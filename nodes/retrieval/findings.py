@@ -11,7 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
 from pydantic import BaseModel, ConfigDict
 
-from ...state.dual import adrive, do, drive
+from ...state.dual import Do, adrive, do, drive
 from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .calibration import CALIBRATIONS, relevance
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     )
     from langchain_core.runnables import RunnableConfig
 
-    from ...state.dual import Do
 
 __all__ = [
     "NOTHING_CLOSE",

@@ -9,7 +9,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
 from ...models.embeddings import best_installed, embeddings
-from ...state.dual import adrive, do, drive
+from ...state.dual import Do, adrive, do, drive
 from .calibration import CALIBRATIONS
 from .retrievers import indexed
 from .search import Similarity
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         CallbackManagerForRetrieverRun,
     )
 
-    from ...state.dual import Do
 
 __all__ = ["MeasuredRetriever", "WithheldDocument", "measured"]
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
+from ...state.dual import do
 from ...state.usage import NO_USAGE, add_usage
-from ..runtime.dual import Do, adrive, drive
+from ..runtime.dual import Do, DualCritic, at_once
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
 from .rubrics import VOTES, Judgement, Vote, vote_on
@@ -59,7 +57,7 @@ Adaptive = bool | Callable[[str, float], float]
 """`(task, threshold) -> threshold`; `True` is `adapted_threshold`."""
 
 
-class RubricCritic:
+class RubricCritic(DualCritic):
     """A critic that asks all judges of a rubric concurrently; see `rubric_critic`."""
 
     def __init__(
@@ -80,55 +78,42 @@ class RubricCritic:
         self.vote = vote
         self._adapt = adapt
         self._cache = cache
-        self._seats = range(len(judges))
 
     @property
     def oracle(self) -> bool:
         """True if a judge knows the gold answer."""
         return any(judge.oracle for judge, _ in self.judges)
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Judge the draft, each judge in a thread of its own."""
+    def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
+        """Judge the draft, all judges side by side; an error is raised only after all have answered."""
         start = perf_counter()
-        with ThreadPoolExecutor(len(self.judges)) as pool:
-            running = [
-                pool.submit(copy_context().run, drive, self._judged(at, task, draft, history)) for at in self._seats
-            ]
-        found = _results([future.exception() or future.result() for future in running])
-        return self._critique(task, found, seconds=perf_counter() - start)
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Judge the draft without blocking."""
-        start = perf_counter()
-        running = [adrive(self._judged(at, task, draft, history)) for at in self._seats]
-        found = _results(await asyncio.gather(*running, return_exceptions=True))
-        return self._critique(task, found, seconds=perf_counter() - start)
-
-    def assessment(self, task: str, found: Sequence[dict[str, Judgement]]) -> QualityAssessment:
-        """Return what the judges' answers, in the order of `judges`, add up to."""
-        shared: dict[str, Judgement] = {}
-        ballots: dict[int, tuple[str, dict[str, Judgement]]] = {}
-        for (_, seat), part in zip(self.judges, found, strict=True):
-            shared |= part if seat is None else {}
-        for (judge, seat), part in zip(self.judges, found, strict=True):
-            if seat is not None:
-                ballots.setdefault(seat, (judge.name, dict(shared)))[1].update(part)
-        threshold = self._adapt(task, self.threshold) if self._adapt else self.threshold
-        panel = list(ballots.values()) or [("functions", shared)]
-        return vote_on(self.rubric, panel, vote=self.vote, threshold=threshold)
-
-    def _critique(self, task: str, found: Sequence[dict[str, Judgement]], *, seconds: float) -> Critique:
-        assessment = self.assessment(task, found)
-        said = [one for part in found for one in part.values()]
+        seats = range(len(self.judges))
+        replies: list[dict[str, Judgement]] = yield at_once([self._judged(at, task, draft, history) for at in seats])
+        seconds = perf_counter() - start
+        assessment = self._assessment(task, replies)
+        judgements = [judgement for reply in replies for judgement in reply.values()]
         unread = bool(assessment.assessment_details.get("partial"))
         return Critique(
             explained(assessment),
             accepted=True if assessment.meets_threshold else (None if unread else False),
             score=assessment.proven_score,
-            usage=_usage(said, seconds),
-            oracle=any(one.oracle for one in said),
+            usage=_usage(judgements, seconds),
+            oracle=any(judgement.oracle for judgement in judgements),
             evidence={"assessment": assessment.model_dump()},
         )
+
+    def _assessment(self, task: str, replies: Sequence[dict[str, Judgement]]) -> QualityAssessment:
+        """Return the assessment that the judges' replies, in the order of `judges`, add up to."""
+        shared: dict[str, Judgement] = {}
+        ballots: dict[int, tuple[str, dict[str, Judgement]]] = {}
+        for (_, seat), reply in zip(self.judges, replies, strict=True):
+            shared |= reply if seat is None else {}
+        for (judge, seat), reply in zip(self.judges, replies, strict=True):
+            if seat is not None:
+                ballots.setdefault(seat, (judge.name, dict(shared)))[1].update(reply)
+        threshold = self._adapt(task, self.threshold) if self._adapt else self.threshold
+        panel = list(ballots.values()) or [("functions", shared)]
+        return vote_on(self.rubric, panel, vote=self.vote, threshold=threshold)
 
     def _judged(
         self, at: int, task: str, draft: str, history: Sequence[Event]
@@ -139,14 +124,13 @@ class RubricCritic:
             return (yield from judge.judge(task, draft, history))
         # By its place too: two judges of one name, or one that stands there twice, answer separately.
         key = (NAMESPACE, f"{at}-{judge.key(task, draft, history)}")
-        if known := (yield Do(cache.get, cache.aget, ([key],))):
-            kept = known[key]
-            return {name: Judgement(**{**one, "cached": True, "usage": None}) for name, one in kept.items()}
-        found = yield from judge.judge(task, draft, history)
-        if all(one.score is not None for one in found.values()):
-            value = {name: one.model_dump() for name, one in found.items()}
-            yield Do(cache.set, cache.aset, ({key: (value, None)},))
-        return found
+        if hits := (yield do(cache, "get", [key])):
+            return {name: Judgement(**{**fields, "cached": True, "usage": None}) for name, fields in hits[key].items()}
+        reply = yield from judge.judge(task, draft, history)
+        if all(judgement.score is not None for judgement in reply.values()):
+            value = {name: judgement.model_dump() for name, judgement in reply.items()}
+            yield do(cache, "set", {key: (value, None)})
+        return reply
 
 
 def rubric_critic(
@@ -250,14 +234,6 @@ def explained(assessment: QualityAssessment) -> str:
     ]
     lines += [f"- {name} has no score: {why}" for name, why in details.get("unreadable", {}).items()]
     return "\n".join(lines)
-
-
-def _results(found: Sequence[Any]) -> list[dict[str, Judgement]]:
-    """Return the answers; an error is raised only after all judges have answered, so that their answers are kept."""
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return list(found)
 
 
 def _usage(said: Sequence[Judgement], seconds: float) -> Usage | None:

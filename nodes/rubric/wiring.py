@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from langgraph.config import get_config, get_store
 
+from ...state.dual import Do, adrive, do, drive
 from ...state.summary import latest_draft
 from ..critics.critics import HumanCritic
 from .critic import rubric_critic
@@ -19,7 +20,7 @@ from .grounding import Ground, Grounding
 from .judges import JUDGE_PROMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langgraph.store.base import BaseStore, Item
@@ -40,22 +41,21 @@ class RememberingCritic(HumanCritic):
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Pause the run until someone answers, and keep the answer."""
-        critique = super().__call__(task, draft, history)
-        store = get_store()
-        if store is not None and (kept := _kept(task, draft, history, critique)):
-            store.put(preference_namespace(), *kept)
-        return critique
+        return drive(self._logic(task, draft, history))
 
     async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Async twin."""
+        return await adrive(self._logic(task, draft, history))
+
+    def _logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         critique = super().__call__(task, draft, history)
         store = get_store()
-        if store is not None and (kept := _kept(task, draft, history, critique)):
-            await store.aput(preference_namespace(), *kept)
+        if store is not None and (item := _preference(task, draft, history, critique)):
+            yield do(store, "put", preference_namespace(), *item)
         return critique
 
 
-class Preferences:
+class Preferences(Ground):
     """The ground from which a run knows what this person liked and disliked in earlier runs; see `Ground`.
 
     A store that has an index finds those of similar tasks; without one the newest are told.
@@ -74,21 +74,12 @@ class Preferences:
             raise ValueError(f"limit must be 1 or more, not {limit!r}")
         self.limit = limit
 
-    def find(self, task: str) -> list[dict[str, Any]]:
+    def logic(self, task: str) -> Generator[Do, Any, list[dict[str, Any]]]:
         """Return the preferences, best match or newest first; none without a store."""
         store: BaseStore | None = get_store()
         if store is None:
             return []
-        return self._shown(store.search(preference_namespace(), query=task, limit=MOST_READ))
-
-    async def afind(self, task: str) -> list[dict[str, Any]]:
-        """Async twin."""
-        store: BaseStore | None = get_store()
-        if store is None:
-            return []
-        return self._shown(await store.asearch(preference_namespace(), query=task, limit=MOST_READ))
-
-    def _shown(self, items: Sequence[Any]) -> list[dict[str, Any]]:
+        items: list[Item] = yield do(store, "search", preference_namespace(), query=task, limit=MOST_READ)
         if all(item.score is None for item in items):
             items = sorted(items, key=lambda item: (item.updated_at, item.key), reverse=True)
         return [{"id": item.key, "text": _sentence(item), "source": "preferences"} for item in items[: self.limit]]
@@ -101,13 +92,15 @@ def preference_namespace() -> tuple[str, ...]:
     return ("preferences", quote(user, safe="@ ").replace(".", "%2E"))  # a store takes no periods in a name
 
 
-def _kept(task: str, draft: str, history: Sequence[Event], critique: Critique) -> tuple[str, dict[str, Any]] | None:
+def _preference(
+    task: str, draft: str, history: Sequence[Event], critique: Critique
+) -> tuple[str, dict[str, Any]] | None:
     """Return the key and value to keep, or `None` where there is nothing to learn from."""
     if critique.score is None and not critique.text.strip():
         return None
     attempt = latest_draft(history)
-    found = [one.get("evidence", {}).get("assessment") for one in attempt.critiques] if attempt else []
-    scores: dict[str, float] = next((one["dimension_scores"] for one in found if one), {})
+    assessments = [one.get("evidence", {}).get("assessment") for one in attempt.critiques] if attempt else []
+    scores: dict[str, float] = next((one["dimension_scores"] for one in assessments if one), {})
     value = {
         "task": task[:500],
         "said": critique.text[:1000],
@@ -151,10 +144,10 @@ def rubric_wiring(
     critic = rubric_critic(rubric, judge=model if judge is None else judge, prompt=prompt, **own)
     remembers = [store is not None and type(one) is HumanCritic for one in critics]
     others = [RememberingCritic(one.name) if kept else one for kept, one in zip(remembers, critics, strict=True)]
-    found = [*grounds, *([Preferences()] if store is not None else [])]
+    sources = [*grounds, *([Preferences()] if store is not None else [])]
     wiring: dict[str, Any] = {"critics": [critic, *others] if enabled else [], "store": store}
-    if found:
-        wiring["prepare"] = Grounding(*found, after=rest.pop("prepare", None))
+    if sources:
+        wiring["prepare"] = Grounding(*sources, after=rest.pop("prepare", None))
     return (wiring if enabled else {**wiring, "check": _at_once}), rest
 
 

@@ -110,20 +110,20 @@ def finish(result: Any) -> Any:
         return pool.submit(copy_context().run, asyncio.run, awaited(result)).result()
 
 
-def at_once(logics: Sequence[Generator[Do, Any, Any]], *, most_threads: int = 32) -> Do:
+def at_once(logics: Sequence[Generator[Do, Any, Any]], *, most_threads: int | None = None) -> Do:
     """Return the call that runs several logics side by side and lists their results, in order.
 
     All run to their end; the call then raises the first error there was.
 
     Args:
         logics: One or more.
-        most_threads: Of a sync run, the most that run at the same time.
+        most_threads: How many may run at the same time in a sync run; default: all.
     """
 
     def run() -> list[Any]:
         if len(logics) < 2:
             return [drive(logic) for logic in logics]
-        with ThreadPoolExecutor(min(len(logics), most_threads)) as pool:
+        with ThreadPoolExecutor(min(len(logics), most_threads or len(logics))) as pool:
             # Each in a copy of the context: what counts the calls of models travels there.
             running = [pool.submit(copy_context().run, drive, logic) for logic in logics]
         return [future.result() for future in running]
