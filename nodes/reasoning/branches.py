@@ -15,7 +15,6 @@ from ...state.summary import attempts, best_draft, current_run, latest_draft, ru
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...state.events import Event
     from ...state.summary import Attempt
 
 __all__ = [
@@ -64,6 +63,12 @@ class Thought:
 
 
 ReasoningState = Draft | ReasoningCritique | Final | Thought
+KINDS: dict[str, type[ReasoningState]] = {
+    "draft": Draft,
+    "revision": Final,
+    "thought": Thought,
+    **dict.fromkeys(CRITIQUE_KINDS, ReasoningCritique),
+}
 
 
 def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
@@ -71,17 +76,11 @@ def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
 
     A revision reads as `Final`. Verdicts, retrievals, failures and revisions that are no drafts are left out.
     """
-    found: list[ReasoningState] = []
-    for event in current_run(events):
-        if event["kind"] == "draft":
-            found.append(Draft(event["text"]))
-        elif event["kind"] in CRITIQUE_KINDS:
-            found.append(ReasoningCritique(event["text"]))
-        elif event["kind"] == "revision" and not event.get("rejected"):
-            found.append(Final(event["text"]))
-        elif event["kind"] == "thought":
-            found.append(Thought(event["text"]))
-    return found
+    return [
+        KINDS[event["kind"]](event["text"])
+        for event in current_run(events)
+        if event["kind"] in KINDS and not (event["kind"] == "revision" and event.get("rejected"))
+    ]
 
 
 @dataclass(frozen=True)
@@ -116,13 +115,13 @@ def self_critique(events: Sequence[Event]) -> SelfCritique:
     Raises:
         ValueError: There is no draft.
     """
-    found = attempts(events)
-    if not found:
+    drafts = attempts(events)
+    if not drafts:
         raise ValueError("there is no draft, so nothing was criticised")
-    answer = best_draft(events, keep=run_options(events).get("keep", "best")) or found[-1]
-    before = found[max(0, found.index(answer) - 1)]
-    of = next((attempt for attempt in found if attempt.round == answer.base), before)
-    return SelfCritique(found[0].text, of.feedback, answer.text, len(found) - 1, answer.score)
+    answer = best_draft(events, keep=run_options(events).get("keep", "best")) or drafts[-1]
+    before = drafts[max(0, drafts.index(answer) - 1)]
+    criticised = next((attempt for attempt in drafts if attempt.round == answer.base), before)
+    return SelfCritique(drafts[0].text, criticised.feedback, answer.text, len(drafts) - 1, answer.score)
 
 
 @dataclass(frozen=True)

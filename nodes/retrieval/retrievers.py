@@ -42,7 +42,9 @@ RANK_CONSTANT = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
 
 
-def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[str] | None = None) -> list[Document]:
+def fuse(
+    rankings: Sequence[Sequence[Document | str]], *, top_k: int, names: Sequence[str] | None = None
+) -> list[Document]:
     """Return the best documents of several rankings, each once, best first.
 
     A document scores 1 / (60 + rank) in each ranking that holds it. The sum is its `score` in the metadata, and only

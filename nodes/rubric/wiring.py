@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
-    from langgraph.store.base import BaseStore, Item
+    from langgraph.store.base import BaseStore, Item, SearchItem
 
     from ...state.critique import Critique
     from ...state.events import Event
@@ -79,7 +79,7 @@ class Preferences(Ground):
         store: BaseStore | None = get_store()
         if store is None:
             return []
-        items: list[Item] = yield do(store, "search", preference_namespace(), query=task, limit=MOST_READ)
+        items: list[SearchItem] = yield do(store, "search", preference_namespace(), query=task, limit=MOST_READ)
         if all(item.score is None for item in items):
             items = sorted(items, key=lambda item: (item.updated_at, item.key), reverse=True)
         return [{"id": item.key, "text": _sentence(item), "source": "preferences"} for item in items[: self.limit]]

@@ -44,7 +44,8 @@ class TravelFacts(Ground):
 
     def logic(self, task: str) -> Generator[Do, Any, list[dict[str, Any]]]:
         """Return the facts; in async runs a worker thread reads the data of the cities."""
-        return (yield calling(self._facts, task))
+        facts: list[dict[str, Any]] = yield calling(self._facts, task)
+        return facts
 
     def _facts(self, task: str) -> list[dict[str, Any]]:
         """Return the facts: distances from place to place, the trip's days with their weekdays, the budget a day."""
