@@ -171,8 +171,8 @@ class InParallel(DualRunnable[Branch, Branch]):
     def logic(self, input: Branch, config: RunnableConfig | None) -> Generator[Do, Any, Branch]:  # noqa: A002
         """Return the best branch."""
         apart = enumerate(self.arrows, start=1)
-        running = [_run(arrow, input.named(f"{input.name}/{number}"), config) for number, arrow in apart]
-        return self._best(input, (yield at_once(running)))
+        calls = [do(arrow, "invoke", input.named(f"{input.name}/{number}"), config) for number, arrow in apart]
+        return self._best(input, (yield at_once(calls)))
 
     def _best(self, branch: Branch, results: Sequence[Result[Branch]]) -> Branch:
         finished = [result.value for result in results if result.ok]
@@ -191,12 +191,6 @@ class InParallel(DualRunnable[Branch, Branch]):
             number = best.latest.round if best.latest else 0
             news.append({"kind": "verdict", "round": number, "by": self.name, "text": text, "usage": cost})
         return best.extended(record({"head": best.head}, *news).get("events", []))
-
-
-def _run(
-    arrow: Runnable[Any, Result[Branch]], branch: Branch, config: RunnableConfig | None
-) -> Generator[Do, Any, Result[Branch]]:
-    return (yield do(arrow, "invoke", branch, config))
 
 
 def best_branch(branches: Iterable[Branch], *, by: Callable[[Branch], Any] | None = None) -> Branch:

@@ -7,24 +7,19 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
 from pydantic import BaseModel, ConfigDict
 
-from ...state.dual import Do, adrive, do, drive
+from ...state.dual import Do, do
 from ...state.retrievals import paged
 from ...state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .calibration import CALIBRATIONS, relevance
 from .documents import passage, place_of
+from .retrievers import DualRetriever
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForRetrieverRun,
-        BaseCallbackManager,
-        CallbackManagerForRetrieverRun,
-    )
     from langchain_core.runnables import RunnableConfig
 
 
@@ -280,10 +275,8 @@ def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> Graph
     return GraphRetriever(graph=graph, name=name)
 
 
-class GraphRetriever(BaseRetriever):
+class GraphRetriever(DualRetriever):
     """Runs a search graph and returns its passages; see `as_retriever`."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     graph: Runnable[Any, Any]
 
@@ -295,23 +288,10 @@ class GraphRetriever(BaseRetriever):
         """Async twin of `invoke`."""
         return await super().ainvoke(input, config, **{**_thread(config), **kwargs})
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return drive(self._logic(query, run_manager.get_child(), **options))
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return await adrive(self._logic(query, run_manager.get_child(), **options))
-
-    def _logic(
-        self,
-        query: str,
-        callbacks: BaseCallbackManager,
-        configurable: dict[str, Any] | None = None,
-        **options: Any,
+    def logic(
+        self, query: str, callbacks: Any, *, configurable: dict[str, Any] | None = None, **options: Any
     ) -> Generator[Do, Any, list[Document]]:
+        """Run the graph, and return its passages."""
         config = {"callbacks": callbacks, **({"configurable": configurable} if configurable else {})}
         output = yield do(self.graph, "invoke", {"task": query, **options}, config)
         return [

@@ -5,23 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field
+from langchain_core.retrievers import BaseRetriever  # noqa: TC002  # pydantic reads it at run time
+from pydantic import Field
 
 from ...models.embeddings import best_installed, embeddings
-from ...state.dual import Do, adrive, do, drive
+from ...state.dual import Do, do
 from .calibration import CALIBRATIONS
-from .retrievers import indexed
+from .retrievers import DualRetriever, indexed
 from .search import Similarity
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForRetrieverRun,
-        BaseCallbackManager,
-        CallbackManagerForRetrieverRun,
-    )
 
 
 __all__ = ["MeasuredRetriever", "WithheldDocument", "measured"]
@@ -41,7 +35,7 @@ def measured(retriever: BaseRetriever) -> BaseRetriever:
     return MeasuredRetriever(retriever=retriever, similarity=Similarity(embeddings(MODEL)), name=retriever.get_name())
 
 
-class MeasuredRetriever(BaseRetriever):
+class MeasuredRetriever(DualRetriever):
     """Measures what a retriever finds, and withholds all of it where it is improbable that it answers the query.
 
     The documents keep their order, and have their `similarity` with the query, 0–1, in the metadata.
@@ -51,20 +45,11 @@ class MeasuredRetriever(BaseRetriever):
         similarity: Measures by the model that the confidence is calibrated for.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     retriever: BaseRetriever
     similarity: Similarity = Field(repr=False)
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        return drive(self._logic(query, run_manager.get_child()))
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return await adrive(self._logic(query, run_manager.get_child()))
-
-    def _logic(self, query: str, callbacks: BaseCallbackManager) -> Generator[Do, Any, list[Document]]:
+    def logic(self, query: str, callbacks: Any, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the documents, all of them withheld or none."""
         documents: list[Document] = yield do(self.retriever, "invoke", query, {"callbacks": callbacks})
         texts = [indexed(document) for document in documents]
         self.similarity.remember(self.retriever, texts)

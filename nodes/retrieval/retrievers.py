@@ -5,33 +5,36 @@ An index by meaning (vectors) and by words (BM25), and the fusion of several int
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import uuid
 import warnings
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings  # noqa: TC002  # pydantic reads it at run time
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from ...models.embeddings import embeddings as named_embeddings
+from ...state.dual import Do, adrive, do, drive
+from ..runtime.dual import at_once, calling
 from .documents import chunk_id, is_url, load_folder, load_page, passage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 
 __all__ = [
     "RANK_CONSTANT",
     "DocumentIndex",
+    "DualRetriever",
     "FusedRetriever",
     "IndexRetriever",
+    "RankedRetriever",
     "folder_index",
     "fuse",
     "indexed",
@@ -90,7 +93,37 @@ def fuse(
     ]
 
 
-class FusedRetriever(BaseRetriever):
+class DualRetriever(BaseRetriever):
+    """A LangChain retriever whose `invoke` and `ainvoke` run one `logic`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @abstractmethod
+    def logic(self, query: str, callbacks: Any, **options: Any) -> Generator[Do, Any, list[Document]]:
+        """Yield calls, and return the documents; `options` are those of a single call."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return drive(self.logic(query, run_manager.get_child(), **options))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await adrive(self.logic(query, run_manager.get_child(), **options))
+
+
+class RankedRetriever(DualRetriever):
+    """A retriever whose documents carry a rank score, and that may be asked for more of them in a single call."""
+
+    top_k: int = Field(default=5, ge=1)
+
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the vectors of texts that it found and keeps by this very model, by their text."""
+        return {}
+
+
+class FusedRetriever(RankedRetriever):
     """Asks several retrievers at once and fuses what they find.
 
     Args:
@@ -98,47 +131,30 @@ class FusedRetriever(BaseRetriever):
         top_k: The most documents to return.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     retrievers: list[BaseRetriever] = Field(min_length=1)
-    top_k: int = Field(default=5, ge=1)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self.name = self.name or "+".join(retriever.get_name() for retriever in self.retrievers)
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        config: Any = {"callbacks": run_manager.get_child()}
-        return self._fused([one.invoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers], top_k)
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        config: Any = {"callbacks": run_manager.get_child()}
-        asked = (one.ainvoke(query, config, **self._deeper(one, top_k)) for one in self.retrievers)
-        return self._fused(await asyncio.gather(*asked), top_k)
+    def logic(self, query: str, callbacks: Any, *, top_k: int = 0, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the fused documents. In a sync run one retriever is asked after the other: not all bear threads."""
+        names = [retriever.get_name() for retriever in self.retrievers]
+        config = {"callbacks": callbacks}
+        deeper = {RankedRetriever: {"top_k": top_k}, VectorStoreRetriever: {"k": top_k}} if top_k > self.top_k else {}
+        calls = []
+        for retriever in self.retrievers:
+            options = next((deeper[kind] for kind in deeper if isinstance(retriever, kind)), {})
+            calls.append(do(retriever, "invoke", query, config, **options))
+        return fuse((yield at_once(calls, most_threads=1)), top_k=max(self.top_k, top_k), names=names)
 
     def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
         """Return the vectors that stored indexes among them hold of passages that they found, by their text."""
-        found: dict[str, Any] = {}
-        for one in self.retrievers:
-            if isinstance(one, IndexRetriever | FusedRetriever):
-                found |= one.stored_vectors(texts, embeddings)
-        return found
-
-    def _deeper(self, one: BaseRetriever, top_k: int) -> dict[str, int]:
-        """Return what has a retriever find more than it was made to, where a single call asks for more."""
-        if top_k <= self.top_k:
-            return {}
-        if isinstance(one, IndexRetriever | FusedRetriever):
-            return {"top_k": top_k}
-        return {"k": top_k} if isinstance(one, VectorStoreRetriever) else {}
-
-    def _fused(self, rankings: Sequence[Sequence[Document]], top_k: int) -> list[Document]:
-        names = [one.get_name() for one in self.retrievers]
-        return fuse(rankings, top_k=max(self.top_k, top_k), names=names)
+        vectors: dict[str, Any] = {}
+        for retriever in self.retrievers:
+            if isinstance(retriever, RankedRetriever):
+                vectors |= retriever.stored_vectors(texts, embeddings)
+        return vectors
 
 
 def folder_index(
@@ -176,17 +192,14 @@ def folder_index(
     )
 
 
-class IndexRetriever(BaseRetriever):
+class IndexRetriever(RankedRetriever):
     """Searches an index by vectors and by words, and fuses both by reciprocal rank.
 
     Raises:
         ValueError: There is nothing to search by. At build.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     embeddings: Embeddings | None = Field(default=None, repr=False)
-    top_k: int = Field(default=5, ge=1)
     hybrid: bool = True
     vectors: bool = True
 
@@ -197,26 +210,15 @@ class IndexRetriever(BaseRetriever):
             raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
         self.name = self.name or "+".join(searches)
 
-    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
-        """Return the vectors of texts that it found and keeps by this very model, by their text."""
-        return {}
-
-    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
-        """Return what each search finds, best first, by its name."""
-        raise NotImplementedError
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
+    def logic(self, query: str, callbacks: Any, *, top_k: int = 0, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the best documents by all searches; in async runs a worker thread looks them up."""
         most = max(self.top_k, top_k)
-        rankings = self._rankings(query, max(4 * self.top_k, most, 20))
+        rankings = yield calling(self._rankings, query, max(4 * self.top_k, most, 20))
         return fuse(list(rankings.values()), top_k=most, names=list(rankings))
 
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        search = self._get_relevant_documents
-        return await run_in_executor(None, search, query, run_manager=run_manager.get_sync(), top_k=top_k)
+    @abstractmethod
+    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
+        """Return what each search finds, best first, by its name."""
 
 
 class DocumentIndex(IndexRetriever):
@@ -368,7 +370,7 @@ def open_sources(
             retrievers.append(folder_index(one, **own))
         elif isinstance(one, VectorStore):
             retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
-        elif isinstance(one, IndexRetriever | FusedRetriever) and one.top_k < top_k:
+        elif isinstance(one, RankedRetriever) and one.top_k < top_k:
             retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
         elif isinstance(one, BaseRetriever):
             retrievers.append(one)
@@ -377,6 +379,6 @@ def open_sources(
                 f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
                 f"these, not {one!r:.120}"
             )
-    if len(retrievers) == 1 and isinstance(retrievers[0], IndexRetriever | FusedRetriever):
+    if len(retrievers) == 1 and isinstance(retrievers[0], RankedRetriever):
         return retrievers[0]
     return FusedRetriever(retrievers=retrievers, top_k=top_k)

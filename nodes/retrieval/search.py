@@ -14,11 +14,11 @@ from langgraph.errors import GraphBubbleUp
 from ...state.dual import do
 from ...state.events import clean
 from ...state.masking import masked
-from ..runtime.dual import Do, DualCallable, at_once
+from ..runtime.dual import Do, DualCallable, adrive, at_once, drive
 from ..runtime.step import emit
 from .calibration import relevance
 from .documents import chunk_id, passage, place_of
-from .retrievers import FusedRetriever, IndexRetriever
+from .retrievers import RankedRetriever
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,7 +47,7 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
 
     def remember(self, retriever: BaseRetriever, texts: Sequence[str]) -> None:
         """Take over the vectors of passages that a stored index holds, if this model made them."""
-        if isinstance(retriever, IndexRetriever | FusedRetriever):
+        if isinstance(retriever, RankedRetriever):
             stored = retriever.stored_vectors(texts, self._embeddings)
             self._keep({text: _unit(vector) for text, vector in stored.items()})
 
@@ -124,9 +124,10 @@ class Search(DualCallable[..., list[dict[str, Any]]]):
             strict: Whether an error is raised; else it is told in the event of its query.
             depth: How many passages are measured, to keep the most relevant ones; 0 for the retriever's own order.
         """
-        running = [self._event(query, anchors, number, top_k=top_k, depth=depth, strict=strict) for query in queries]
+        logics = [self._event(query, anchors, number, top_k=top_k, depth=depth, strict=strict) for query in queries]
+        calls = [Do(drive, adrive, (logic,)) for logic in logics]
         events: list[dict[str, Any]] = []
-        for batch in [running] if parallel else [[search] for search in running]:
+        for batch in [calls] if parallel else [[call] for call in calls]:
             for event in (yield at_once(batch, most_threads=8)):
                 emit(**event)
                 events.append(event)

@@ -14,7 +14,7 @@ from langgraph.cache.base import BaseCache
 from ...state.critique import Critique
 from ...state.dual import do
 from ...state.usage import NO_USAGE, add_usage
-from ..runtime.dual import Do, DualCritic, at_once
+from ..runtime.dual import Do, DualCritic, adrive, at_once, drive
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
 from .rubrics import VOTES, Judgement, Vote, vote_on
@@ -87,8 +87,8 @@ class RubricCritic(DualCritic):
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Judge the draft, all judges side by side; an error is raised only after all have answered."""
         start = perf_counter()
-        seats = range(len(self.judges))
-        replies: list[dict[str, Judgement]] = yield at_once([self._judged(at, task, draft, history) for at in seats])
+        logics = [self._judged(at, task, draft, history) for at in range(len(self.judges))]
+        replies: list[dict[str, Judgement]] = yield at_once([Do(drive, adrive, (logic,)) for logic in logics])
         seconds = perf_counter() - start
         assessment = self._assessment(task, replies)
         judgements = [judgement for reply in replies for judgement in reply.values()]

@@ -110,26 +110,28 @@ def finish(result: Any) -> Any:
         return pool.submit(copy_context().run, asyncio.run, awaited(result)).result()
 
 
-def at_once(logics: Sequence[Generator[Do, Any, Any]], *, most_threads: int | None = None) -> Do:
-    """Return the call that runs several logics side by side and lists their results, in order.
+def at_once(calls: Sequence[Do], *, most_threads: int | None = None) -> Do:
+    """Return the call that makes several calls side by side and lists their results, in order.
 
-    All run to their end; the call then raises the first error there was.
+    All run to their end; the call then raises the first error there was. `Do(drive, adrive, (logic,))` is the call of a
+    logic.
 
     Args:
-        logics: One or more.
+        calls: One or more.
         most_threads: How many may run at the same time in a sync run; default: all.
     """
 
     def run() -> list[Any]:
-        if len(logics) < 2:
-            return [drive(logic) for logic in logics]
-        with ThreadPoolExecutor(min(len(logics), most_threads or len(logics))) as pool:
+        threads = min(len(calls), most_threads or len(calls))
+        if threads < 2:
+            return [call.make() for call in calls]
+        with ThreadPoolExecutor(threads) as pool:
             # Each in a copy of the context: what counts the calls of models travels there.
-            running = [pool.submit(copy_context().run, drive, logic) for logic in logics]
+            running = [pool.submit(copy_context().run, call.make) for call in calls]
         return [future.result() for future in running]
 
     async def arun() -> list[Any]:
-        results = await asyncio.gather(*map(adrive, logics), return_exceptions=True)
+        results = await asyncio.gather(*(call.amake() for call in calls), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
