@@ -90,7 +90,7 @@ class SelfCritique:
     draft: str
     """The first text."""
     critique: str
-    """What was said about the text that the answer improves, or about the answer where that is the draft."""
+    """The critique of the text that the answer improves, or of the answer where that is the draft."""
     improved: str
     """The answer: the best text."""
     iterations: int
@@ -110,7 +110,7 @@ HIGH, MEDIUM = 0.8, 0.5
 
 
 def self_critique(events: Sequence[Event]) -> SelfCritique:
-    """Return what the current task's critiques made of its draft.
+    """Return the outcome of the current task's self-critique.
 
     Raises:
         ValueError: There is no draft.

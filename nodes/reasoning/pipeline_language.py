@@ -285,11 +285,11 @@ class Pipeline:
 
     def labelled(self) -> list[tuple[str, PipelineStep]]:
         """Return the steps, each with a name of its own: the second `UseDraft` is `UseDraft-2`."""
-        found: list[tuple[str, PipelineStep]] = []
+        labels: list[tuple[str, PipelineStep]] = []
         for step in self.steps:
-            nth = sum(one.name == step.name for _, one in found) + 1
-            found.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
-        return found
+            nth = sum(earlier.name == step.name for _, earlier in labels) + 1
+            labels.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
+        return labels
 
 
 def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None = None) -> Pipeline:

@@ -40,7 +40,7 @@ class Result(Generic[T]):
     """Why it failed; empty for a success."""
     ok: bool = True
     partial: Any = None
-    """What was done before it failed, or `None`."""
+    """The work done before it failed, or `None`."""
 
     @classmethod
     def success(cls, value: T) -> Result[T]:
@@ -74,7 +74,7 @@ class Result(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def match(self, success: Callable[[T], U], failure: Callable[[str], U]) -> U:
-        """Return what `success` makes of the value, or `failure` of the message."""
+        """Return `success(value)`, or `failure(message)`."""
         return success(self.value) if self.ok else failure(self.message)
 
     def map(self, function: Callable[[T], U]) -> Result[U]:
@@ -124,10 +124,10 @@ class SafeArrow(DualRunnable[Any, Result[Branch]]):
                 return Result.failure(str(error), partial=error.branch)
             return Result.failure(f"{type(error).__name__}: {error}", partial=ready.value)
 
-    def _ready(self, given: Branch | Result[Branch]) -> Result[Branch]:
-        if not isinstance(given, Branch | Result):
-            raise TypeError(f"a safe arrow takes a Branch, or the Result of another one, not {given!r}")
-        result = Result.success(given) if isinstance(given, Branch) else given
+    def _ready(self, source: Branch | Result[Branch]) -> Result[Branch]:
+        if not isinstance(source, Branch | Result):
+            raise TypeError(f"a safe arrow takes a Branch, or the Result of another one, not {source!r}")
+        result = Result.success(source) if isinstance(source, Branch) else source
         missing = getattr(self.arrow, "missing", None)
         if result.ok and missing is not None and (reason := missing(result.value)):
             return Result.failure(reason, partial=result.value)

@@ -200,7 +200,7 @@ class ReasoningSteps:
         return refine(writer, keep="last", prices=self.prices)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
-        """Return who writes the `draft`, the improvement (`improve`) or the notes before them (`think`)."""
+        """Return the writer of the `draft`, of the improvement (`improve`) or of the notes before them (`think`)."""
         known: dict[StepName, tuple[Prompts | None, Prompts]] = {
             "think": (self.think_prompt, THINK_PROMPT),
             "draft": (self.draft_prompt, DRAFT_PROMPT),
@@ -211,7 +211,7 @@ class ReasoningSteps:
         return PromptedModel(_offered(self.model, tools), prompts, what=f"{name}_prompt", keep="last", memory="last")
 
     def judge(self, *, tools: Sequence[Any] = ()) -> CommentCritic | ScoredCritic:
-        """Return who criticises. Tools are offered to one that gives no score: a score is structured output."""
+        """Return the critic. Tools are offered to one that gives no score: a score is structured output."""
         prompts = CRITIQUE_PROMPT if self.critique_prompt is None else self.critique_prompt
         model = self.critic or self.model
         if self.scored or self.threshold is not None:

@@ -53,15 +53,15 @@ def features(question: str, texts: Sequence[str], similarities: Sequence[float])
 
 
 def relevance(question: str, text: str, similarity: float) -> float:
-    """Return what passages are reranked by: their similarity, and a fifth of the share of key terms that they hold."""
+    """Return the score that reranks a passage: its similarity, and a fifth of the share of key terms that it holds."""
     return similarity + WEIGHT_OF_TERMS * _held(question, text)
 
 
 def _held(question: str, text: str) -> float:
     """Return the share of a question's key terms that a text holds, 0–1."""
-    asked, said = key_terms(question), text.casefold()
+    terms, words = key_terms(question), text.casefold()
     # Without their endings, so that "copies" counts for "copying".
-    return sum(term[: max(4, len(term) - 3)] in said for term in asked) / len(asked) if asked else 0.0
+    return sum(term[: max(4, len(term) - 3)] in words for term in terms) / len(terms) if terms else 0.0
 
 
 WEIGHT_OF_TERMS = 0.2

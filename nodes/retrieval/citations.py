@@ -64,15 +64,15 @@ def claims(answer: str) -> list[Claim]:
     text = ITEM.sub("\n\n", f"\n{answer}")
     text = HEADING.sub(r"\n\n\1\n\n", text)
     text = BEHIND.sub(r" \2\1 ", text)
-    found: list[Claim] = []
+    sentences: list[Claim] = []
     for sentence in split_sentences(text):
         bare = " ".join(MARKDOWN.sub("", CITATION.sub(" ", sentence)).split())
         cited = tuple(cited_numbers(sentence))
         if split_words(bare):
-            found.append(Claim(SPACE_BEFORE_STOP.sub(r"\1", bare), cited))
-        elif found:  # citations on a line of their own
-            found[-1] = Claim(found[-1].text, tuple(dict.fromkeys([*found[-1].cited, *cited])))
-    return found
+            sentences.append(Claim(SPACE_BEFORE_STOP.sub(r"\1", bare), cited))
+        elif sentences:  # citations on a line of their own
+            sentences[-1] = Claim(sentences[-1].text, tuple(dict.fromkeys([*sentences[-1].cited, *cited])))
+    return sentences
 
 
 ITEM = re.compile(r"\n[ \t]*+(?:[-*•+]|\d{1,3}[.)])[ \t]++")
@@ -111,10 +111,12 @@ def features(claim: str, passages: Sequence[str], embeddings: Embeddings | None)
 
     The similarity is 0 without a model.
     """
-    said, known = _terms(claim), _terms(" ".join(passages))
+    terms, passage_terms = _terms(claim), _terms(" ".join(passages))
     # Without their endings, so that "copies" counts for "copying".
-    held = sum(any(one.startswith(term[: max(4, len(term) - 3)]) for one in known) for term in said)
-    overlap = held / len(said) if said else 0.0
+    held = sum(
+        any(passage_term.startswith(term[: max(4, len(term) - 3)]) for passage_term in passage_terms) for term in terms
+    )
+    overlap = held / len(terms) if terms else 0.0
     if embeddings is None:
         return overlap, 0.0
     sentences = [split_sentences(text) for text in passages]
@@ -125,10 +127,10 @@ def features(claim: str, passages: Sequence[str], embeddings: Embeddings | None)
 
 def _terms(text: str) -> list[str]:
     """Return the key terms of a text; of a script without spaces each two signs that stand together."""
-    found = []
+    terms = []
     for term in key_terms(text):
-        found += [a + b for a, b in pairwise(term)] if UNSPACED.search(term) else [term]
-    return found
+        terms += [a + b for a, b in pairwise(term)] if UNSPACED.search(term) else [term]
+    return terms
 
 
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -136,8 +138,8 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u34
 
 def _numbers(text: str) -> set[str]:
     """Return the numbers of a sentence, from two on where they are words: "one" has other meanings."""
-    found = set(NUMBER.findall(GROUPED.sub("", text)))
-    return found | {NUMBER_WORDS[word] for word in LATIN.findall(text.casefold()) if word in NUMBER_WORDS}
+    digits = set(NUMBER.findall(GROUPED.sub("", text)))
+    return digits | {NUMBER_WORDS[word] for word in LATIN.findall(text.casefold()) if word in NUMBER_WORDS}
 
 
 def _numbers_with_words(text: str) -> set[str]:
@@ -174,24 +176,24 @@ class CitationCritic(VerifierCritic):
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Check the sentences of the draft against the passages of the record."""
-        texts = [passage(one["text"], one.get("heading", "")) for one in documents_of(history)]
+        texts = [passage(document["text"], document.get("heading", "")) for document in documents_of(history)]
         if is_stop_phrase(draft, NOTHING_SAID):
             return Critique("", accepted=True, score=1.0)
         if not texts:
             return Critique(f"No passage was found. Reply with exactly: {NOTHING_SAID}", accepted=False, score=0.0)
-        found = claims(draft)
-        problems = [(claim, why) for claim in found if (why := self._wrong(claim, texts))]
+        sentences = claims(draft)
+        problems = [(claim, why) for claim in sentences if (why := self._wrong(claim, texts))]
         listed = [f"{why}: “{claim.text[:MOST_QUOTED]}”" for claim, why in problems[:MOST_NAMED]]
         if len(problems) > MOST_NAMED:
             listed.append(f"… and {len(problems) - MOST_NAMED} sentences more.")
-        if not found:
+        if not sentences:
             listed = ["The draft has no sentence."]
-        evidence = {"sentences": len(found), "unsupported": len(problems)}
-        score = 1 - len(problems) / len(found) if found else 0.0
+        evidence = {"sentences": len(sentences), "unsupported": len(problems)}
+        score = 1 - len(problems) / len(sentences) if sentences else 0.0
         return Critique("\n".join(listed), accepted=not listed, score=score, evidence=evidence)
 
     def _wrong(self, claim: Claim, texts: Sequence[str]) -> str:
-        """Return what is wrong with the citations of a sentence; empty where nothing is."""
+        """Return the error in a sentence's citations; empty if there is none."""
         if not claim.cited:
             return "No passage is cited for this"
         if missing := [number for number in claim.cited if not 1 <= number <= len(texts)]:
@@ -203,7 +205,7 @@ class CitationCritic(VerifierCritic):
         return f"{_marks(idle)}: nothing of this stands there that the others lack" if idle else ""
 
     def _idle(self, claim: str, number: int, cited: Mapping[int, str]) -> bool:
-        """Return whether a passage neither holds a sentence by itself nor adds a word or number of it to the others."""
+        """Return True if a passage neither supports a sentence alone nor adds a word or number of it to the others."""
         if support(claim, [cited[number]], self.embeddings) >= SUPPORTED:
             return False
         others = [text for other, text in cited.items() if other != number]

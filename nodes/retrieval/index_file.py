@@ -173,13 +173,13 @@ def renewing(path: Path) -> str:
 
 
 def stored_indexes() -> list[dict[str, Any]]:
-    """Return what there is to know of each index in the user's data folder, by name."""
+    """Return the facts of each index in the user's data folder, by name."""
     folder = index_path("x").parent
     return [index_facts(path.stem) for path in sorted(folder.glob("*.sqlite"))]
 
 
 def index_facts(name: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what an index holds: name, files, passages, model and its version, sources, size and time of change.
+    """Return the facts of an index: name, files, passages, model and its version, sources, size and time of change.
 
     Raises:
         ValueError: There is none, or another version made it.

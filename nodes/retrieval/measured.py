@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MeasuredRetriever", "WithheldDocument", "measured"]
 
 MODEL = "minilm"
-"""Whose confidence is calibrated."""
+"""The embedding model whose confidence is calibrated."""
 
 
 class WithheldDocument(Document):

@@ -96,7 +96,7 @@ def without_modifiers(query: str) -> str:
 
 
 def leans(query: str, said: Sequence[str]) -> bool:
-    """Return whether a query can only be understood after what was said: "and how do I resume it?"."""
+    """Return True if a query can only be understood after what was said before: "and how do I resume it?"."""
     if not said:
         return False
     if CONTINUES.match(query):
@@ -216,8 +216,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
     one_line = " ".join(query.split())
     context: list[str] = []
     if leans(one_line, said):
-        known = set(key_terms(one_line))
-        context = [term for term in key_terms(said[-1]) if term not in known][:4]
+        own_terms = set(key_terms(one_line))
+        context = [term for term in key_terms(said[-1]) if term not in own_terms][:4]
     strategy = "parallel"
     if len(one_line) > MOST_CHARACTERS:
         queries, complexity = [one_line], "moderate"
@@ -235,8 +235,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
         else:
             complexity = "moderate" if len(queries) == 2 else "complex"
     if context:
-        asked = CONTINUED.sub("", queries[0])
-        queries = [f"{asked.rstrip(' ?.!')} {' '.join(context)}", *queries[1:]]
+        opening = CONTINUED.sub("", queries[0])
+        queries = [f"{opening.rstrip(' ?.!')} {' '.join(context)}", *queries[1:]]
     return {
         "query": one_line,
         "complexity": complexity,
@@ -248,7 +248,7 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _sides(line: str) -> list[str]:
-    """Return what a question compares; nothing where it compares nothing."""
+    """Return the sides of a comparison; empty if a question compares nothing."""
     for opening, separator in COMPARISONS:
         opened = opening.search(line)
         parted = separator.search(line, opened.end()) if opened else None
@@ -260,10 +260,10 @@ def _sides(line: str) -> list[str]:
 
 
 def _distinct(queries: Sequence[str]) -> list[str]:
-    found: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     for query in queries:
-        found.setdefault(normalized(query), query)
-    return list(found.values())[:MOST_SUB_QUERIES]
+        distinct.setdefault(normalized(query), query)
+    return list(distinct.values())[:MOST_SUB_QUERIES]
 
 
 def _said(conversation: object) -> list[str]:
@@ -288,7 +288,7 @@ def _said(conversation: object) -> list[str]:
 
 
 ASKED = ("top_k", "confidence_threshold")
-"""What a single call may ask for in place of the graph's own."""
+"""Options of a single call that override the graph's own."""
 
 AND = re.compile(r" and ", re.IGNORECASE)
 COMPARISONS = [
@@ -310,7 +310,7 @@ COMPARISONS = [
         re.compile(r" or (?!not\b)", re.IGNORECASE),
     ),
 ]
-"""What opens a comparison, and what parts its sides; single spaces, since a query is one line."""
+"""Openings of a comparison, each with the separator of its sides; single spaces, since a query is one line."""
 COMPARES = re.compile(r" or (?!not\b)| than |\bcompar|\bdiffer|\bbetween ", re.IGNORECASE)
 """A comparison or a choice, whether or not its sides can be told."""
 SEQUENCE = re.compile(r"[,;.]?\s+(?:and\s+)?(?:then|after that|afterwards)\s+", re.IGNORECASE)

@@ -218,7 +218,7 @@ class IndexRetriever(RankedRetriever):
 
     @abstractmethod
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
-        """Return what each search finds, best first, by its name."""
+        """Return the documents of each search, best first, by the search's name."""
 
 
 class DocumentIndex(IndexRetriever):
@@ -318,7 +318,7 @@ class DocumentIndex(IndexRetriever):
 
 
 def indexed(document: Document) -> str:
-    """Return what is searched of a document: its heading counts as text."""
+    """Return the text of a document that is searched: its heading counts."""
     return passage(document.page_content, str(document.metadata.get("heading") or ""))
 
 
@@ -357,27 +357,27 @@ def open_sources(
         ImportError: The extra `retrieval` is not installed and a folder or documents need it.
     """
     own: dict[str, Any] = {"embeddings": embeddings, "top_k": top_k, "hybrid": hybrid, "vectors": vectors}
-    given = list(sources) if isinstance(sources, list | tuple) else [sources]
-    if not given:
+    listed = list(sources) if isinstance(sources, list | tuple) else [sources]
+    if not listed:
         raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
-    documents = [one for one in given if isinstance(one, Document)]
-    documents += [one for url in given if is_url(url) for one in load_page(url)]
+    documents = [source for source in listed if isinstance(source, Document)]
+    documents += [source for url in listed if is_url(url) for source in load_page(url)]
     retrievers: list[BaseRetriever] = []
     if documents:
         retrievers.append(DocumentIndex(documents=documents, **own))
-    for one in given:
-        if isinstance(one, str | os.PathLike) and not is_url(one):
-            retrievers.append(folder_index(one, **own))
-        elif isinstance(one, VectorStore):
-            retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
-        elif isinstance(one, RankedRetriever) and one.top_k < top_k:
-            retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
-        elif isinstance(one, BaseRetriever):
-            retrievers.append(one)
-        elif not (isinstance(one, Document) or is_url(one)):
+    for source in listed:
+        if isinstance(source, str | os.PathLike) and not is_url(source):
+            retrievers.append(folder_index(source, **own))
+        elif isinstance(source, VectorStore):
+            retrievers.append(source.as_retriever(search_kwargs={"k": top_k}, name=type(source).__name__))
+        elif isinstance(source, RankedRetriever) and source.top_k < top_k:
+            retrievers.append(source.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
+        elif isinstance(source, BaseRetriever):
+            retrievers.append(source)
+        elif not (isinstance(source, Document) or is_url(source)):
             raise TypeError(
                 f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
-                f"these, not {one!r:.120}"
+                f"these, not {source!r:.120}"
             )
     if len(retrievers) == 1 and isinstance(retrievers[0], RankedRetriever):
         return retrievers[0]

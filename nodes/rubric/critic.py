@@ -173,17 +173,19 @@ def rubric_critic(
         TypeError: At build: a judge is neither a model nor a function of (task, draft), `adaptive` is no bool or
             function, the threshold no number, or `cache` no cache.
     """
-    given = dict(judges or {})
+    named = dict(judges or {})
     panel = [] if judge is None else [judge] if isinstance(judge, BaseChatModel) else list(judge)
-    if unknown := sorted(given.keys() - set(rubric.names)):
+    if unknown := sorted(named.keys() - set(rubric.names)):
         raise ValueError(f"judges={unknown!r}: the rubric has no such dimension, only {', '.join(rubric.names)}")
     if vote not in VOTES:
         raise ValueError(f"vote must be one of {', '.join(VOTES)}, not {vote!r}")
     if wrong := [one for one in panel if not isinstance(one, BaseChatModel)]:
         raise TypeError(f"judge is a chat model, or several, not {wrong[0]!r}; functions stand in judges=")
-    left = [one for one in rubric.dimensions if one.name not in given]
-    if left and not panel:
-        raise ValueError(f"nobody judges {left[0].name!r}: give judge= a model, or judges={{{left[0].name!r}: …}}")
+    unjudged = [one for one in rubric.dimensions if one.name not in named]
+    if unjudged and not panel:
+        raise ValueError(
+            f"nobody judges {unjudged[0].name!r}: give judge= a model, or judges={{{unjudged[0].name!r}: …}}"
+        )
     if threshold is not None and not _is_number(threshold):
         raise TypeError(f"threshold must be a number between 0 and 1, not {threshold!r}")
     if threshold is not None and not 0 <= threshold <= 1:
@@ -194,11 +196,11 @@ def rubric_critic(
         raise TypeError(f"cache must be a cache of LangGraph, None (memory) or False (none), not {cache!r}")
     seated: list[tuple[RubricJudge, int | None]] = []
     for one in rubric.dimensions:
-        if (chosen := given.get(one.name)) is not None:
-            asked = ModelJudge(chosen, [one], prompt=prompt) if isinstance(chosen, BaseChatModel) else None
-            seated.append((asked or FunctionJudge(one.name, chosen), None))  # type: ignore[arg-type]
-    for seat, model in enumerate(panel if left else []):
-        groups = [left] if together else [[one] for one in left]
+        if (chosen := named.get(one.name)) is not None:
+            model_judge = ModelJudge(chosen, [one], prompt=prompt) if isinstance(chosen, BaseChatModel) else None
+            seated.append((model_judge or FunctionJudge(one.name, chosen), None))  # type: ignore[arg-type]
+    for seat, model in enumerate(panel if unjudged else []):
+        groups = [unjudged] if together else [[one] for one in unjudged]
         seated += [(ModelJudge(model, group, prompt=prompt), seat) for group in groups]
     if cache is None:
         from langgraph.cache.memory import InMemoryCache
@@ -220,7 +222,7 @@ def _is_number(value: object) -> bool:
 
 
 def explained(assessment: QualityAssessment) -> str:
-    """Return what the refiner is told: what lacks most first, and what could not be judged."""
+    """Return the assessment in words for the refiner: the worst dimensions first, then the unjudged."""
     details = assessment.assessment_details
     scores, threshold = assessment.dimension_scores, details["threshold"]
     overall = "none" if assessment.overall_score is None else f"{assessment.overall_score:.2f}"
@@ -236,9 +238,11 @@ def explained(assessment: QualityAssessment) -> str:
     return "\n".join(lines)
 
 
-def _usage(said: Sequence[Judgement], seconds: float) -> Usage | None:
-    """Return what judging cost, where a judge says so itself: on top of what was metered."""
-    counted: list[Any] = [{**one.usage, "seconds": 0.0} for one in said if one.usage is not None]
+def _usage(judgements: Sequence[Judgement], seconds: float) -> Usage | None:
+    """Return the cost of judging where a judge counts it itself: on top of the metered usage."""
+    counted: list[Any] = [
+        {**judgement.usage, "seconds": 0.0} for judgement in judgements if judgement.usage is not None
+    ]
     if not counted:
         return None
     meter = METER.get()

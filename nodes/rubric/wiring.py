@@ -87,8 +87,8 @@ class Preferences(Ground):
 
 def preference_namespace() -> tuple[str, ...]:
     """Return where the preferences of this run's `user_id` (in `configurable`) stand; all without one share a place."""
-    given = get_config().get("configurable", {}).get("user_id")
-    user = "anyone" if given is None or given == "" else str(given)
+    user_id = get_config().get("configurable", {}).get("user_id")
+    user = "anyone" if user_id is None or user_id == "" else str(user_id)
     return ("preferences", quote(user, safe="@ ").replace(".", "%2E"))  # a store takes no periods in a name
 
 
@@ -115,8 +115,8 @@ def _sentence(item: Item) -> str:
     value = item.value
     score = "" if value.get("score") is None else f", score {value['score']:.2f}"
     verdict = "liked" if (value.get("score") or float(bool(value.get("accepted")))) >= LIKED_FROM else "was not content"
-    said = f': "{value["said"]}"' if value.get("said") else ""
-    return f'On "{value.get("task", "")[:120]}" the person {verdict}{score}{said}'
+    quoted = f': "{value["said"]}"' if value.get("said") else ""
+    return f'On "{value.get("task", "")[:120]}" the person {verdict}{score}{quoted}'
 
 
 def rubric_wiring(

@@ -72,7 +72,7 @@ OfferTools = bool | Literal["auto"]
 
 
 def calls_tools(model: BaseChatModel, offer: OfferTools) -> bool:
-    """Return whether tools are offered to the model.
+    """Return True if tools are offered to the model.
 
     Args:
         model: The model.
