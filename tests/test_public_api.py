@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ["redraft", *(f"redraft.{name}" for name in ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel"))]
+PACKAGES = [
+    "redraft",
+    *(
+        f"redraft.{name}"
+        for name in ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel")
+    ),
+]
 PAGE = (ROOT / "docs" / "public_api.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(\w+)` \|(?: `([\w.]+)` \|)?", re.MULTILINE)
 
