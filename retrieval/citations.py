@@ -1,4 +1,4 @@
-"""Citations: the passages that sentences of an answer name, and whether those hold what is said. Internal."""
+"""Critics of a search: the confidence in its passages, and the citations of an answer by them. Internal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from ..nodes.writing.prompts import PromptedModel
 from ..nodes.writing.replies import is_stop_phrase
 from ..state.critique import Critique
 from ..state.retrievals import CITATION, cited_numbers, documents_of
+from ..state.summary import latest_draft
+from .calibration import key_terms
 from .documents import passage
-from .key_terms import key_terms
+from .findings import confidence, distinct_sources, plan_of, ranked, rendered, withheld
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -35,9 +37,9 @@ __all__ = [
     "AnswerWriter",
     "CitationCritic",
     "Claim",
+    "ConfidenceCritic",
     "claims",
     "features",
-    "reads_the_record",
     "support",
 ]
 
@@ -62,15 +64,15 @@ def claims(answer: str) -> list[Claim]:
     text = ITEM.sub("\n\n", f"\n{answer}")
     text = HEADING.sub(r"\n\n\1\n\n", text)
     text = BEHIND.sub(r" \2\1 ", text)
-    found: list[Claim] = []
+    sentences: list[Claim] = []
     for sentence in split_sentences(text):
         bare = " ".join(MARKDOWN.sub("", CITATION.sub(" ", sentence)).split())
         cited = tuple(cited_numbers(sentence))
         if split_words(bare):
-            found.append(Claim(SPACE_BEFORE_STOP.sub(r"\1", bare), cited))
-        elif found:  # citations on a line of their own
-            found[-1] = Claim(found[-1].text, tuple(dict.fromkeys([*found[-1].cited, *cited])))
-    return found
+            sentences.append(Claim(SPACE_BEFORE_STOP.sub(r"\1", bare), cited))
+        elif sentences:  # citations on a line of their own
+            sentences[-1] = Claim(sentences[-1].text, tuple(dict.fromkeys([*sentences[-1].cited, *cited])))
+    return sentences
 
 
 ITEM = re.compile(r"\n[ \t]*+(?:[-*•+]|\d{1,3}[.)])[ \t]++")
@@ -109,10 +111,12 @@ def features(claim: str, passages: Sequence[str], embeddings: Embeddings | None)
 
     The similarity is 0 without a model.
     """
-    said, known = _terms(claim), _terms(" ".join(passages))
+    terms, passage_terms = _terms(claim), _terms(" ".join(passages))
     # Without their endings, so that "copies" counts for "copying".
-    held = sum(any(one.startswith(term[: max(4, len(term) - 3)]) for one in known) for term in said)
-    overlap = held / len(said) if said else 0.0
+    held = sum(
+        any(passage_term.startswith(term[: max(4, len(term) - 3)]) for passage_term in passage_terms) for term in terms
+    )
+    overlap = held / len(terms) if terms else 0.0
     if embeddings is None:
         return overlap, 0.0
     sentences = [split_sentences(text) for text in passages]
@@ -123,10 +127,10 @@ def features(claim: str, passages: Sequence[str], embeddings: Embeddings | None)
 
 def _terms(text: str) -> list[str]:
     """Return the key terms of a text; of a script without spaces each two signs that stand together."""
-    found = []
+    terms = []
     for term in key_terms(text):
-        found += [a + b for a, b in pairwise(term)] if UNSPACED.search(term) else [term]
-    return found
+        terms += [a + b for a, b in pairwise(term)] if UNSPACED.search(term) else [term]
+    return terms
 
 
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -134,8 +138,8 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u34
 
 def _numbers(text: str) -> set[str]:
     """Return the numbers of a sentence, from two on where they are words: "one" has other meanings."""
-    found = set(NUMBER.findall(GROUPED.sub("", text)))
-    return found | {NUMBER_WORDS[word] for word in LATIN.findall(text.casefold()) if word in NUMBER_WORDS}
+    digits = set(NUMBER.findall(GROUPED.sub("", text)))
+    return digits | {NUMBER_WORDS[word] for word in LATIN.findall(text.casefold()) if word in NUMBER_WORDS}
 
 
 def _numbers_with_words(text: str) -> set[str]:
@@ -153,7 +157,7 @@ NUMBER_WORDS = {
 MORE_WORDS = {"one": "1", "once": "1", "single": "1", "first": "1", "twice": "2", "both": "2", "zero": "0", "no": "0"}
 
 
-def reads_the_record(task: str, draft: str, /) -> None:
+def _reads_the_record(task: str, draft: str, /) -> None:
     """Stand in for the verifier of a critic that judges by the record instead."""
 
 
@@ -166,30 +170,30 @@ class CitationCritic(VerifierCritic):
     opposite in the passage's own words passes it.
     """
 
-    verifier: Verifier = reads_the_record
+    verifier: Verifier = _reads_the_record
     name: str = "citations"
     embeddings: Embeddings | None = None
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
         """Check the sentences of the draft against the passages of the record."""
-        texts = [passage(one["text"], one.get("heading", "")) for one in documents_of(history)]
+        texts = [passage(document["text"], document.get("heading", "")) for document in documents_of(history)]
         if is_stop_phrase(draft, NOTHING_SAID):
             return Critique("", accepted=True, score=1.0)
         if not texts:
             return Critique(f"No passage was found. Reply with exactly: {NOTHING_SAID}", accepted=False, score=0.0)
-        found = claims(draft)
-        problems = [(claim, why) for claim in found if (why := self._wrong(claim, texts))]
+        sentences = claims(draft)
+        problems = [(claim, why) for claim in sentences if (why := self._wrong(claim, texts))]
         listed = [f"{why}: “{claim.text[:MOST_QUOTED]}”" for claim, why in problems[:MOST_NAMED]]
         if len(problems) > MOST_NAMED:
             listed.append(f"… and {len(problems) - MOST_NAMED} sentences more.")
-        if not found:
+        if not sentences:
             listed = ["The draft has no sentence."]
-        evidence = {"sentences": len(found), "unsupported": len(problems)}
-        score = 1 - len(problems) / len(found) if found else 0.0
+        evidence = {"sentences": len(sentences), "unsupported": len(problems)}
+        score = 1 - len(problems) / len(sentences) if sentences else 0.0
         return Critique("\n".join(listed), accepted=not listed, score=score, evidence=evidence)
 
     def _wrong(self, claim: Claim, texts: Sequence[str]) -> str:
-        """Return the fault in the citations of a sentence; empty where there is none."""
+        """Return the error in a sentence's citations; empty if there is none."""
         if not claim.cited:
             return "No passage is cited for this"
         if missing := [number for number in claim.cited if not 1 <= number <= len(texts)]:
@@ -201,7 +205,7 @@ class CitationCritic(VerifierCritic):
         return f"{_marks(idle)}: nothing of this stands there that the others lack" if idle else ""
 
     def _idle(self, claim: str, number: int, cited: Mapping[int, str]) -> bool:
-        """Return whether a passage neither holds a sentence by itself nor adds a word or number of it to the others."""
+        """Return True if a passage neither supports a sentence alone nor adds a word or number of it to the others."""
         if support(claim, [cited[number]], self.embeddings) >= SUPPORTED:
             return False
         others = [text for other, text in cited.items() if other != number]
@@ -215,6 +219,37 @@ MOST_QUOTED = 300
 
 def _marks(numbers: Iterable[int]) -> str:
     return "".join(f"[{number}]" for number in numbers)
+
+
+@dataclass(frozen=True)
+class ConfidenceCritic(VerifierCritic):
+    """A verifier that scores passages by the confidence in them, 0–1, and accepts from the plan's threshold on.
+
+    It reads the record and asks no model. Passages that a person wrote in place of those found are not measured, and
+    accepted by others only.
+    """
+
+    verifier: Verifier = _reads_the_record
+    name: str = "confidence"
+
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        """Measure the passages of the latest draft."""
+        attempt = latest_draft(history)
+        number, plan = attempt.round if attempt else 0, plan_of(history)
+        if rendered(history, until=number) != draft:
+            return Critique("These are not the passages that were found, so their similarity is not known.", None)
+        passages = ranked(history, until=number)
+        value, threshold = confidence(passages, plan), float(plan["threshold"])
+        met = bool(passages) and value >= threshold and not withheld(passages, plan)
+        documents = distinct_sources(passages)
+        text = (
+            f"Confidence {value:.2f} {'meets' if met else 'is under'} {threshold:.2f}: "
+            f"{len(passages)} passages of {documents} documents."
+        )
+        if withheld(passages, plan):
+            text += " So little is taken for nothing found."
+        evidence = {"confidence": value, "threshold": threshold, "passages": len(passages), "documents": documents}
+        return Critique(text, accepted=met, score=value, evidence=evidence)
 
 
 class AnswerWriter(PromptedModel):

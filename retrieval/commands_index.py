@@ -98,7 +98,7 @@ def build(
 def list_(as_json: AsJson = False) -> None:
     """List the indexes."""
     from ..faces.views.console import Screen, plain_table
-    from .indexes import stored_indexes
+    from .index_file import stored_indexes
 
     with bad_input():
         found = stored_indexes()
@@ -121,7 +121,7 @@ def list_(as_json: AsJson = False) -> None:
 def delete(name: Name) -> None:
     """Delete an index. The documents stay."""
     from ..faces.views.console import Screen
-    from .indexes import delete_index
+    from .index_file import delete_index
 
     with bad_input():
         delete_index(name)
@@ -132,7 +132,7 @@ def delete(name: Name) -> None:
 def export(name: Name, file: Annotated[Path, typer.Argument(metavar="FILE", help="Is written; must be new.")]) -> None:
     """Write an index into one file, with all passages, for `redraft index import` elsewhere."""
     from ..faces.views.console import Screen
-    from .indexes import export_index
+    from .index_file import export_index
 
     with bad_input():
         export_index(name, file)
@@ -146,7 +146,7 @@ def import_(
 ) -> None:
     """Make an index from an exported file. Its documents are not needed."""
     from ..faces.views.console import Screen
-    from .indexes import import_index
+    from .index_file import import_index
 
     with bad_input():
         found = import_index(file, name or file.stem)

@@ -41,7 +41,7 @@ class Part(NamedTuple):
     page: int | None = None
     """Counted from 1."""
     heading: str = ""
-    """What it stands under, where that is not in the text itself: a bookmark of a PDF, the title of a page."""
+    """The heading above it, where the text itself lacks it: a bookmark of a PDF, the title of a page."""
 
 
 class UnreadableError(Exception):
@@ -69,7 +69,7 @@ def markdown_of_rst(text: str) -> str:
 
     The rest stays as it is: it is read as text, and no directive is followed.
     """
-    lines, levels, found = text.splitlines(), [], []
+    lines, levels, converted = text.splitlines(), [], []
     position = 0
     while position < len(lines):
         over = _rule(lines[position]) and position + 2 < len(lines) and lines[position + 2] == lines[position]
@@ -79,12 +79,12 @@ def markdown_of_rst(text: str) -> str:
             style = under[0] * (2 if over else 1)
             if style not in levels:
                 levels.append(style)
-            found.append(f"{'#' * min(levels.index(style) + 1, 6)} {title.strip()}")
+            converted.append(f"{'#' * min(levels.index(style) + 1, 6)} {title.strip()}")
             position += 2 + over
         else:
-            found.append(lines[position])
+            converted.append(lines[position])
             position += 1
-    return "\n".join(found)
+    return "\n".join(converted)
 
 
 def _rule(line: str) -> bool:
@@ -157,7 +157,7 @@ class Converter:
             )
         if "unreadable" in answer:
             raise UnreadableError(answer["unreadable"])
-        return [Part(*one) for one in answer["parts"]]
+        return [Part(*fields) for fields in answer["parts"]]
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -180,7 +180,7 @@ def _pdf(data: bytes) -> list[Part]:
         above[bookmark.level :] = [_one_line(bookmark.get_title())]
         if target is not None and (page := target.get_index()) is not None:
             # The first of a page: text has no place on it by which the others could be told apart.
-            starts.setdefault(page, " > ".join(one for one in above if one))
+            starts.setdefault(page, " > ".join(title for title in above if title))
     parts, heading = [], ""
     for number in range(len(document)):
         heading = starts.get(number, heading)
@@ -197,11 +197,11 @@ def _html(data: bytes) -> list[Part]:
         text = decoded(data)
     except UnreadableError:
         # A page says its encoding at its beginning.
-        told = re.search(rb"<meta[^>]{0,200}charset=[\"']?([A-Za-z0-9_.:-]{2,40})", data[:4096], re.IGNORECASE)
-        if told is None:
+        charset = re.search(rb"<meta[^>]{0,200}charset=[\"']?([A-Za-z0-9_.:-]{2,40})", data[:4096], re.IGNORECASE)
+        if charset is None:
             raise
         try:
-            text = data.decode(told[1].decode("ascii"))
+            text = data.decode(charset[1].decode("ascii"))
         except (LookupError, ValueError):
             raise UnreadableError("{} in an encoding that is not known") from None
     return [_of_html(text)]
@@ -217,15 +217,12 @@ def _of_html(text: str) -> Part:
         # It would drop a <header> with the title in it.
         preprocessing=PreprocessingOptions(enabled=False),
     )
-    found = convert(text, options)
-    if any(str(one.kind) == "depth_limit_exceeded" for one in found.warnings):
+    page = convert(text, options)
+    if any(str(warning.kind) == "depth_limit_exceeded" for warning in page.warnings):
         raise UnreadableError("{} with tags nested too deeply")
-    body = re.sub(r"\A---\n.*?\n---\n", "", found.content or "", count=1, flags=re.DOTALL)
-    return Part(body, heading="" if re.search(r"^# ", body, re.MULTILINE) else _title(found.metadata))
-
-
-def _title(metadata: Any) -> str:
-    return _one_line(getattr(getattr(metadata, "document", None), "title", None) or "")
+    body = re.sub(r"\A---\n.*?\n---\n", "", page.content or "", count=1, flags=re.DOTALL)
+    title = getattr(getattr(page.metadata, "document", None), "title", None) or ""
+    return Part(body, heading="" if re.search(r"^# ", body, re.MULTILINE) else _one_line(title))
 
 
 def _docx(data: bytes) -> list[Part]:
@@ -234,7 +231,7 @@ def _docx(data: bytes) -> list[Part]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             # What `ZipFile` unpacks of a member ends at the size that the archive says.
-            size = sum(one.file_size for one in archive.infolist() if one.filename.endswith((".xml", ".rels")))
+            size = sum(member.file_size for member in archive.infolist() if member.filename.endswith((".xml", ".rels")))
     except zipfile.BadZipFile:
         # Word's own encryption puts the archive into another container.
         raise UnreadableError("encrypted {}" if data.startswith(b"\xd0\xcf\x11\xe0") else "damaged {}") from None
@@ -252,8 +249,8 @@ def _notebook(data: bytes) -> list[Part]:
         cells = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise UnreadableError("damaged {}") from None
-    shown = [f"```{language}\n{text}\n```" if kind == "code" else text for kind, text in cells if text.strip()]
-    return [Part("\n\n".join(shown))]
+    blocks = [f"```{language}\n{text}\n```" if kind == "code" else text for kind, text in cells if text.strip()]
+    return [Part("\n\n".join(blocks))]
 
 
 CONVERTED: dict[str, Callable[[bytes], list[Part]]] = {
@@ -264,7 +261,7 @@ CONVERTED: dict[str, Callable[[bytes], list[Part]]] = {
     ".pdf": _pdf,
     ".xhtml": _html,
 }
-"""What is read in a process of its own, by its ending."""
+"""Converters by file ending; each runs in a process of its own."""
 
 
 def _one_line(text: str) -> str:
@@ -272,7 +269,7 @@ def _one_line(text: str) -> str:
 
 
 def _answered(path: str, suffix: str) -> dict[str, Any]:
-    """Return the reply of the converting process for one file."""
+    """Return the reply for a file, as JSON can hold it."""
     try:
         with open(path, "rb") as file:
             parts = CONVERTED[suffix](file.read())
@@ -289,15 +286,11 @@ def _answered(path: str, suffix: str) -> dict[str, Any]:
     return {"parts": parts}
 
 
-def _bounded() -> None:
+if __name__ == "__main__":
     with suppress(ImportError, ValueError, OSError):  # not on Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-
-
-if __name__ == "__main__":
-    _bounded()
     answers, sys.stdout = sys.stdout, sys.stderr  # what a converter prints is no answer
     for request in sys.stdin:
         answers.write(json.dumps(_answered(*json.loads(request))) + "\n")

@@ -42,7 +42,7 @@ CODE = {
 }  # fmt: skip
 """Source code, with its language where the splitter knows one."""
 SUFFIXES = tuple(sorted({*MARKDOWN, *TEXT, ".rst", *CODE, *CONVERTED}))
-"""What is read; "" stands for a name without an ending."""
+"""File endings that are read; "" stands for a name without an ending."""
 KINDS = "Markdown, text, reStructuredText, HTML, PDF, Word (.docx), notebooks and source code"
 
 MADE_BY_TOOLS = ("__pycache__", "node_modules")
@@ -75,12 +75,12 @@ class LeftOut:
 
     def __str__(self) -> str:
         """Return `12 .png, 3 encrypted .pdf (a.pdf, b.pdf, c.pdf)`, the most frequent first."""
-        told = []
+        entries = []
         for what, count in self.counts.most_common(20):
             names = ", ".join(self._names[what]) + (", …" if count > len(self._names[what]) else "")
-            told.append(f"{count:,} {what}" + (f" ({names})" if self._names[what] else ""))
+            entries.append(f"{count:,} {what}" + (f" ({names})" if self._names[what] else ""))
         rest = sum(count for _, count in self.counts.most_common()[20:])
-        return ", ".join([*told, f"{rest:,} others"] if rest else told)
+        return ", ".join([*entries, f"{rest:,} others"] if rest else entries)
 
 
 def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
@@ -109,19 +109,19 @@ def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_
     if not root.is_dir():
         raise ValueError(f"there is no folder {os.fspath(folder)!r}")
     left_out = LeftOut()
-    found: list[Document] = []
+    passages: list[Document] = []
     with DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader:
         for path, source in readable_files(root, left_out):
             try:
-                found += reader.passages(path, source)
+                passages += reader.passages(path, source)
             except UnreadableError as error:
                 left_out.add(str(error), source)
-    if not found:
+    if not passages:
         rest = f"; left out: {left_out}" if left_out else ""
         raise ValueError(f"the folder {os.fspath(folder)!r} holds no text that can be read: {KINDS}{rest}")
     if left_out:
         warnings.warn(f"left out of {os.fspath(folder)}: {left_out}", stacklevel=2)
-    return found
+    return passages
 
 
 def load_page(url: str, *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
@@ -142,14 +142,14 @@ def load_page(url: str, *, chunk_size: int = 800, chunk_overlap: int = 100) -> l
     from .web_pages import fetched
 
     with DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader:
-        found = reader.page(url, *fetched(url, known=SUFFIXES))
-    if not found:
+        passages = reader.page(url, *fetched(url, known=SUFFIXES))
+    if not passages:
         raise ValueError(f"there is no text at {url}")
-    return found
+    return passages
 
 
 def is_url(source: object) -> bool:
-    """Return whether a source is an address in the web, and no path."""
+    """Return True if a source is a web address, and no path."""
     return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
 
 
@@ -185,13 +185,13 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
                 elif path.is_file():
                     yield path
 
-    found = []
+    files = []
     for path in sorted(walk()):
         if (suffix := path.suffix.casefold()) in SUFFIXES:
-            found.append((path, path.relative_to(root).as_posix()))
+            files.append((path, path.relative_to(root).as_posix()))
         else:
             left_out.add(suffix if len(suffix) <= 12 else "of another kind")
-    return found
+    return files
 
 
 class DocumentReader:
@@ -251,7 +251,7 @@ class DocumentReader:
             ImportError: The extra `retrieval` is not installed.
         """
         suffix = path.suffix.casefold() if suffix is None else suffix
-        told = suffix or "files without an ending"
+        kind = suffix or "files without an ending"
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise UnreadableError(f"{{}} of over {MOST_BYTES // 10**6} MB")  # noqa: TRY301  # told like the others
@@ -262,9 +262,9 @@ class DocumentReader:
                 with path.open("rb") as file:
                     parts = [Part(decoded(file.read(MOST_BYTES + 1)))]
         except UnreadableError as error:
-            raise UnreadableError(str(error).replace("{}", told)) from None
+            raise UnreadableError(str(error).replace("{}", kind)) from None
         except OSError:
-            raise UnreadableError(f"{told} that can't be opened") from None
+            raise UnreadableError(f"{kind} that can't be opened") from None
         return self._documents(parts, suffix, {"source": source, **({"url": url} if url else {})})
 
     def page(self, url: str, data: bytes, suffix: str) -> list[Document]:
@@ -284,7 +284,7 @@ class DocumentReader:
     def _documents(self, parts: Sequence[Part], suffix: str, about: dict[str, Any]) -> list[Document]:
         from langchain_core.documents import Document
 
-        found = []
+        documents = []
         for part in parts:
             line, counted = 1, 0
             place = {} if part.page is None else {"page": part.page}
@@ -302,8 +302,8 @@ class DocumentReader:
                     start = max(counted, piece.metadata["start_index"])
                     line, counted = line + part.text.count("\n", counted, start), start
                     place = {"line": line}
-                heading = " > ".join(one for one in (part.heading, *headings) if one)
+                heading = " > ".join(title for title in (part.heading, *headings) if title)
                 key = chunk_id(about["source"], piece.page_content)
                 metadata = {**about, "heading": heading, **place, "id": key}
-                found.append(Document(piece.page_content, metadata=metadata))
-        return found
+                documents.append(Document(piece.page_content, metadata=metadata))
+        return documents

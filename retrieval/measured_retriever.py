@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field
+from langchain_core.retrievers import BaseRetriever  # noqa: TC002  # pydantic reads it at run time
+from pydantic import Field
 
+from ..models.embeddings import best_installed, embeddings
 from ..nodes.passages import WithheldDocument
+from ..state.dual import Do, do
 from .calibration import CALIBRATIONS
-from .retrievers import indexed
+from .retrievers import DualRetriever, indexed
 from .search import Similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator
 
-    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 
 __all__ = ["MeasuredRetriever", "measured"]
 
 MODEL = "minilm"
-"""Whose confidence is calibrated."""
+"""The embedding model whose confidence is calibrated."""
 
 
 def measured(retriever: BaseRetriever) -> BaseRetriever:
     """Return a retriever that measures what another finds; that one as it is where the model is not installed."""
-    from ..models.embeddings import best_installed, embeddings
-
     if best_installed() != MODEL:
         return retriever
     return MeasuredRetriever(retriever=retriever, similarity=Similarity(embeddings(MODEL)), name=retriever.get_name())
 
 
-class MeasuredRetriever(BaseRetriever):
+class MeasuredRetriever(DualRetriever):
     """Measures what a retriever finds, and withholds all of it where it is improbable that it answers the query.
 
     The documents keep their order, and have their `similarity` with the query, 0–1, in the metadata.
@@ -43,38 +42,19 @@ class MeasuredRetriever(BaseRetriever):
         similarity: Measures by the model that the confidence is calibrated for.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     retriever: BaseRetriever
     similarity: Similarity = Field(repr=False)
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()})
-        texts = self._texts(found)
-        return _judged(query, found, texts, self.similarity(texts, [query]))
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()})
-        texts = self._texts(found)
-        return _judged(query, found, texts, await self.similarity.acall(texts, [query]))
-
-    def _texts(self, found: Sequence[Document]) -> list[str]:
-        texts = [indexed(one) for one in found]
+    def logic(self, query: str, callbacks: Any, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the documents, all of them withheld or none."""
+        documents: list[Document] = yield do(self.retriever, "invoke", query, {"callbacks": callbacks})
+        texts = [indexed(document) for document in documents]
         self.similarity.remember(self.retriever, texts)
-        return texts
-
-
-def _judged(
-    query: str, found: Sequence[Document], texts: Sequence[str], similarities: Sequence[float]
-) -> list[Document]:
-    if not found:
-        return []
-    calibration = CALIBRATIONS[MODEL]
-    close = calibration.probability(query, texts, similarities) >= calibration.nothing_under
-    kind = Document if close else WithheldDocument
-    return [
-        kind(page_content=one.page_content, metadata={**one.metadata, "similarity": similarity})
-        for one, similarity in zip(found, similarities, strict=True)
-    ]
+        similarities = yield from self.similarity.logic(texts, [query])
+        calibration = CALIBRATIONS[MODEL]
+        close = not texts or calibration.probability(query, texts, similarities) >= calibration.nothing_under
+        kind = Document if close else WithheldDocument
+        return [
+            kind(page_content=document.page_content, metadata={**document.metadata, "similarity": similarity})
+            for document, similarity in zip(documents, similarities, strict=True)
+        ]

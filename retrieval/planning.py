@@ -17,7 +17,7 @@ from ..nodes.runtime.dual import Do, DualCallable
 from ..nodes.runtime.meter import METER
 from ..nodes.writing.prompt_injection import fenced_messages
 from ..nodes.writing.replies import read_text
-from .key_terms import key_terms
+from .calibration import key_terms
 from .search import failed
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def without_modifiers(query: str) -> str:
 
 
 def leans(query: str, said: Sequence[str]) -> bool:
-    """Return whether a query can only be understood after what was said: "and how do I resume it?"."""
+    """Return True if a query can only be understood after what was said before: "and how do I resume it?"."""
     if not said:
         return False
     if CONTINUES.match(query):
@@ -139,8 +139,10 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]
-        top_k = checked_top_k(_or(state.get("top_k"), self._top_k))
-        threshold = checked_threshold(_or(state.get("confidence_threshold"), self._threshold))
+        # Kept apart from the graph's own, so that the task can be run once more as it was given.
+        asked = {name: state[name] for name in ASKED if state.get(name) is not None}
+        top_k = checked_top_k(asked.get("top_k", self._top_k))
+        threshold = checked_threshold(asked.get("confidence_threshold", self._threshold))
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)
@@ -151,8 +153,12 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             messages = fenced_messages(self.templates[0], values)
             try:
                 read: QueryPlan = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
-                # The question itself stays among the queries, whatever a model makes of it.
-                plan |= _checked(read, own=_whole(query, plan))
+                # The question itself stays among the queries, whatever a model makes of it, in one piece.
+                own = " ".join([query.rstrip(" ?.!") if plan["context"] else query, *plan["context"]])
+                queries = [" ".join(text.split())[:MOST_CHARACTERS] for text in read.queries if text.strip()]
+                if not queries:
+                    raise ValueError("the model's plan holds no query")  # noqa: TRY301  # the rules plan instead
+                plan |= {**read.model_dump(), "queries": _distinct([own, *queries])}
                 event["by"] = "model"
             except GraphBubbleUp:
                 raise
@@ -160,8 +166,7 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 event = failed("plan", 0, error, by="rules")
         plan["threshold"] = adapted_threshold(threshold, plan["complexity"]) if self._adaptive else threshold
         plan["top_k"] = top_k
-        # Kept apart from the graph's own, so that the task can be run once more as it was given.
-        if asked := {name: state[name] for name in ASKED if state.get(name) is not None}:
+        if asked:
             plan["asked"] = asked
         plan |= self._measures
         # Where passages are reranked, the second look is deeper, and of use to a simple query too.
@@ -188,8 +193,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
     one_line = " ".join(query.split())
     context: list[str] = []
     if leans(one_line, said):
-        known = set(key_terms(one_line))
-        context = [term for term in key_terms(said[-1]) if term not in known][:4]
+        own_terms = set(key_terms(one_line))
+        context = [term for term in key_terms(said[-1]) if term not in own_terms][:4]
     strategy = "parallel"
     if len(one_line) > MOST_CHARACTERS:
         queries, complexity = [one_line], "moderate"
@@ -207,8 +212,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
         else:
             complexity = "moderate" if len(queries) == 2 else "complex"
     if context:
-        asked = CONTINUED.sub("", queries[0])
-        queries = [f"{asked.rstrip(' ?.!')} {' '.join(context)}", *queries[1:]]
+        opening = CONTINUED.sub("", queries[0])
+        queries = [f"{opening.rstrip(' ?.!')} {' '.join(context)}", *queries[1:]]
     return {
         "query": one_line,
         "complexity": complexity,
@@ -220,63 +225,47 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _sides(line: str) -> list[str]:
-    """Return the two sides of a comparison; none where the question compares nothing."""
+    """Return the sides of a comparison; empty if a question compares nothing."""
     for opening, separator in COMPARISONS:
         opened = opening.search(line)
         parted = separator.search(line, opened.end()) if opened else None
         if opened and parted:
             sides = [line[opened.end() : parted.start()], line[parted.end() :]]
-            if all(found := [side.strip(" ,?.!") for side in sides]):
-                return found
+            if all(named := [side.strip(" ,?.!") for side in sides]):
+                return named
     return []
 
 
-def _whole(query: str, plan: Mapping[str, Any]) -> str:
-    """Return the question in one piece, with the terms that it takes from what was said."""
-    return " ".join([query.rstrip(" ?.!") if plan["context"] else query, *plan["context"]])
-
-
-def _checked(read: QueryPlan, *, own: str) -> dict[str, Any]:
-    queries = [" ".join(query.split())[:MOST_CHARACTERS] for query in read.queries if query.strip()]
-    if not queries:
-        raise ValueError("the model's plan holds no query")
-    return {"complexity": read.complexity, "strategy": read.strategy, "queries": _distinct([own, *queries])}
-
-
 def _distinct(queries: Sequence[str]) -> list[str]:
-    found: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     for query in queries:
-        found.setdefault(normalized(query), query)
-    return list(found.values())[:MOST_SUB_QUERIES]
+        distinct.setdefault(normalized(query), query)
+    return list(distinct.values())[:MOST_SUB_QUERIES]
 
 
 def _said(conversation: object) -> list[str]:
+    """Return the texts of a conversation that are not blank, oldest first."""
     if conversation is None:
         return []
     if not isinstance(conversation, list | tuple):
         raise ValueError(f"conversation must be a list of texts, oldest first, not {conversation!r}")  # noqa: TRY004
-    texts = [_text_of(one) for one in conversation]
-    for text, one in zip(texts, conversation, strict=True):
+    texts = []
+    for entry in conversation:
+        text = entry.get("content") if isinstance(entry, Mapping) else entry
+        if isinstance(text, list):  # content in blocks
+            text = AIMessage(text)
+        if isinstance(text, BaseMessage):
+            text = read_text(entry) if entry is text and isinstance(entry, AIMessage) else text.text
         if not isinstance(text, str):
             raise ValueError(  # noqa: TRY004
-                f"conversation must hold texts, messages, or mappings with 'content', not {one!r}"
+                f"conversation must hold texts, messages, or mappings with 'content', not {entry!r}"
             )
-    return [text for text in texts if isinstance(text, str) and text.strip()]
-
-
-def _text_of(said: Any) -> Any:
-    if isinstance(said, BaseMessage):
-        return read_text(said) if isinstance(said, AIMessage) else said.text
-    content = said.get("content") if isinstance(said, Mapping) else said
-    return AIMessage(content).text if isinstance(content, list) else content  # content in blocks
-
-
-def _or(given: Any, default: Any) -> Any:
-    return default if given is None else given
+        texts.append(text)
+    return [text for text in texts if text.strip()]
 
 
 ASKED = ("top_k", "confidence_threshold")
-"""What a single call may ask for in place of the graph's own."""
+"""Options of a single call that override the graph's own."""
 
 AND = re.compile(r" and ", re.IGNORECASE)
 COMPARISONS = [
@@ -298,7 +287,7 @@ COMPARISONS = [
         re.compile(r" or (?!not\b)", re.IGNORECASE),
     ),
 ]
-"""What opens a comparison, and what parts its sides; single spaces, since a query is one line."""
+"""Openings of a comparison, each with the separator of its sides; single spaces, since a query is one line."""
 COMPARES = re.compile(r" or (?!not\b)| than |\bcompar|\bdiffer|\bbetween ", re.IGNORECASE)
 """A comparison or a choice, whether or not its sides can be told."""
 SEQUENCE = re.compile(r"[,;.]?\s+(?:and\s+)?(?:then|after that|afterwards)\s+", re.IGNORECASE)

@@ -5,33 +5,36 @@ An index by meaning (vectors) and by words (BM25), and the fusion of several int
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import uuid
 import warnings
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings  # pydantic reads it at run time
+from langchain_core.embeddings import Embeddings  # noqa: TC002  # pydantic reads it at run time
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from ..models.embeddings import embeddings as named_embeddings
+from ..nodes.runtime.dual import at_once, calling
+from ..state.dual import Do, adrive, do, drive
 from .documents import chunk_id, is_url, load_folder, load_page, passage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-    from langchain_core.embeddings import Embeddings
 
 __all__ = [
     "RANK_CONSTANT",
     "DocumentIndex",
+    "DualRetriever",
     "FusedRetriever",
     "IndexRetriever",
+    "RankedRetriever",
     "folder_index",
     "fuse",
     "indexed",
@@ -42,7 +45,9 @@ RANK_CONSTANT = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet …" (SIGIR 2009)."""
 
 
-def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[str] | None = None) -> list[Document]:
+def fuse(
+    rankings: Sequence[Sequence[Document | str]], *, top_k: int, names: Sequence[str] | None = None
+) -> list[Document]:
     """Return the best documents of several rankings, each once, best first.
 
     A document scores 1 / (60 + rank) in each ranking that holds it. The sum is its `score` in the metadata, and only
@@ -62,7 +67,10 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[
     finders: dict[str, list[str]] = {}
     for number, ranking in enumerate(rankings):
         seen: set[str] = set()
-        for document in map(_document, ranking):
+        for found in ranking:
+            if not isinstance(found, Document | str):
+                raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
+            document = Document(found) if isinstance(found, str) else found
             key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
             if key not in seen:
                 seen.add(key)
@@ -85,15 +93,37 @@ def fuse(rankings: Sequence[Sequence[Document]], *, top_k: int, names: Sequence[
     ]
 
 
-def _document(item: object) -> Document:
-    if isinstance(item, str):
-        return Document(item)
-    if not isinstance(item, Document):
-        raise TypeError(f"a retriever must return documents or texts, not {item!r:.200}")
-    return item
+class DualRetriever(BaseRetriever):
+    """A LangChain retriever whose `invoke` and `ainvoke` run one `logic`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @abstractmethod
+    def logic(self, query: str, callbacks: Any, **options: Any) -> Generator[Do, Any, list[Document]]:
+        """Yield calls, and return the documents; `options` are those of a single call."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return drive(self.logic(query, run_manager.get_child(), **options))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await adrive(self.logic(query, run_manager.get_child(), **options))
 
 
-class FusedRetriever(BaseRetriever):
+class RankedRetriever(DualRetriever):
+    """A retriever whose documents carry a rank score, and that may be asked for more of them in a single call."""
+
+    top_k: int = Field(default=5, ge=1)
+
+    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
+        """Return the vectors of texts that it found and keeps by this very model, by their text."""
+        return {}
+
+
+class FusedRetriever(RankedRetriever):
     """Asks several retrievers at once and fuses what they find.
 
     Args:
@@ -101,49 +131,30 @@ class FusedRetriever(BaseRetriever):
         top_k: The most documents to return.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     retrievers: list[BaseRetriever] = Field(min_length=1)
-    top_k: int = Field(default=5, ge=1)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self.name = self.name or "+".join(retriever.get_name() for retriever in self.retrievers)
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        config: Any = {"callbacks": run_manager.get_child()}
-        return self._fused(
-            [each.invoke(query, config, **self._options(each, top_k)) for each in self.retrievers], top_k
-        )
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        config: Any = {"callbacks": run_manager.get_child()}
-        searches = (each.ainvoke(query, config, **self._options(each, top_k)) for each in self.retrievers)
-        return self._fused(await asyncio.gather(*searches), top_k)
+    def logic(self, query: str, callbacks: Any, *, top_k: int = 0, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the fused documents. In a sync run one retriever is asked after the other: not all bear threads."""
+        names = [retriever.get_name() for retriever in self.retrievers]
+        config = {"callbacks": callbacks}
+        deeper = {RankedRetriever: {"top_k": top_k}, VectorStoreRetriever: {"k": top_k}} if top_k > self.top_k else {}
+        calls = []
+        for retriever in self.retrievers:
+            options = next((deeper[kind] for kind in deeper if isinstance(retriever, kind)), {})
+            calls.append(do(retriever, "invoke", query, config, **options))
+        return fuse((yield at_once(calls, most_threads=1)), top_k=max(self.top_k, top_k), names=names)
 
     def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
         """Return the stored vectors of passages by their text, from the indexes that keep any."""
         vectors: dict[str, Any] = {}
         for retriever in self.retrievers:
-            if isinstance(retriever, IndexRetriever | FusedRetriever):
+            if isinstance(retriever, RankedRetriever):
                 vectors |= retriever.stored_vectors(texts, embeddings)
         return vectors
-
-    def _options(self, retriever: BaseRetriever, top_k: int) -> dict[str, int]:
-        """Return the call options that raise a retriever's limit to `top_k`; none where its own limit is enough."""
-        if top_k <= self.top_k:
-            return {}
-        if isinstance(retriever, IndexRetriever | FusedRetriever):
-            return {"top_k": top_k}
-        return {"k": top_k} if isinstance(retriever, VectorStoreRetriever) else {}
-
-    def _fused(self, rankings: Sequence[Sequence[Document]], top_k: int) -> list[Document]:
-        names = [retriever.get_name() for retriever in self.retrievers]
-        return fuse(rankings, top_k=max(self.top_k, top_k), names=names)
 
 
 def folder_index(
@@ -175,25 +186,20 @@ def folder_index(
     """
     documents = load_folder(folder, chunk_size=chunk_size, chunk_overlap=chunk_overlap)
     if embeddings is None and vectors:
-        from ..models.embeddings import embeddings as named
-
-        embeddings = named("static")
+        embeddings = named_embeddings("static")
     return DocumentIndex(
         documents=documents, embeddings=embeddings, top_k=top_k, hybrid=hybrid, vectors=vectors, path=path
     )
 
 
-class IndexRetriever(BaseRetriever):
+class IndexRetriever(RankedRetriever):
     """Searches an index by vectors and by words, and fuses both by reciprocal rank.
 
     Raises:
         ValueError: There is nothing to search by. At build.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     embeddings: Embeddings | None = Field(default=None, repr=False)
-    top_k: int = Field(default=5, ge=1)
     hybrid: bool = True
     vectors: bool = True
 
@@ -204,26 +210,15 @@ class IndexRetriever(BaseRetriever):
             raise ValueError("hybrid=False and vectors=False leave nothing to search by: leave one of them out")
         self.name = self.name or "+".join(searches)
 
-    def stored_vectors(self, texts: Sequence[str], embeddings: Embeddings) -> dict[str, Any]:
-        """Return the stored vectors that this very model made of passages found here, by their text."""
-        return {}
-
-    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
-        """Return the ranking of each search, best first, by the search's name."""
-        raise NotImplementedError
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
+    def logic(self, query: str, callbacks: Any, *, top_k: int = 0, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the best documents by all searches; in async runs a worker thread looks them up."""
         most = max(self.top_k, top_k)
-        rankings = self._rankings(query, max(4 * self.top_k, most, 20))
+        rankings = yield calling(self._rankings, query, max(4 * self.top_k, most, 20))
         return fuse(list(rankings.values()), top_k=most, names=list(rankings))
 
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, top_k: int = 0
-    ) -> list[Document]:
-        search = self._get_relevant_documents
-        return await run_in_executor(None, search, query, run_manager=run_manager.get_sync(), top_k=top_k)
+    @abstractmethod
+    def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
+        """Return the documents of each search, best first, by the search's name."""
 
 
 class DocumentIndex(IndexRetriever):
@@ -249,13 +244,18 @@ class DocumentIndex(IndexRetriever):
     documents: list[Document] = Field(repr=False)
     path: str | None = None
     _vectors: Any = PrivateAttr(default=None)
+    _collection: str = PrivateAttr(default="")
+    _by_point: dict[str, Document] = PrivateAttr(default_factory=dict)
     _words: Any = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self.documents = [
-            Document(one.page_content, metadata={**one.metadata, "id": key}) for key, one in _once(self.documents)
-        ]
+        by_id: dict[str, Document] = {}
+        for document in self.documents:
+            if document.page_content.strip():
+                key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
+                by_id.setdefault(key, Document(document.page_content, metadata={**document.metadata, "id": key}))
+        self.documents = list(by_id.values())
         if not self.documents:
             raise ValueError("an index needs at least one document with text")
         if not self.vectors:
@@ -266,84 +266,60 @@ class DocumentIndex(IndexRetriever):
         elif self.embeddings is None:
             raise ValueError("embeddings= is needed, unless vectors=False searches by words only")
         else:
-            self._vectors = _vector_store(self.documents, self.embeddings, self.path)
-        if self.hybrid:
-            self._words = _word_index([indexed(document) for document in self.documents])
+            self._store_vectors(self.embeddings)
+        # Without a word that counts there is nothing to search by words.
+        if self.hybrid and any(tokens := _tokens([indexed(document) for document in self.documents])):
+            import bm25s
+
+            self._words = bm25s.BM25()
+            self._words.index(tokens, show_progress=False)
 
     def close(self) -> None:
         """Let go of the folder at `path`; the index can't be searched any more."""
         if self._vectors is not None:
-            self._vectors.client.close()
+            self._vectors.close()
 
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
         rankings: dict[str, list[Document]] = {}
-        if self._vectors is not None:
-            by_id = {document.metadata["id"]: document for document in self.documents}
-            near = self._vectors.similarity_search_with_score(query, k=depth)
-            rankings["vectors"] = [by_id[document.metadata["id"]] for document, _ in near]
+        if self._vectors is not None and self.embeddings is not None:
+            vector = self.embeddings.embed_query(query)
+            points = self._vectors.query_points(self._collection, query=vector, limit=depth).points
+            rankings["vectors"] = [self._by_point[str(point.id)] for point in points]
         if self._words is not None:
-            rankings["bm25"] = [self.documents[number] for number in self._by_words(query, depth)]
+            depth = min(depth, len(self.documents))
+            numbers, scores = self._words.retrieve(_tokens([query]), k=depth, show_progress=False)
+            hits = zip(numbers[0], scores[0], strict=True)
+            rankings["bm25"] = [self.documents[number] for number, score in hits if score > 0]
         return rankings
 
-    def _by_words(self, query: str, depth: int) -> list[int]:
-        tokens = _tokens([query])
-        numbers, scores = self._words.retrieve(tokens, k=min(depth, len(self.documents)), show_progress=False)
-        return [int(number) for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
-
-
-def _once(documents: list[Document]) -> list[tuple[str, Document]]:
-    """Return the documents that hold text, each once, with their ids."""
-    by_id: dict[str, Document] = {}
-    for document in documents:
-        if document.page_content.strip():
-            key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
-            by_id.setdefault(key, document)
-    return list(by_id.items())
+    def _store_vectors(self, embeddings: Embeddings) -> None:
+        """Open the vectors of the documents, and embed those that are not kept yet."""
+        try:
+            from qdrant_client import QdrantClient
+            from qdrant_client.models import Batch, Distance, PointIdsList, VectorParams
+        except ImportError as error:
+            raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
+        self._vectors = client = QdrantClient(path=self.path) if self.path else QdrantClient(location=":memory:")
+        # Vectors of two models can't stand in one collection, so its name tells them apart.
+        probe = embeddings.embed_query("redraft")
+        self._collection = name = chunk_id("", " ".join(f"{value:.3f}" for value in probe))
+        if not client.collection_exists(name):
+            client.create_collection(name, vectors_config=VectorParams(size=len(probe), distance=Distance.COSINE))
+        self._by_point = {
+            str(uuid.uuid5(uuid.NAMESPACE_OID, indexed(document) + document.metadata["id"])): document
+            for document in self.documents
+        }
+        present = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
+        if gone := present - self._by_point.keys():
+            client.delete(name, points_selector=PointIdsList(points=list(gone)))
+        if new := {key: indexed(document) for key, document in self._by_point.items() if key not in present}:
+            vectors = embeddings.embed_documents(list(new.values()))
+            client.upsert(name, points=Batch(ids=list(new), vectors=vectors))
 
 
 def indexed(document: Document) -> str:
-    """Return the text of a document that is indexed: its heading and its content."""
+    """Return the text of a document that is searched: its heading counts."""
     return passage(document.page_content, str(document.metadata.get("heading") or ""))
-
-
-def _vector_store(documents: list[Document], embeddings: Embeddings, path: str | None) -> Any:
-    try:
-        from langchain_qdrant import QdrantVectorStore
-        from qdrant_client import QdrantClient
-        from qdrant_client.models import Distance, PointIdsList, VectorParams
-    except ImportError as error:
-        raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
-    client = QdrantClient(path=path) if path else QdrantClient(location=":memory:")
-    # Vectors of two models can't stand in one collection, so its name tells them apart.
-    probe = embeddings.embed_query("redraft")
-    name = chunk_id("", " ".join(f"{value:.3f}" for value in probe))
-    if not client.collection_exists(name):
-        client.create_collection(name, vectors_config=VectorParams(size=len(probe), distance=Distance.COSINE))
-    # Without its own check of the collection, which embeds one more text.
-    store = QdrantVectorStore(
-        client=client, collection_name=name, embedding=embeddings, validate_collection_config=False
-    )
-    texts = {str(uuid.uuid5(uuid.NAMESPACE_OID, indexed(one) + one.metadata["id"])): one for one in documents}
-    kept = {str(point.id) for point in client.scroll(name, limit=10**9, with_payload=False)[0]}
-    if gone := kept - texts.keys():
-        client.delete(name, points_selector=PointIdsList(points=list(gone)))
-    if new := [key for key in texts if key not in kept]:
-        store.add_texts(
-            [indexed(texts[key]) for key in new], metadatas=[{"id": texts[key].metadata["id"]} for key in new], ids=new
-        )
-    return store
-
-
-def _word_index(texts: list[str]) -> Any:
-    """Return the BM25 index, or `None` where no text has a word that counts."""
-    tokens = _tokens(texts)
-    if not any(tokens):
-        return None
-    import bm25s
-
-    words = bm25s.BM25()
-    words.index(tokens, show_progress=False)
-    return words
 
 
 def _tokens(texts: list[str]) -> Any:
@@ -381,28 +357,28 @@ def open_sources(
         ImportError: The extra `retrieval` is not installed and a folder or documents need it.
     """
     own: dict[str, Any] = {"embeddings": embeddings, "top_k": top_k, "hybrid": hybrid, "vectors": vectors}
-    given = list(sources) if isinstance(sources, list | tuple) else [sources]
-    if not given:
+    listed = list(sources) if isinstance(sources, list | tuple) else [sources]
+    if not listed:
         raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
-    documents = [one for one in given if isinstance(one, Document)]
-    documents += [one for url in given if is_url(url) for one in load_page(url)]
+    documents = [source for source in listed if isinstance(source, Document)]
+    documents += [source for url in listed if is_url(url) for source in load_page(url)]
     retrievers: list[BaseRetriever] = []
     if documents:
         retrievers.append(DocumentIndex(documents=documents, **own))
-    for one in given:
-        if isinstance(one, str | os.PathLike) and not is_url(one):
-            retrievers.append(folder_index(one, **own))
-        elif isinstance(one, VectorStore):
-            retrievers.append(one.as_retriever(search_kwargs={"k": top_k}, name=type(one).__name__))
-        elif isinstance(one, IndexRetriever | FusedRetriever) and one.top_k < top_k:
-            retrievers.append(one.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
-        elif isinstance(one, BaseRetriever):
-            retrievers.append(one)
-        elif not (isinstance(one, Document) or is_url(one)):
+    for source in listed:
+        if isinstance(source, str | os.PathLike) and not is_url(source):
+            retrievers.append(folder_index(source, **own))
+        elif isinstance(source, VectorStore):
+            retrievers.append(source.as_retriever(search_kwargs={"k": top_k}, name=type(source).__name__))
+        elif isinstance(source, RankedRetriever) and source.top_k < top_k:
+            retrievers.append(source.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
+        elif isinstance(source, BaseRetriever):
+            retrievers.append(source)
+        elif not (isinstance(source, Document) or is_url(source)):
             raise TypeError(
                 f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
-                f"these, not {one!r:.120}"
+                f"these, not {source!r:.120}"
             )
-    if len(retrievers) == 1 and isinstance(retrievers[0], IndexRetriever | FusedRetriever):
+    if len(retrievers) == 1 and isinstance(retrievers[0], RankedRetriever):
         return retrievers[0]
     return FusedRetriever(retrievers=retrievers, top_k=top_k)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -15,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from langgraph.errors import GraphBubbleUp
 
 from ..nodes.passages import place_of
-from ..nodes.runtime.dual import Do, DualCallable, adrive, drive
+from ..nodes.runtime.dual import Do, DualCallable, adrive, at_once, drive
 from ..nodes.runtime.step import emit
 from ..state.dual import do
 from ..state.events import clean
 from ..state.masking import masked
 from .calibration import relevance
 from .documents import chunk_id, passage
-from .retrievers import FusedRetriever, IndexRetriever
+from .retrievers import RankedRetriever
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -51,7 +48,7 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
 
     def remember(self, retriever: BaseRetriever, texts: Sequence[str]) -> None:
         """Take over the vectors of passages that a stored index holds, if this model made them."""
-        if isinstance(retriever, IndexRetriever | FusedRetriever):
+        if isinstance(retriever, RankedRetriever):
             stored = retriever.stored_vectors(texts, self._embeddings)
             self._keep({text: _unit(vector) for text, vector in stored.items()})
 
@@ -61,11 +58,16 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
             vectors = {text: self._vectors[text] for text in (*passages, *anchors) if text in self._vectors}
         if missing := list(dict.fromkeys(text for text in (*passages, *anchors) if text not in vectors)):
             # Outside the lock: a text may be embedded twice, but nobody waits for another's call.
-            found = yield Do(self._embeddings.embed_documents, self._embeddings.aembed_documents, (missing,))
-            made = {text: _unit(vector) for text, vector in zip(missing, found, strict=True)}
-            vectors |= made
-            self._keep(made)
-        return _closest(vectors, passages, anchors)
+            embedded = yield do(self._embeddings, "embed_documents", missing)
+            new = {text: _unit(vector) for text, vector in zip(missing, embedded, strict=True)}
+            vectors |= new
+            self._keep(new)
+
+        def cosine(one: str, other: str) -> float:
+            return math.fsum(map(mul, vectors[one], vectors[other]))
+
+        # Rounding may leave a hair more than 1.
+        return [round(min(1.0, max([0.0, *(cosine(text, anchor) for anchor in anchors)])), 6) for text in passages]
 
     def _keep(self, vectors: dict[str, list[float]]) -> None:
         with self._lock:
@@ -80,14 +82,6 @@ def _unit(vector: Sequence[float]) -> list[float]:
     return [value / length for value in vector] if 0 < length < math.inf else [0.0] * len(vector)
 
 
-def _closest(vectors: dict[str, list[float]], passages: Sequence[str], anchors: Sequence[str]) -> list[float]:
-    def cosine(one: str, other: str) -> float:
-        return math.fsum(map(mul, vectors[one], vectors[other]))
-
-    # Rounding may leave a hair more than 1.
-    return [round(min(1.0, max([0.0, *(cosine(passage, anchor) for anchor in anchors)])), 6) for passage in passages]
-
-
 @dataclass(frozen=True)
 class Query:
     """A query, and why it is run: `plan`, `pattern`, `model`, or the name of a rule."""
@@ -96,7 +90,7 @@ class Query:
     why: str
 
 
-class Search:
+class Search(DualCallable[..., list[dict[str, Any]]]):
     """Runs queries against a retriever.
 
     Args:
@@ -109,7 +103,7 @@ class Search:
         self.similarity = similarity
         self._by = retriever.get_name()
 
-    def run(
+    def logic(
         self,
         queries: Sequence[Query],
         anchors: Sequence[str],
@@ -131,60 +125,54 @@ class Search:
             strict: Whether an error is raised; else it is told in the event of its query.
             depth: How many passages are measured, to keep the most relevant ones; 0 for the retriever's own order.
         """
-        searches = [self._found(query, anchors, number, top_k=top_k, strict=strict, depth=depth) for query in queries]
+        logics = [self._event(query, anchors, number, top_k=top_k, depth=depth, strict=strict) for query in queries]
+        calls = [Do(drive, adrive, (logic,)) for logic in logics]
         events: list[dict[str, Any]] = []
-        if parallel and len(searches) > 1:
-            events = yield Do(_in_threads, _gathered, (searches,))
-            return events
-        for search in searches:
-            events.append(_emitted((yield from search)))
+        for batch in [calls] if parallel else [[call] for call in calls]:
+            for event in (yield at_once(batch, most_threads=8)):
+                emit(**event)
+                events.append(event)
         return events
 
-    def _found(
-        self, query: Query, anchors: Sequence[str], number: int, *, top_k: int, strict: bool, depth: int
+    def _event(
+        self, query: Query, anchors: Sequence[str], number: int, *, top_k: int, depth: int, strict: bool
     ) -> Generator[Do, Any, dict[str, Any]]:
+        """Run one query, and return its event."""
         try:
-            found = yield do(self._retriever, "invoke", query.text, top_k=max(top_k, depth))
-            texts = _texts(found)
+            documents = yield do(self._retriever, "invoke", query.text, top_k=max(top_k, depth))
+            passages = [_recorded(document) for document in documents]
+            texts = [passage(one["text"], one["heading"]) for one in passages]
             self.similarity.remember(self._retriever, texts)
             similarities = yield from self.similarity.logic(texts, anchors)
-            measured = list(zip(found, similarities, strict=True))
-            if not depth:
-                return self._event(query, number, measured)
-            relevances = [relevance(anchors[0], *one) for one in zip(texts, similarities, strict=True)]
-            order = sorted(range(len(found)), key=lambda one: -relevances[one])[:top_k]
-            return {**self._event(query, number, [measured[one] for one in order]), "measured": len(found)}
         except GraphBubbleUp:
             raise
         except Exception as error:
             if strict:
                 raise
             return failed("search", number, error, text=query.text, why=query.why, by=self._by)
+        measured = [{**one, "similarity": value} for one, value in zip(passages, similarities, strict=True)]
+        event = {"kind": "retrieval", "round": number, "by": self._by, "text": query.text, "why": query.why}
+        if not depth:
+            return {**event, "documents": measured}
+        relevances = [relevance(anchors[0], *one) for one in zip(texts, similarities, strict=True)]
+        order = sorted(range(len(measured)), key=lambda rank: -relevances[rank])[:top_k]
+        return {**event, "documents": [measured[rank] for rank in order], "measured": len(measured)}
 
-    def _event(self, query: Query, number: int, measured: Sequence[tuple[Document, float]]) -> dict[str, Any]:
-        documents = []
-        for document, similarity in measured:
-            text, source = clean(document.page_content), clean(str(document.metadata.get("source") or ""))
-            documents.append(
-                {
-                    "id": chunk_id(source, text),
-                    "text": text,
-                    "source": source,
-                    "heading": _heading(document),
-                    **place_of(document.metadata),
-                    "score": float(document.metadata["score"]),
-                    "similarity": similarity,
-                    **({"found_by": by} if (by := document.metadata.get("found_by")) else {}),
-                }
-            )
-        return {
-            "kind": "retrieval",
-            "round": number,
-            "by": self._by,
-            "text": query.text,
-            "why": query.why,
-            "documents": documents,
-        }
+
+def _recorded(document: Document) -> dict[str, Any]:
+    """Return a passage as its event records it, before it is measured."""
+    metadata = document.metadata
+    text, source = clean(document.page_content), clean(str(metadata.get("source") or ""))
+    return {
+        "id": chunk_id(source, text),
+        "text": text,
+        "source": source,
+        "heading": clean(str(metadata.get("heading") or "")),
+        **place_of(metadata),
+        "score": float(metadata["score"]),
+        "similarity": 0.0,
+        **({"found_by": finders} if (finders := metadata.get("found_by")) else {}),
+    }
 
 
 def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:
@@ -194,27 +182,3 @@ def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str,
     """
     about = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
     return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": about, **fields}
-
-
-def _heading(document: Document) -> str:
-    return clean(str(document.metadata.get("heading") or ""))
-
-
-def _texts(found: Sequence[Document]) -> list[str]:
-    return [passage(clean(document.page_content), _heading(document)) for document in found]
-
-
-def _in_threads(searches: Sequence[Generator[Do, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
-    with ThreadPoolExecutor(min(len(searches), 8)) as pool:
-        # Each in a copy of the context: what counts the calls of models travels there.
-        running = [pool.submit(copy_context().run, drive, search) for search in searches]
-        return [_emitted(future.result()) for future in running]
-
-
-async def _gathered(searches: Sequence[Generator[Do, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
-    return [_emitted(event) for event in await asyncio.gather(*map(adrive, searches))]
-
-
-def _emitted(event: dict[str, Any]) -> dict[str, Any]:
-    emit(**event)
-    return event

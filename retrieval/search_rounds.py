@@ -37,7 +37,7 @@ class RetrievalInput(RefineInput):
     """The input of a search. `conversation` stays with the thread until it is given again."""
 
     conversation: NotRequired[list[Any]]
-    """What was said before the query, oldest first: texts, or mappings with `content`."""
+    """The conversation before the query, oldest first: texts, or mappings with `content`."""
     top_k: NotRequired[Annotated[int, EphemeralValue]]
     """The most passages in the result of this call, in place of the graph's."""
     confidence_threshold: NotRequired[Annotated[float, EphemeralValue]]
@@ -83,15 +83,17 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         plan = plan_of(events)
         queries = [Query(text, "plan") for text in plan["queries"]]
         notes: list[dict[str, Any]] = []
-        known = yield from tolerated(
+        helpful = yield from tolerated(
             self._patterns.recall(plan["terms"]),
             instead=[],
             note=lambda error: notes.append(failed("patterns", 0, error)),
         )
-        queries += [query for query in known if query.text not in plan["queries"]]
+        queries += [query for query in helpful if query.text not in plan["queries"]]
         how = {"top_k": plan["top_k"], "parallel": plan["strategy"] == "parallel", "strict": True}
-        found = yield from self._search.run(queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH))
-        return {"draft": rendered([*events, *found]), "events": [*notes, *found]}
+        searched = yield from self._search.logic(
+            queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH)
+        )
+        return {"draft": rendered([*events, *searched]), "events": [*notes, *searched]}
 
 
 FIRST_DEPTH = 20
@@ -163,21 +165,21 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             news.append({"kind": "retrieval", "round": number, "by": "refine", "text": text})
             return {"draft": latest.text, "events": news}
         # What a person asks for counts as asked from here on.
-        asked = [query.text for query in queries if query.why == "feedback"]
-        anchors = list(dict.fromkeys([*anchors_of(events), *asked]))
+        demands = [query.text for query in queries if query.why == "feedback"]
+        anchors = list(dict.fromkeys([*anchors_of(events), *demands]))
         how = {"top_k": plan["top_k"], "parallel": True, "strict": False}
         depth = depth_of(plan, DEEPER if deeper else FIRST_DEPTH)
-        found = yield from self._search.run([*deeper, *queries], anchors, number, **how, depth=depth)
-        yield from self._learn(events, before, found, news, number)
-        after = ranked([*events, *found])
-        same = {one.id for one in after} == {one.id for one in before} and latest.text == rendered(events)
-        return {"draft": latest.text if same else rendered([*events, *found]), "events": [*news, *found]}
+        searched = yield from self._search.logic([*deeper, *queries], anchors, number, **how, depth=depth)
+        yield from self._learn(events, before, searched, news, number)
+        after = ranked([*events, *searched])
+        same = {item.id for item in after} == {item.id for item in before} and latest.text == rendered(events)
+        return {"draft": latest.text if same else rendered([*events, *searched]), "events": [*news, *searched]}
 
     def _deeper(self, events: Sequence[Event], plan: Mapping[str, Any], latest: Attempt) -> list[Query]:
         """Return the plan's queries, to be searched for deeper; none where that was done, or a reader has a say."""
         if not plan.get("reranked") or self.model is not None or _feedback(latest):
             return []
-        done = any(one["why"] == "deeper" for one in searches(events))
+        done = any(event["why"] == "deeper" for event in searches(events))
         return [] if done else [Query(text, "deeper") for text in plan["queries"]]
 
     def _proposed(
@@ -235,13 +237,13 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         self,
         events: Sequence[Event],
         before: Sequence[RetrievedPassage],
-        found: Sequence[Mapping[str, Any]],
+        searched: Sequence[Mapping[str, Any]],
         news: list[dict[str, Any]],
         number: int,
     ) -> Generator[Do, Any, None]:
         gains: dict[Query, float] = {}
         plan = plan_of(events)
-        for event in found:
+        for event in searched:
             # What one person missed is no rule for others, and is measured against other questions.
             if event["why"] not in ("feedback", "deeper") and "documents" in event:
                 gain = confidence(ranked([*events, event]), plan) - confidence(before, plan)
@@ -253,14 +255,15 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         )
 
 
-def summary(found: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> str:
-    """Return a summary of passages: how many, how close, and the beginnings of the five best."""
+def summary(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> str:
+    """Return a summary of the passages: how many, how close, and the beginnings of the five best passages."""
     lines = [
-        f"{len(found)} passages of {distinct_sources(found)} documents, confidence {confidence(found, plan):.2f} of 1.",
+        f"{len(passages)} passages of {distinct_sources(passages)} documents, "
+        f"confidence {confidence(passages, plan):.2f} of 1.",
         *(
-            f"[{rank}] similarity {one.similarity:.2f}, rank score {one.score:.4f}, {one.source}: "
-            f"{' '.join(one.text.split())[:150]}"
-            for rank, one in enumerate(found[:5], start=1)
+            f"[{rank}] similarity {item.similarity:.2f}, rank score {item.score:.4f}, {item.source}: "
+            f"{' '.join(item.text.split())[:150]}"
+            for rank, item in enumerate(passages[:5], start=1)
         ),
     ]
     return "\n".join(lines)
@@ -274,7 +277,7 @@ def _gap_analysis(
 
 
 def _feedback(latest: Attempt) -> list[str]:
-    """Return the objections of those who read the passages; programs are not among them."""
+    """Return the objections of those who read the passages; a program is not one of them."""
     return [
         critique["text"]
         for critique in latest.critiques

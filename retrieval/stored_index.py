@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents import Document
 from pydantic import PrivateAttr
 
+from ..models.embeddings import embeddings as named_embeddings
 from .index_file import about_index, index_path, opened, renewing, title
 from .retrievers import IndexRetriever, indexed
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["PROBE", "StoredIndex", "check_model", "embedding", "open_index"]
+__all__ = ["PROBE", "StoredIndex", "check_model", "open_index"]
 
 MOST_FOUND = 4096
 """Vectors remembered of passages that were found, for `stored_vectors`: 6 MB."""
@@ -70,7 +71,7 @@ def open_index(
         about = about_index(database)
         model = None
         if vectors:
-            model = embedding(about["model"] if embeddings is None else embeddings)
+            model = named_embeddings(about["model"] if embeddings is None else embeddings)
             check_model(about, model, path)
     if about["unfinished"]:
         warnings.warn(
@@ -108,19 +109,19 @@ class StoredIndex(IndexRetriever):
         import numpy as np
 
         with self._lock:
-            found = {text: self._found[text] for text in texts if text in self._found}
-        return {text: np.frombuffer(vector, "<f4").tolist() for text, vector in found.items()}
+            stored = {text: self._found[text] for text in texts if text in self._found}
+        return {text: np.frombuffer(vector, "<f4").tolist() for text, vector in stored.items()}
 
     def _rankings(self, query: str, depth: int) -> dict[str, list[Document]]:
         wanted = self.embeddings.embed_query(query) if self.vectors and self.embeddings is not None else None
-        found: dict[str, list[int]] = {}
+        rankings: dict[str, list[int]] = {}
         # One connection for all threads: a search takes a few milliseconds.
         with self._lock:
             if wanted is not None:
-                found["vectors"] = self._by_vectors(wanted, depth)
+                rankings["vectors"] = self._by_vectors(wanted, depth)
             if self.hybrid:
-                found["bm25"] = self._by_words(query, depth)
-            wanted_ids = list({one for ids in found.values() for one in ids})
+                rankings["bm25"] = self._by_words(query, depth)
+            wanted_ids = list({key for ids in rankings.values() for key in ids})
             marks = ", ".join("?" * len(wanted_ids))
             rows = self._database.execute(
                 f"SELECT id, text, metadata, vector FROM passages WHERE id IN ({marks})",  # noqa: S608  # question marks
@@ -132,7 +133,7 @@ class StoredIndex(IndexRetriever):
                 while len(self._found) > MOST_FOUND:
                     del self._found[next(iter(self._found))]
         # A passage may have gone between two of the queries.
-        return {name: [documents[one] for one in ids if one in documents] for name, ids in found.items()}
+        return {name: [documents[key] for key in ids if key in documents] for name, ids in rankings.items()}
 
     def _by_vectors(self, wanted: Sequence[float], depth: int) -> list[int]:
         import numpy as np
@@ -162,28 +163,21 @@ class StoredIndex(IndexRetriever):
         words = dict.fromkeys(word for word in re.findall(r"\w+", query.casefold()) if word not in STOPWORDS_EN)
         if not words:
             return []
-        asked = " OR ".join(f'"{word}"' for word in list(words)[:MOST_WORDS])
-        found = self._database.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (asked, depth)
+        expression = " OR ".join(f'"{word}"' for word in list(words)[:MOST_WORDS])
+        rows = self._database.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (expression, depth)
         )
-        return [number for (number,) in found]
-
-
-def embedding(spec: str | Embeddings) -> Embeddings:
-    """Return the embedding model of that name, or the one given."""
-    from ..models.embeddings import embeddings
-
-    return embeddings(spec)
+        return [number for (number,) in rows]
 
 
 def check_model(about: Mapping[str, Any], model: Embeddings, path: Path) -> None:
     """Raise ValueError unless a model makes the vectors that an index holds."""
-    probe, kept = model.embed_query(PROBE), about["probe"]
-    lengths = math.hypot(*probe) * math.hypot(*kept)
-    if len(probe) == len(kept) and lengths and sum(map(mul, probe, kept)) / lengths >= SAME:
+    probe, stored = model.embed_query(PROBE), about["probe"]
+    lengths = math.hypot(*probe) * math.hypot(*stored)
+    if len(probe) == len(stored) and lengths and sum(map(mul, probe, stored)) / lengths >= SAME:
         return
-    made = " ".join(one for one in (about["model"], f"({about['version']})" if about["version"] else "") if one)
+    maker = " ".join(part for part in (about["model"], f"({about['version']})" if about["version"] else "") if part)
     raise ValueError(
-        f"the index {title(path)} was made with {made}, and this model makes other vectors: take that one, "
+        f"the index {title(path)} was made with {maker}, and this model makes other vectors: take that one, "
         f"or {renewing(path)} --rebuild reads everything again"
     )

@@ -26,11 +26,11 @@ KIND_OF = {
     "text/markdown": ".md",
     "text/x-rst": ".rst",
 }
-"""What a server says that it sends; of other text the name in the address says more."""
+"""File endings by media type; for other text the name in the address says more."""
 
 
 def fetched(url: str, *, known: Sequence[str]) -> tuple[bytes, str]:
-    """Return the content at an address, and its kind as the ending of a file.
+    """Fetch an address, and return its data and its kind as a file ending.
 
     A redirect is followed within http and https; from a public address it may not lead to one on this machine or in its
     own network, which only the user may name.
@@ -73,30 +73,30 @@ def fetched(url: str, *, known: Sequence[str]) -> tuple[bytes, str]:
 
 def _checked(url: str, httpx2: Any) -> Any:
     """Return an address that may be asked."""
-    found = httpx2.URL(url)
-    if found.scheme not in ("http", "https") or not found.host:
+    address = httpx2.URL(url)
+    if address.scheme not in ("http", "https") or not address.host:
         raise ValueError(f"{url!r} is no http or https address")
-    if found.userinfo:
-        raise ValueError(f"leave the password out of the address of {found.host}: it would stand in every record")
-    return found
+    if address.userinfo:
+        raise ValueError(f"leave the password out of the address of {address.host}: it would stand in every record")
+    return address
 
 
 def _is_public(host: str) -> bool:
     try:
-        found = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
+        addresses = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
     except OSError:
         # Behind a proxy names may be known to it alone; a bare name is of one's own network.
         return "." in host
-    return all(ipaddress.ip_address(str(one[4][0]).partition("%")[0]).is_global for one in found)
+    return all(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]).is_global for entry in addresses)
 
 
 def _kind(content_type: str, path: str, known: Sequence[str], url: str) -> str:
-    said = content_type.partition(";")[0].strip().casefold()
-    if said in KIND_OF:
-        return KIND_OF[said]
+    media_type = content_type.partition(";")[0].strip().casefold()
+    if media_type in KIND_OF:
+        return KIND_OF[media_type]
     named = PurePosixPath(path).suffix.casefold()
     if named and named in known:
         return named
-    if said.startswith("text/"):
+    if media_type.startswith("text/"):
         return ".txt"
-    raise ValueError(f"{url} can't be read: it is {said or 'of a kind that the server does not say'}")
+    raise ValueError(f"{url} can't be read: it is {media_type or 'of a kind that the server does not say'}")

@@ -55,8 +55,8 @@ def find_city(name: str) -> City | None:
             100,000 people or more.
     """
     place, _, where = (part.strip().casefold() for part in name.partition(","))
-    found = [one for one in _index().get(place, ()) if not where or where in _countries()[one.country] | _region(one)]
-    return max(found, key=lambda city: city.population, default=None)
+    matches = [one for one in _index().get(place, ()) if not where or where in _countries()[one.country] | _region(one)]
+    return max(matches, key=lambda city: city.population, default=None)
 
 
 def find_cities(text: str) -> list[City]:
@@ -67,7 +67,7 @@ def find_cities(text: str) -> list[City]:
     is said to lie where none is known is left out.
     """
     tokens = re.findall(r"[^\W\d_][\w'’]*(?:-[\w'’]+)*|[,&/→–-]|[.!?;:\n]", text)
-    found: list[City] = []
+    cities: list[City] = []
     index, listed = 0, -1
     while index < len(tokens):
         before = tokens[index - 1].casefold() if index else ""
@@ -78,12 +78,12 @@ def find_cities(text: str) -> list[City]:
         if city and (before in PLACE_WORDS or in_list or (index == 0 and city.population >= WELL_KNOWN)):
             index += length
             place, more = _placed(city, " ".join(tokens[index - length : index]), tokens[index : index + 4])
-            found += [place] if place else []
+            cities += [place] if place else []
             index += more
             listed = index
         else:
             index += 1
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(cities))
 
 
 def great_circle_km(one: City, other: City) -> float:
@@ -99,13 +99,13 @@ def great_circle_km(one: City, other: City) -> float:
 @tool
 def distance_between_cities(start: str, end: str) -> str:
     """Distance between two cities in km, as the crow flies. Add the country where a name is common: "Paris, US"."""
-    found: list[City] = []
+    ends: list[City] = []
     for name in (start, end):
         city = find_city(name)
         if city is None:
             raise ValueError(f"no city {name!r} of 15,000 people or more is known; try its English name")
-        found.append(city)
-    return distance_line(*found)
+        ends.append(city)
+    return distance_line(*ends)
 
 
 def distance_line(start: City, end: City) -> str:
@@ -114,7 +114,7 @@ def distance_line(start: City, end: City) -> str:
 
 
 def _word_only(tokens: list[str], index: int, length: int) -> bool:
-    """Return whether a name that is also a word is used as one: "in Nice weather"."""
+    """Return True if a name that is also a word is used as one: "in Nice weather"."""
     after = tokens[index + length] if index + length < len(tokens) else "."
     return tokens[index].casefold() in WORDS_TOO and after[0].islower() and after not in AFTER_A_PLACE
 

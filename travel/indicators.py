@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["feasibility", "personalization", "travel_metadata"]
 
 Sign = tuple[bool, str]
-"""Whether it is there, and what to do where it is not."""
+"""True if the sign is there, and what to do if it is not."""
 
 
 def personalization(task: str, draft: str) -> tuple[float, str]:
@@ -74,10 +74,10 @@ def _days(task: str, draft: str) -> Iterator[Sign]:
 
 
 def _budget(task: str, draft: str) -> Iterator[Sign]:
-    found = budget_in(task)
-    if found is None:
+    limit = budget_in(task)
+    if limit is None:
         return
-    currency, budget = found
+    currency, budget = limit
     lines = [line for line in draft.splitlines() if TOTAL.search(line) or not BUDGET.search(line)]
     amounts = [amount for line in lines for code, amount in amounts_in(line) if code == currency]
     if not amounts:
@@ -104,10 +104,10 @@ def _totals(draft: str, currency: str) -> list[Decimal] | None:
             continue
         # After the last "=" or the word; beside a budget the first amount there is the total, else the last.
         rest = line[max(total.end(), line.rfind("=") + 1) :]
-        found = [amount for code, amount in amounts_in(rest) or amounts_in(line) if code == currency]
-        if not found:
+        named = [amount for code, amount in amounts_in(rest) or amounts_in(line) if code == currency]
+        if not named:
             continue
-        last = found[0 if BUDGET.search(line) else -1]
+        last = named[0 if BUDGET.search(line) else -1]
         for_each = bool(EACH.search(line))
         if day and not RUNNING.search(line):
             of_days.setdefault(day, last)

@@ -56,20 +56,20 @@ def budget_in(task: str) -> tuple[str, Decimal] | None:
 
     An amount for a day, a night or a person is none, and of several, or a range, nobody knows which it is.
     """
-    found = {(code, amount) for code, amount, match in _read(task) if not is_rate(task, match)}
-    (only,) = found if len(found) == 1 else [("", None)]
+    amounts = {(code, amount) for code, amount, match in _read(task) if not is_rate(task, match)}
+    (only,) = amounts if len(amounts) == 1 else [("", None)]
     return (only[0], only[1]) if only[1] is not None else None
 
 
 def is_rate(text: str, match: re.Match[str]) -> bool:
-    """Return whether an amount is meant for each day, night or person."""
+    """Return True if an amount is meant for each day, night or person."""
     before, after = text[max(0, match.start() - 40) : match.start()], text[match.end() : match.end() + 40]
     return bool(RATE_AFTER.match(after) or RATE_BEFORE.search(before))
 
 
 def _read(text: str) -> list[tuple[str, Decimal | None, re.Match[str]]]:
     """Return each amount with its match; `None` for one that is a range, or of a form that nobody can be sure of."""
-    found = []
+    readings = []
     for match in AMOUNTS.finditer(text):
         sign = (match["sign"] or match["word"]).casefold()
         start, end = match.span()
@@ -77,8 +77,8 @@ def _read(text: str) -> list[tuple[str, Decimal | None, re.Match[str]]]:
         amount = None if in_range else _number(match["before"] or match["after"])
         if amount is not None and (match["thousands"] or match["thousands_after"]):
             amount *= 1000
-        found.append((CURRENCIES.get(sign, sign), amount if sign in CURRENCIES else None, match))
-    return found
+        readings.append((CURRENCIES.get(sign, sign), amount if sign in CURRENCIES else None, match))
+    return readings
 
 
 def _number(written: str) -> Decimal | None:

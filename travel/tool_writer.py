@@ -5,7 +5,6 @@ Computed for models that can't call tools, looked up by tools for those that can
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,8 +16,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import ToolException
 
 from ..nodes.agents.react import read_text_calls
-from ..nodes.rubric.grounding import GroundedModel, ground_event
-from ..nodes.runtime.dual import Do, DualCallable
+from ..nodes.rubric.grounding import Ground, GroundedModel, ground_event
+from ..nodes.runtime.dual import Do, DualCallable, calling
 from ..nodes.writing.replies import read_text, refused
 from ..nodes.writing.sampling import revising_model
 from ..state.events import clean
@@ -38,12 +37,17 @@ if TYPE_CHECKING:
 __all__ = ["OfferTools", "ToolWriter", "TravelFacts", "calls_tools"]
 
 
-class TravelFacts:
+class TravelFacts(Ground):
     """The ground that computes what a task's own dates, places and budget mean; see `Ground`."""
 
     name = "the travel tools"
 
-    def find(self, task: str) -> list[dict[str, Any]]:
+    def logic(self, task: str) -> Generator[Do, Any, list[dict[str, Any]]]:
+        """Return the facts; in async runs a worker thread reads the data of the cities."""
+        facts: list[dict[str, Any]] = yield calling(self._facts, task)
+        return facts
+
+    def _facts(self, task: str) -> list[dict[str, Any]]:
         """Return the facts: distances from place to place, the trip's days with their weekdays, the budget a day."""
         facts = [(distance_between_cities.name, distance_line(*pair)) for pair in pairwise(find_cities(task))]
 
@@ -63,16 +67,12 @@ class TravelFacts:
             add(cost_each, f"budget for a day, {budget[0]}: ", total=str(budget[1]), parts=days)
         return [{"id": f"fact-{number}", "text": text, "source": tool} for number, (tool, text) in enumerate(facts, 1)]
 
-    async def afind(self, task: str) -> list[dict[str, Any]]:
-        """Async twin; the data of the cities is read in a worker thread."""
-        return await asyncio.to_thread(self.find, task)
-
 
 OfferTools = bool | Literal["auto"]
 
 
 def calls_tools(model: BaseChatModel, offer: OfferTools) -> bool:
-    """Return whether tools are offered to the model.
+    """Return True if tools are offered to the model.
 
     Args:
         model: The model.
@@ -129,7 +129,9 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
 
     def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any] | AIMessage]:
         """Return the draft, and one event for each tool that was called; of a refusal the message, which shows it."""
-        messages, calls = self._prompted.messages(state), _CallEvents(state)
+        messages, events = self._prompted.messages(state), list[dict[str, Any]]()
+        drafted = any(event["kind"] == "draft" for event in state["events"])
+        number = rounds(state["events"]) + 1 if drafted else 0
         for turn in range(self.turns + 1):
             model = self._bound if turn < self.turns else self.model
             reply = read_text_calls((yield Do(model.invoke, model.ainvoke, (messages,))), self._tools)
@@ -138,10 +140,18 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
             messages.append(reply)
             for call in reply.tool_calls:
                 message = yield from self._result(call)
-                calls.note(call, message)
                 messages.append(message)
+                text, tool = clean(str(message.text)), clean(call["name"])
+                asked = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
+                if message.status == "error":  # what it says is for the model, and no fact
+                    failed = {"step": tool, "error": "ToolError", "text": text}
+                    event = {**ground_event(TravelFacts.name, asked, [], number=number), "failed": failed}
+                else:
+                    document = {"id": f"{tool}-{len(events) + 1}", "text": text, "source": tool}
+                    event = ground_event(TravelFacts.name, asked, [document], number=number)
+                events.append(event)
         text = read_text(reply)
-        return reply if refused(text, reply) else {"draft": text, "events": calls.events}
+        return reply if refused(text, reply) else {"draft": text, "events": events}
 
     def _result(self, call: ToolCall) -> Generator[Do, Any, ToolMessage]:
         try:
@@ -152,23 +162,6 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
         except TOLD as error:
             return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
         return message
-
-
-class _CallEvents:
-    """The tool calls of one draft, as events."""
-
-    def __init__(self, state: Mapping[str, Any]) -> None:
-        self._number = 0 if not any(one["kind"] == "draft" for one in state["events"]) else rounds(state["events"]) + 1
-        self.events: list[dict[str, Any]] = []
-
-    def note(self, call: ToolCall, message: ToolMessage) -> None:
-        """Add the event of a call and what came back."""
-        text, tool = clean(str(message.text)), clean(call["name"])
-        document = {"id": f"{tool}-{len(self.events) + 1}", "text": text, "source": tool}
-        asked = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
-        failed = message.status == "error"  # what it says is for the model, and no fact
-        event = ground_event("the travel tools", asked, [] if failed else [document], number=self._number)
-        self.events.append({**event, "failed": {"step": tool, "error": "ToolError", "text": text}} if failed else event)
 
 
 TOLD = (ToolException, ValueError, ArithmeticError)

@@ -23,8 +23,8 @@ def days_between(start: str, end: str) -> str:
 @tool
 def weekday(day: str) -> str:
     """The weekday of a date, given as YYYY-MM-DD."""
-    found = parse_date(day)
-    return f"{found} is a {WEEKDAYS[found.weekday()]}"
+    parsed = parse_date(day)
+    return f"{parsed} is a {WEEKDAYS[parsed.weekday()]}"
 
 
 @tool
@@ -55,7 +55,7 @@ def dates_in(text: str) -> list[date]:
     Read are 2027-06-05, 5 June 2027, June 5, 2027 and both ends of 5–12 June 2027 and June 5–12, 2027. What is no
     date of the calendar is left out.
     """
-    found: set[date] = set()
+    dates: set[date] = set()
     for match in DATES.finditer(text):
         parts = {name: value for name, value in match.groupdict().items() if value}
         year = int(next(value for name, value in parts.items() if name.startswith("year")))
@@ -63,10 +63,10 @@ def dates_in(text: str) -> list[date]:
         month = int(month_given) if month_given.isdigit() else MONTHS.index(month_given[:3].casefold()) + 1
         for day in (int(value) for name, value in parts.items() if name.startswith(("day", "till"))):
             try:
-                found.add(date(year, month, day))
+                dates.add(date(year, month, day))
             except ValueError:
                 continue
-    return sorted(found)
+    return sorted(dates)
 
 
 def days_wanted(text: str) -> int | None:
@@ -84,8 +84,8 @@ def days_wanted(text: str) -> int | None:
     for match in LENGTH.finditer(text):
         if not _of_something_else(match):
             (by_night if match["unit"].casefold().startswith("night") else lengths).add(_days(match))
-    found = lengths or by_night
-    return found.pop() if len(found) == 1 and not OPEN_LENGTH.search(text) else None
+    candidates = lengths or by_night
+    return candidates.pop() if len(candidates) == 1 and not OPEN_LENGTH.search(text) else None
 
 
 def _days(match: re.Match[str]) -> int:
@@ -101,7 +101,7 @@ def _days(match: re.Match[str]) -> int:
 
 
 def _of_something_else(match: re.Match[str]) -> bool:
-    """Return whether a length is a rate ("twice a week"), part of another word ("a day job"), or not of a trip."""
+    """Return True if a length is a rate ("twice a week"), part of another word ("a day job"), or not of a trip."""
     start, end = match.span()
     before, after = match.string[max(0, start - 40) : start], match.string[end : end + 40]
     before = before if start <= 40 else f"… {before}"

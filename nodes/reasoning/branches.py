@@ -15,7 +15,6 @@ from ...state.summary import attempts, best_draft, current_run, latest_draft, ru
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...state.events import Event
     from ...state.summary import Attempt
 
 __all__ = [
@@ -64,6 +63,12 @@ class Thought:
 
 
 ReasoningState = Draft | ReasoningCritique | Final | Thought
+KINDS: dict[str, type[ReasoningState]] = {
+    "draft": Draft,
+    "revision": Final,
+    "thought": Thought,
+    **dict.fromkeys(CRITIQUE_KINDS, ReasoningCritique),
+}
 
 
 def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
@@ -72,19 +77,10 @@ def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
     A revision reads as `Final`. Verdicts, retrievals, failures and revisions that are no drafts are left out.
     """
     return [
-        STATES[event["kind"]](event["text"])
+        KINDS[event["kind"]](event["text"])
         for event in current_run(events)
-        if event["kind"] in STATES and not (event["kind"] == "revision" and event.get("rejected"))
+        if event["kind"] in KINDS and not (event["kind"] == "revision" and event.get("rejected"))
     ]
-
-
-STATES: dict[str, type[ReasoningState]] = {
-    "draft": Draft,
-    "revision": Final,
-    "thought": Thought,
-    **dict.fromkeys(CRITIQUE_KINDS, ReasoningCritique),
-}
-"""By the kind of the event that each is read from."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +110,18 @@ HIGH, MEDIUM = 0.8, 0.5
 
 
 def self_critique(events: Sequence[Event]) -> SelfCritique:
-    """Return the current task's draft before and after its critiques.
+    """Return the outcome of the current task's self-critique.
 
     Raises:
         ValueError: There is no draft.
     """
-    found = attempts(events)
-    if not found:
+    drafts = attempts(events)
+    if not drafts:
         raise ValueError("there is no draft, so nothing was criticised")
-    answer = best_draft(events, keep=run_options(events).get("keep", "best")) or found[-1]
-    before = found[max(0, found.index(answer) - 1)]
-    of = next((attempt for attempt in found if attempt.round == answer.base), before)
-    return SelfCritique(found[0].text, of.feedback, answer.text, len(found) - 1, answer.score)
+    answer = best_draft(events, keep=run_options(events).get("keep", "best")) or drafts[-1]
+    before = drafts[max(0, drafts.index(answer) - 1)]
+    criticised = next((attempt for attempt in drafts if attempt.round == answer.base), before)
+    return SelfCritique(drafts[0].text, criticised.feedback, answer.text, len(drafts) - 1, answer.score)
 
 
 @dataclass(frozen=True)

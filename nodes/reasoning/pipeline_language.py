@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..._plugins import load_plugin, plugin_cache, plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "ENTRY_POINTS",
@@ -283,11 +283,11 @@ class Pipeline:
 
     def labelled(self) -> list[tuple[str, PipelineStep]]:
         """Return the steps, each with a name of its own: the second `UseDraft` is `UseDraft-2`."""
-        steps: list[tuple[str, PipelineStep]] = []
+        labels: list[tuple[str, PipelineStep]] = []
         for step in self.steps:
-            nth = sum(one.name == step.name for _, one in steps) + 1
-            steps.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
-        return steps
+            nth = sum(earlier.name == step.name for _, earlier in labels) + 1
+            labels.append((step.name if nth == 1 else f"{step.name}-{nth}", step))
+        return labels
 
 
 def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None = None) -> Pipeline:
@@ -307,21 +307,19 @@ def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None 
         raise PipelineError(f"the pipeline is empty\n{step_help()}")
     if len(text) > MOST_CHARACTERS:
         raise PipelineError(f"the pipeline has {len(text):,} characters; {MOST_CHARACTERS:,} are allowed")
-    line = " ".join(text.splitlines())
+    line = " ".join(text.splitlines()).strip()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape in a text is the user's own
-            tree = ast.parse(line.strip(), mode="eval")
+            tree = ast.parse(line, mode="eval")
     except SyntaxError as error:
-        if line.rstrip().endswith("|"):
-            at = len(line.strip()) - 1
-            raise PipelineError(
-                _pointed(line.strip(), at, 1, "can't be read: a step is missing after this |")
-            ) from None
-        raise PipelineError(_pointed(line.strip(), (error.offset or 1) - 1, 1, f"can't be read: {error.msg}")) from None
+        at, why = (error.offset or 1) - 1, str(error.msg)
+        if line.endswith("|"):
+            at, why = len(line) - 1, "a step is missing after this |"
+        raise PipelineError(_pointed(line, at, 1, f"can't be read: {why}")) from None
     except (RecursionError, MemoryError, ValueError) as error:
         raise PipelineError(f"the pipeline can't be read: {error or 'it is nested too deeply'}") from None
-    return Pipeline(tuple(_step(node, line.strip(), check) for node in _piped(tree.body)))
+    return Pipeline(tuple(_step(node, line, check) for node in _piped(tree.body)))
 
 
 def step_help() -> str:
@@ -342,14 +340,15 @@ def step_help() -> str:
 
 def _piped(node: ast.expr) -> list[ast.expr]:
     """Return the operands of `|` from left to right."""
+    # `a | b | c` nests to the left, as deep as the pipeline is long: no recursion.
     operands: list[ast.expr] = []
     waiting = [node]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.BitOr):
-            waiting += [one.left, one.right]
+        operand = waiting.pop()
+        if isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.BitOr):
+            waiting += [operand.left, operand.right]
         else:
-            operands.append(one)
+            operands.append(operand)
     return operands[::-1]
 
 
@@ -359,21 +358,23 @@ def _step(node: ast.expr, line: str, check: Callable[[PipelineStep], object] | N
         raise PipelineError(_at(named, line, "is no step: a step is a name such as UseDraft, with | between two"))
     if named.id not in known_steps():
         raise PipelineError(f"{_at(named, line, _unknown(named.id, known=False))}\n{step_help()}")
+    if isinstance(node, ast.Call) and node.keywords:
+        raise PipelineError(_at(node.keywords[0].value, line, "is given by name: write the argument alone"))
     step = PipelineStep(named.id)
     arguments: list[str | int] = []
-    for argument in _arguments(node, line):
+    for argument in node.args if isinstance(node, ast.Call) else ():
         value = _constant(argument)
         if type(value) not in (str, int):
             raise PipelineError(_at(argument, line, "is no argument: write a text in quotes, or a number"))
         arguments.append(value)
     try:
-        whole = step(*arguments) if arguments else step
-        _ = whole.value if whole.step_kind.argument else ""
+        step = step(*arguments) if arguments else step
+        _ = step.value if step.step_kind.argument else ""
         if check is not None:
-            check(whole)
+            check(step)
     except PipelineError as error:
         raise PipelineError(_at(node, line, str(error))) from None
-    return whole
+    return step
 
 
 def _constant(node: ast.expr) -> Any:
@@ -382,15 +383,6 @@ def _constant(node: ast.expr) -> Any:
         value = _constant(node.operand)
         return -value if type(value) is int else None
     return node.value if isinstance(node, ast.Constant) else None
-
-
-def _arguments(node: ast.expr, line: str) -> Iterator[ast.expr]:
-    if not isinstance(node, ast.Call):
-        return
-    if node.keywords:
-        value = node.keywords[0].value
-        raise PipelineError(_at(value, line, "is given by name: write the argument alone"))
-    yield from node.args
 
 
 def _at(node: ast.expr, line: str, why: str) -> str:

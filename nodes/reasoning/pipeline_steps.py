@@ -72,7 +72,7 @@ class PipelineState(RefineState, total=False):
     at: str
     """The node that was finished last: where a thread goes on."""
     resuming: bool
-    """True if a way on is looked for outside a run, where the steps that remain say nothing."""
+    """True while a way on is looked for outside a run, where the steps that remain say nothing."""
     began: int
     """Length of the record when this run began: what is before it was spent by others."""
     query: str
@@ -114,7 +114,7 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep, fin
         # A node's logic is a generator, also where it makes no call.
         yield from ()
         events = state.get("events") or []
-        known = current_run(events)[0]["text"] if events else ""
+        earlier_topic = current_run(events)[0]["text"] if events else ""
         task = "" if state.get("task") is None else state["task"]
         if not isinstance(task, str):
             raise ValueError(f"task must be a text that says what is to be written about, not {task!r}")  # noqa: TRY004
@@ -125,19 +125,19 @@ def begin(*, sets_topic: bool, limits: Mapping[str, Any] | None, keep: Keep, fin
             raise ValueError("draft has no place in a pipeline that sets its topic: leave SetTopic out, give a task")
         fresh = bool(task.strip()) or sets_topic
         began = len(events) if fresh else len(events) - len(current_run(events))
-        kept = {"task": task or known, "limits": valid, "began": began, "at": "begin", **FRESH}
+        start = {"task": task or earlier_topic, "limits": valid, "began": began, "at": "begin", **FRESH}
         if task.strip():
             return {
-                **kept,
+                **start,
                 "query": "",
                 **_task({**state, "began": began}, task, valid, keep, own, fingerprint=fingerprint),
             }
-        if not known and not sets_topic:
+        if not earlier_topic and not sets_topic:
             raise ValueError("the pipeline has no topic: begin it with SetTopic('…'), or give a task")
-        if not fresh and (found := differences(fingerprint_in_force(events), fingerprint)):
-            change = {"kind": "change", "round": rounds(events), "by": "caller", "text": "; ".join(found)}
+        if not fresh and (changes := differences(fingerprint_in_force(events), fingerprint)):
+            change = {"kind": "change", "round": rounds(events), "by": "caller", "text": "; ".join(changes)}
             own = [{**change, **made_by(fingerprint, pipeline_options(keep), events)}, *own]
-        return {**kept, **record(state, *own)}
+        return {**start, **record(state, *own)}
 
     return Step("begin", logic)
 
@@ -222,8 +222,8 @@ def reason(
                 text=f"{folder!r} is not looked in: this pipeline names no such folder",
             )
             folder = None
-        found = _Folder(folder, opened) if folder else documents
-        return (yield from retrieve(found, k=k, prices=prices).logic(state, config))
+        place = _Folder(folder, opened) if folder else documents
+        return (yield from retrieve(place, k=k, prices=prices).logic(state, config))
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         events = state["events"]
@@ -344,9 +344,9 @@ def in_turn(*logics: Logic) -> Logic:
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         news: list[Any] = []
         whole: dict[str, Any] = {}
-        for one in logics:
+        for step_logic in logics:
             events = [*(state.get("events") or []), *news]
-            update = yield from one({**state, **whole, "events": events}, config)
+            update = yield from step_logic({**state, **whole, "events": events}, config)
             news += update.get("events", [])
             whole = {**whole, **update}
         return {**whole, "events": news} if news else whole
@@ -360,7 +360,7 @@ def end_reason(state: Mapping[str, Any]) -> StopReason:
 
 
 def pipeline_options(keep: Keep) -> dict[str, Any]:
-    """Return the options of a pipeline that stand in the record."""
+    """Return a pipeline's options as the record holds them."""
     return {"keep": keep, "custom_check": True}
 
 
@@ -402,7 +402,7 @@ class PipelineKind(GraphKind):
             raise ValueError(f"{what} is not for pipelines: run the pipeline's graph again on a thread of its own")
 
     def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-        """Return the write that a thread needs before it can go on, or `None` when it needs none or is at its end.
+        """Return the update to write before the thread can run on, or `None` if it just runs on, or is at its end.
 
         It is written as the step that was finished last, whose way on leads to the one that failed, or that a budget or
         a caller's `recursion_limit` left no room for.
@@ -414,13 +414,13 @@ class PipelineKind(GraphKind):
         if not self.begun(snapshot):
             return None
         changed = {"limits": merged_limits(values.get("limits"), limits)} if limits is not None else {}
-        at, kept = values.get("at") or "begin", {"task": values.get("task"), "resuming": True, **changed}
+        at, carried = values.get("at") or "begin", {"task": values.get("task"), "resuming": True, **changed}
         if snapshot.next:
-            return ForkPoint(kept, at) if changed else None
+            return ForkPoint(carried, at) if changed else None
         if values.get("stop_reason") is None:  # the next step is gone from the pipeline, or the run was cut off
-            return ForkPoint(kept, at)
+            return ForkPoint(carried, at)
         reason = values["stop_reason"]
         out_of_steps = current_run(values["events"])[-1].get("out_of_steps", False)
         if reason in ("failed", *REFUSED_OUTSIDE) or out_of_steps or (changed and reason.endswith("_budget")):
-            return ForkPoint({"stop_reason": None, "answer": "", **kept}, at)
+            return ForkPoint({"stop_reason": None, "answer": "", **carried}, at)
         return None

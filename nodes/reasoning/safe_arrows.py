@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langgraph.errors import GraphBubbleUp
 
+from ...state.dual import do
 from ...state.events import failure, record
 from ...state.summary import rounds
 from ...state.usage import add_usage
-from ..runtime.dual import Do, DualRunnable
+from ..runtime.dual import Do, DualRunnable, at_once
 from .arrows import ArrowError
 from .branches import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
 __all__ = ["FailureError", "InParallel", "Result", "SafeArrow", "best_branch", "safe"]
 
@@ -40,7 +40,7 @@ class Result(Generic[T]):
     """Why it failed; empty for a success."""
     ok: bool = True
     partial: Any = None
-    """The branch before it failed, or `None`."""
+    """The work done before it failed, or `None`."""
 
     @classmethod
     def success(cls, value: T) -> Result[T]:
@@ -74,7 +74,7 @@ class Result(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def match(self, success: Callable[[T], U], failure: Callable[[str], U]) -> U:
-        """Return `success` of the value, or `failure` of the message."""
+        """Return `success(value)`, or `failure(message)`."""
         return success(self.value) if self.ok else failure(self.message)
 
     def map(self, function: Callable[[T], U]) -> Result[U]:
@@ -112,27 +112,26 @@ class SafeArrow(DualRunnable[Any, Result[Branch]]):
         config: RunnableConfig | None,
     ) -> Generator[Do, Any, Result[Branch]]:
         """Return the branch after the arrow as a success, or why there is none."""
-        given = self._ready(input)
-        if not given.ok:
-            return given
+        ready = self._ready(input)
+        if not ready.ok:
+            return ready
         try:
-            return Result.success((yield Do(self.arrow.invoke, self.arrow.ainvoke, (given.value, config))))
+            return Result.success((yield Do(self.arrow.invoke, self.arrow.ainvoke, (ready.value, config))))
         except GraphBubbleUp:
             raise
         except Exception as error:
             if isinstance(error, ArrowError):
                 return Result.failure(str(error), partial=error.branch)
-            return Result.failure(f"{type(error).__name__}: {error}", partial=given.value)
+            return Result.failure(f"{type(error).__name__}: {error}", partial=ready.value)
 
-    def _ready(self, given: Branch | Result[Branch]) -> Result[Branch]:
-        if not isinstance(given, Branch | Result):
-            raise TypeError(f"a safe arrow takes a Branch, or the Result of another one, not {given!r}")
-        result = Result.success(given) if isinstance(given, Branch) else given
+    def _ready(self, source: Branch | Result[Branch]) -> Result[Branch]:
+        if not isinstance(source, Branch | Result):
+            raise TypeError(f"a safe arrow takes a Branch, or the Result of another one, not {source!r}")
+        result = Result.success(source) if isinstance(source, Branch) else source
         missing = getattr(self.arrow, "missing", None)
-        if not result.ok or missing is None:
-            return result
-        reason = missing(result.value)
-        return Result.failure(reason, partial=result.value) if reason else result
+        if result.ok and missing is not None and (reason := missing(result.value)):
+            return Result.failure(reason, partial=result.value)
+        return result
 
 
 def safe(arrow: Runnable[Any, Any]) -> Runnable[Any, Result[Branch]]:
@@ -143,15 +142,11 @@ def safe(arrow: Runnable[Any, Any]) -> Runnable[Any, Result[Branch]]:
     if isinstance(arrow, SafeArrow):
         return arrow
     if isinstance(arrow, RunnableSequence):
-        first, *others = [safe(step) for step in arrow.steps]
-        composed = first
-        for step in others:
-            composed = composed | step
-        return composed
+        return reduce(or_, map(safe, arrow.steps))
     return SafeArrow(arrow)
 
 
-class InParallel(Runnable[Branch, Branch]):
+class InParallel(DualRunnable[Branch, Branch]):
     """Several arrows on copies of one branch at the same time; the best of the branches goes on.
 
     A branch that fails is left out. What goes on keeps the costs of all: those of a failed branch with the failure, the
@@ -173,29 +168,17 @@ class InParallel(Runnable[Branch, Branch]):
         self.by = by
         self.name = "in_parallel"
 
-    def invoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
+    def logic(self, input: Branch, config: RunnableConfig | None) -> Generator[Do, Any, Branch]:  # noqa: A002
         """Return the best branch."""
-        with ThreadPoolExecutor(len(self.arrows)) as pool:
-            # In a copy of the context each: what counts the calls of models travels there.
-            running = [
-                pool.submit(copy_context().run, arrow.invoke, branch, config) for arrow, branch in self._apart(input)
-            ]
-            return self._best(input, [one.result() for one in running])
-
-    async def ainvoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002
-        """Return the best branch, without blocking."""
-        running = [arrow.ainvoke(branch, config) for arrow, branch in self._apart(input)]
-        return self._best(input, await asyncio.gather(*running))
-
-    def _apart(self, branch: Branch) -> Iterator[tuple[Runnable[Any, Result[Branch]], Branch]]:
-        for number, arrow in enumerate(self.arrows, start=1):
-            yield arrow, branch.named(f"{branch.name}/{number}")
+        apart = enumerate(self.arrows, start=1)
+        calls = [do(arrow, "invoke", input.named(f"{input.name}/{number}"), config) for number, arrow in apart]
+        return self._best(input, (yield at_once(calls)))
 
     def _best(self, branch: Branch, results: Sequence[Result[Branch]]) -> Branch:
         finished = [result.value for result in results if result.ok]
         if not finished:
-            kept = [result.partial for result in results if isinstance(result.partial, Branch)]
-            best = best_branch(kept, by=self.by) if kept else branch
+            partial = [result.partial for result in results if isinstance(result.partial, Branch)]
+            best = best_branch(partial, by=self.by) if partial else branch
             numbered = enumerate(results, start=1)
             left = [_failed(branch, number, one) for number, one in numbered if one.partial is not best]
             whole = best.extended(record({"head": best.head}, *left).get("events", []))
@@ -220,10 +203,10 @@ def best_branch(branches: Iterable[Branch], *, by: Callable[[Branch], Any] | Non
     Raises:
         ValueError: There is none.
     """
-    found = list(branches)
-    if not found:
+    best = max(branches, key=by or _worth, default=None)
+    if best is None:
         raise ValueError("there is no branch to choose from")
-    return max(found, key=by or _worth)
+    return best
 
 
 def _failed(branch: Branch, number: int, result: Result[Branch]) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class ReasoningSteps:
         return refine(writer, keep="last", prices=self.prices)
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
-        """Return the writer of the `draft`, the improvement (`improve`) or the notes before them (`think`)."""
+        """Return the writer of the `draft`, of the improvement (`improve`) or of the notes before them (`think`)."""
         known: dict[StepName, tuple[Prompts | None, Prompts]] = {
             "think": (self.think_prompt, THINK_PROMPT),
             "draft": (self.draft_prompt, DRAFT_PROMPT),

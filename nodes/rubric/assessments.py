@@ -24,27 +24,27 @@ def assessment_of(attempt: Attempt) -> QualityAssessment | None:
     A score that a person gave joins it: the overall score is then the mean of both, and whether it is enough is what
     the person said.
     """
-    found = [given for one in attempt.critiques if (given := one.get("evidence", {}).get("assessment"))]
-    if not found:
+    assessments = [fields for one in attempt.critiques if (fields := one.get("evidence", {}).get("assessment"))]
+    if not assessments:
         return None
-    assessment = QualityAssessment(**found[-1])
+    assessment = QualityAssessment(**assessments[-1])
     people = [one for one in attempt.critiques if one["kind"] == "human"]
     if not people:
         return assessment
     person = people[-1]
     scores = [score for score in (assessment.proven_score, person.get("score")) if score is not None]
-    said = {"score": person.get("score"), "accepted": person.get("accepted"), "said": person["text"]}
+    verdict = {"score": person.get("score"), "accepted": person.get("accepted"), "said": person["text"]}
     return assessment.model_copy(
         update={
             "overall_score": fmean(scores) if scores else None,
             "meets_threshold": person.get("accepted") is True,
-            "assessment_details": {**assessment.assessment_details, "person": said},
+            "assessment_details": {**assessment.assessment_details, "person": verdict},
         }
     )
 
 
 def refinement_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the effect of refining on the answer, as plain data.
+    """Return the refinement of an answer as plain data.
 
     Args:
         out: The output of a run, or its state.
@@ -73,18 +73,18 @@ def refinement_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "iteration": draft.round,
                 "score": draft.score,
-                "dimension_scores": found.dimension_scores if found else {},
-                "suggestions": found.improvement_suggestions if found else [],
+                "dimension_scores": assessment.dimension_scores if assessment else {},
+                "suggestions": assessment.improvement_suggestions if assessment else [],
             }
-            for draft, found in assessed
+            for draft, assessment in assessed
         ],
         "quality_dimensions_improved": [name for name, score in after.items() if score > before.get(name, 1.0)],
     }
 
 
 def _scores(attempt: Attempt) -> dict[str, float]:
-    found = assessment_of(attempt)
-    return found.dimension_scores if found else {}
+    assessment = assessment_of(attempt)
+    return assessment.dimension_scores if assessment else {}
 
 
 def refinement_metrics(outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
+from ...state.dual import do
 from ...state.usage import NO_USAGE, add_usage
-from ..runtime.dual import Do, adrive, drive
+from ..runtime.dual import Do, DualCritic, adrive, at_once, drive
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
 from .rubrics import VOTES, Judgement, Vote, vote_on
@@ -59,7 +57,7 @@ Adaptive = bool | Callable[[str, float], float]
 """`(task, threshold) -> threshold`; `True` is `adapted_threshold`."""
 
 
-class RubricCritic:
+class RubricCritic(DualCritic):
     """A critic that asks all judges of a rubric concurrently; see `rubric_critic`."""
 
     def __init__(
@@ -80,55 +78,42 @@ class RubricCritic:
         self.vote = vote
         self._adapt = adapt
         self._cache = cache
-        self._seats = range(len(judges))
 
     @property
     def oracle(self) -> bool:
         """True if a judge knows the gold answer."""
         return any(judge.oracle for judge, _ in self.judges)
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Judge the draft, each judge in a thread of its own."""
+    def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
+        """Judge the draft, all judges side by side; an error is raised only after all have answered."""
         start = perf_counter()
-        with ThreadPoolExecutor(len(self.judges)) as pool:
-            running = [
-                pool.submit(copy_context().run, drive, self._judged(at, task, draft, history)) for at in self._seats
-            ]
-        found = _results([future.exception() or future.result() for future in running])
-        return self._critique(task, found, seconds=perf_counter() - start)
-
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
-        """Judge the draft without blocking."""
-        start = perf_counter()
-        running = [adrive(self._judged(at, task, draft, history)) for at in self._seats]
-        found = _results(await asyncio.gather(*running, return_exceptions=True))
-        return self._critique(task, found, seconds=perf_counter() - start)
-
-    def assessment(self, task: str, found: Sequence[dict[str, Judgement]]) -> QualityAssessment:
-        """Return the assessment of the judges' answers, which stand in the order of `judges`."""
-        shared: dict[str, Judgement] = {}
-        ballots: dict[int, tuple[str, dict[str, Judgement]]] = {}
-        for (_, seat), part in zip(self.judges, found, strict=True):
-            shared |= part if seat is None else {}
-        for (judge, seat), part in zip(self.judges, found, strict=True):
-            if seat is not None:
-                ballots.setdefault(seat, (judge.name, dict(shared)))[1].update(part)
-        threshold = self._adapt(task, self.threshold) if self._adapt else self.threshold
-        panel = list(ballots.values()) or [("functions", shared)]
-        return vote_on(self.rubric, panel, vote=self.vote, threshold=threshold)
-
-    def _critique(self, task: str, found: Sequence[dict[str, Judgement]], *, seconds: float) -> Critique:
-        assessment = self.assessment(task, found)
-        said = [one for part in found for one in part.values()]
+        logics = [self._judged(at, task, draft, history) for at in range(len(self.judges))]
+        replies: list[dict[str, Judgement]] = yield at_once([Do(drive, adrive, (logic,)) for logic in logics])
+        seconds = perf_counter() - start
+        assessment = self._assessment(task, replies)
+        judgements = [judgement for reply in replies for judgement in reply.values()]
         unread = bool(assessment.assessment_details.get("partial"))
         return Critique(
             explained(assessment),
             accepted=True if assessment.meets_threshold else (None if unread else False),
             score=assessment.proven_score,
-            usage=_usage(said, seconds),
-            oracle=any(one.oracle for one in said),
+            usage=_usage(judgements, seconds),
+            oracle=any(judgement.oracle for judgement in judgements),
             evidence={"assessment": assessment.model_dump()},
         )
+
+    def _assessment(self, task: str, replies: Sequence[dict[str, Judgement]]) -> QualityAssessment:
+        """Return the assessment that the judges' replies, in the order of `judges`, add up to."""
+        shared: dict[str, Judgement] = {}
+        ballots: dict[int, tuple[str, dict[str, Judgement]]] = {}
+        for (_, seat), reply in zip(self.judges, replies, strict=True):
+            shared |= reply if seat is None else {}
+        for (judge, seat), reply in zip(self.judges, replies, strict=True):
+            if seat is not None:
+                ballots.setdefault(seat, (judge.name, dict(shared)))[1].update(reply)
+        threshold = self._adapt(task, self.threshold) if self._adapt else self.threshold
+        panel = list(ballots.values()) or [("functions", shared)]
+        return vote_on(self.rubric, panel, vote=self.vote, threshold=threshold)
 
     def _judged(
         self, at: int, task: str, draft: str, history: Sequence[Event]
@@ -139,14 +124,13 @@ class RubricCritic:
             return (yield from judge.judge(task, draft, history))
         # By its place too: two judges of one name, or one that stands there twice, answer separately.
         key = (NAMESPACE, f"{at}-{judge.key(task, draft, history)}")
-        if known := (yield Do(cache.get, cache.aget, ([key],))):
-            kept = known[key]
-            return {name: Judgement(**{**one, "cached": True, "usage": None}) for name, one in kept.items()}
-        found = yield from judge.judge(task, draft, history)
-        if all(one.score is not None for one in found.values()):
-            value = {name: one.model_dump() for name, one in found.items()}
-            yield Do(cache.set, cache.aset, ({key: (value, None)},))
-        return found
+        if hits := (yield do(cache, "get", [key])):
+            return {name: Judgement(**{**fields, "cached": True, "usage": None}) for name, fields in hits[key].items()}
+        reply = yield from judge.judge(task, draft, history)
+        if all(judgement.score is not None for judgement in reply.values()):
+            value = {name: judgement.model_dump() for name, judgement in reply.items()}
+            yield do(cache, "set", {key: (value, None)})
+        return reply
 
 
 def rubric_critic(
@@ -189,17 +173,19 @@ def rubric_critic(
         TypeError: At build: a judge is neither a model nor a function of (task, draft), `adaptive` is no bool or
             function, the threshold no number, or `cache` no cache.
     """
-    given = dict(judges or {})
+    named = dict(judges or {})
     panel = [] if judge is None else [judge] if isinstance(judge, BaseChatModel) else list(judge)
-    if unknown := sorted(given.keys() - set(rubric.names)):
+    if unknown := sorted(named.keys() - set(rubric.names)):
         raise ValueError(f"judges={unknown!r}: the rubric has no such dimension, only {', '.join(rubric.names)}")
     if vote not in VOTES:
         raise ValueError(f"vote must be one of {', '.join(VOTES)}, not {vote!r}")
     if wrong := [one for one in panel if not isinstance(one, BaseChatModel)]:
         raise TypeError(f"judge is a chat model, or several, not {wrong[0]!r}; functions stand in judges=")
-    left = [one for one in rubric.dimensions if one.name not in given]
-    if left and not panel:
-        raise ValueError(f"nobody judges {left[0].name!r}: give judge= a model, or judges={{{left[0].name!r}: …}}")
+    unjudged = [one for one in rubric.dimensions if one.name not in named]
+    if unjudged and not panel:
+        raise ValueError(
+            f"nobody judges {unjudged[0].name!r}: give judge= a model, or judges={{{unjudged[0].name!r}: …}}"
+        )
     if threshold is not None and not _is_number(threshold):
         raise TypeError(f"threshold must be a number between 0 and 1, not {threshold!r}")
     if threshold is not None and not 0 <= threshold <= 1:
@@ -210,11 +196,11 @@ def rubric_critic(
         raise TypeError(f"cache must be a cache of LangGraph, None (memory) or False (none), not {cache!r}")
     seated: list[tuple[RubricJudge, int | None]] = []
     for one in rubric.dimensions:
-        if (chosen := given.get(one.name)) is not None:
-            asked = ModelJudge(chosen, [one], prompt=prompt) if isinstance(chosen, BaseChatModel) else None
-            seated.append((asked or FunctionJudge(one.name, chosen), None))  # type: ignore[arg-type]
-    for seat, model in enumerate(panel if left else []):
-        groups = [left] if together else [[one] for one in left]
+        if (chosen := named.get(one.name)) is not None:
+            model_judge = ModelJudge(chosen, [one], prompt=prompt) if isinstance(chosen, BaseChatModel) else None
+            seated.append((model_judge or FunctionJudge(one.name, chosen), None))  # type: ignore[arg-type]
+    for seat, model in enumerate(panel if unjudged else []):
+        groups = [unjudged] if together else [[one] for one in unjudged]
         seated += [(ModelJudge(model, group, prompt=prompt), seat) for group in groups]
     if cache is None:
         from langgraph.cache.memory import InMemoryCache
@@ -236,7 +222,7 @@ def _is_number(value: object) -> bool:
 
 
 def explained(assessment: QualityAssessment) -> str:
-    """Return the critique for the refiner: what lacks most first, then what could not be judged."""
+    """Return the assessment in words for the refiner: the worst dimensions first, then the unjudged."""
     details = assessment.assessment_details
     scores, threshold = assessment.dimension_scores, details["threshold"]
     overall = "none" if assessment.overall_score is None else f"{assessment.overall_score:.2f}"
@@ -252,17 +238,11 @@ def explained(assessment: QualityAssessment) -> str:
     return "\n".join(lines)
 
 
-def _results(found: Sequence[Any]) -> list[dict[str, Judgement]]:
-    """Return the answers; an error is raised only after all judges have answered, so that their answers are kept."""
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return list(found)
-
-
-def _usage(said: Sequence[Judgement], seconds: float) -> Usage | None:
-    """Return the cost of judging, where a judge reports its own: on top of what was metered."""
-    counted: list[Any] = [{**one.usage, "seconds": 0.0} for one in said if one.usage is not None]
+def _usage(judgements: Sequence[Judgement], seconds: float) -> Usage | None:
+    """Return the cost of judging where a judge counts it itself: on top of the metered usage."""
+    counted: list[Any] = [
+        {**judgement.usage, "seconds": 0.0} for judgement in judgements if judgement.usage is not None
+    ]
     if not counted:
         return None
     meter = METER.get()

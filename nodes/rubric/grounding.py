@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from ...state.summary import current_run
-from ..runtime.dual import Do, DualRunnable, calling
+from ..runtime.dual import Do, DualCallable, DualRunnable, calling
 from ..writing.prompt_injection import fence, opens_part
 from ..writing.prompts import PromptedModel
 
@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Ground", "GroundedModel", "Grounding", "ground_event", "grounded_task"]
 
 
-class Ground(Protocol):
-    """A source of facts: passages, each with `id`, `text` and `source`. Async runs call `afind`."""
+class Ground(DualCallable[[str], list[dict[str, Any]]]):
+    """A source of facts about a task: passages, each with `id`, `text` and `source`."""
 
     name: str
-
-    def find(self, task: str) -> list[dict[str, Any]]: ...
-
-    async def afind(self, task: str) -> list[dict[str, Any]]: ...
 
 
 class Grounding(DualRunnable["Mapping[str, Any]", dict[str, Any]]):
@@ -60,7 +56,7 @@ class Grounding(DualRunnable["Mapping[str, Any]", dict[str, Any]]):
         events = list(update.get("events", []))
         task = str(update.get("task") or input.get("task") or "")
         for ground in self.grounds if task else ():
-            documents = yield Do(ground.find, ground.afind, (task,))
+            documents = yield from ground.logic(task)
             events += [ground_event(ground.name, task, documents)] if documents else []
         return {**update, "events": events}
 

@@ -91,12 +91,12 @@ class ModelJudge:
         self._model: StructuredModel[BaseModel] = StructuredModel(model, form)
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
-        """Return the messages for the judge, with the facts and preferences that the writer had."""
+        """Return the judge's prompt: it knows the facts and preferences that the writer was told."""
         shown = grounded_task(task, history)
         return prompt_messages(self.template, {"task": shown, "draft": draft}, model=self._model.model)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
-        """Return the cache key of the whole question, the judge included."""
+        """Return the cache key of a question, the judge included."""
         return _digest(self._identity, [message.text for message in self.messages(task, draft, history)])
 
     def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
@@ -134,33 +134,33 @@ class FunctionJudge:
         self._token = secrets.token_hex(8)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
-        """Return the cache key of the question. Functions may share a name, so each has a token of its own."""
+        """Return the cache key of a question. Functions may share a name, so each has a token of its own."""
         return _digest([self.name, self._token, self.dimensions], [task, draft])
 
     def judge(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, dict[str, Judgement]]:
         """Call the function; where calls are awaited, one that is not async runs in a worker thread."""
         return self._read((yield calling(self.function, task, draft)))
 
-    def _read(self, said: Any) -> dict[str, Judgement]:
-        reason, suggestion, score = "", "", said
+    def _read(self, reply: Any) -> dict[str, Judgement]:
+        reason, suggestion, score = "", "", reply
         also: dict[str, Any] = {"by": self.name, "oracle": self.oracle}
-        if isinstance(said, Critique):
-            usage = None if said.usage is None else dict(said.usage)
-            also |= {"oracle": said.oracle or self.oracle, "usage": usage, "refused": said.accepted is False}
-            reason, suggestion, score = said.text, said.text, said.score
-            score = float(said.accepted) if score is None and said.accepted is not None else score
-        elif isinstance(said, tuple) and len(said) == 2:
-            score, suggestion = said
+        if isinstance(reply, Critique):
+            usage = None if reply.usage is None else dict(reply.usage)
+            also |= {"oracle": reply.oracle or self.oracle, "usage": usage, "refused": reply.accepted is False}
+            reason, suggestion, score = reply.text, reply.text, reply.score
+            score = float(reply.accepted) if score is None and reply.accepted is not None else score
+        elif isinstance(reply, tuple) and len(reply) == 2:
+            score, suggestion = reply
         number = float(score) if isinstance(score, Real | Decimal) else math.nan
         readable = 0 <= number <= 1 and isinstance(suggestion, str)
         if not readable:
-            refused = f"{self.name} returned {said!r:.200}; a score is a number from 0 to 1"
+            refused = f"{self.name} returned {reply!r:.200}; a score is a number from 0 to 1"
             return {self.dimensions[0]: Judgement(reason=refused, **also)}
         return {self.dimensions[0]: Judgement(score=number, suggestion=suggestion, reason=reason, **also)}
 
 
 def _identity(model: BaseChatModel) -> list[Any]:
-    """Return the judge's server and settings, which tell it from others of its name. Only a hash of it is stored."""
+    """Return the identity of a judge among others of its name: its server and its settings. Only its hash is kept."""
     served = [str(getattr(model, name, None) or "") for name in ADDRESSES]
     return [type(model).__name__, served, dict(model._get_ls_params()), dict(model._identifying_params)]
 

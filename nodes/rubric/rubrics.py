@@ -26,7 +26,7 @@ class Dimension(_Plain):
     weight: float = Field(gt=0)
     """Its share in the overall score; weights need not add up to 1."""
     description: str = ""
-    """The question to a judge."""
+    """The question that a judge is asked about it."""
     required: bool = False
     """No draft is accepted while this is weak, however good the rest is: for what a program checks, above all."""
 
@@ -63,16 +63,16 @@ class Judgement(_Plain):
     score: float | None = Field(default=None, ge=0, le=1)
     """0–1, or `None` when the judgement could not be read."""
     suggestion: str = ""
-    """A change that would raise the score."""
+    """The change that would raise the score."""
     reason: str = ""
-    """The reason for the score; without a score, why there is none."""
+    """The grounds of the score; without a score, why there is none."""
     by: str = ""
     cached: bool = False
     """It was given before for the same question, and cost nothing now."""
     refused: bool = False
-    """Whoever judged does not accept the draft, whatever the score."""
+    """True if the judge does not accept the draft, whatever the score."""
     oracle: bool = False
-    """Whoever judged knows the gold answer."""
+    """True if the judge knows the gold answer."""
     usage: dict[str, Any] | None = None
     """The cost of judging, where the judge counts it itself."""
 
@@ -120,30 +120,30 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
         raise ValueError(f"threshold must be between 0 and 1, not {wanted!r}")
     whole = sum(dimension.weight for dimension in rubric.dimensions)
     weights = {dimension.name: dimension.weight / whole for dimension in rubric.dimensions}
-    given = {name: judgements.get(name, Judgement(reason="nobody judged it")) for name in rubric.names}
-    scores = {name: one.score for name, one in given.items() if one.score is not None}
-    unreadable = {name: one.reason for name, one in given.items() if one.score is None}
+    complete = {name: judgements.get(name, Judgement(reason="nobody judged it")) for name in rubric.names}
+    scores = {name: one.score for name, one in complete.items() if one.score is not None}
+    unreadable = {name: one.reason for name, one in complete.items() if one.score is None}
     read = sum(weights[name] for name in scores)
     overall = min(1.0, sum(weights[name] * score for name, score in scores.items()) / read) if scores else None
     suggestions = {
-        dimension.name: given[dimension.name].suggestion.strip() or _wish(dimension)
+        dimension.name: complete[dimension.name].suggestion.strip() or _wish(dimension)
         for dimension in sorted(
             (one for one in rubric.dimensions if one.name in scores),
             key=lambda one: (weights[one.name] * (scores[one.name] - 1), one.name),
         )
-        if scores[dimension.name] < 1 or given[dimension.name].refused
+        if scores[dimension.name] < 1 or complete[dimension.name].refused
     }
     weak = [name for name in suggestions if scores[name] < rubric.weak_below]
     required = {one.name for one in rubric.dimensions if one.required}
-    blocking = [name for name in scores if given[name].refused or (name in required and name in weak)]
+    blocking = [name for name in scores if complete[name].refused or (name in required and name in weak)]
     details: dict[str, Any] = {
         "threshold": wanted,
         "weights": weights,
-        "judged_by": {name: one.by for name, one in given.items()},
-        "reasons": {name: one.reason for name, one in given.items() if one.reason and name in scores},
+        "judged_by": {name: one.by for name, one in complete.items()},
+        "reasons": {name: one.reason for name, one in complete.items() if one.reason and name in scores},
         "suggestions": suggestions,
         "weak": weak,
-        "cached": [name for name, one in given.items() if one.cached],
+        "cached": [name for name, one in complete.items() if one.cached],
     }
     if blocking:
         details["blocking"] = blocking
@@ -188,31 +188,32 @@ def vote_on(
     together = {
         name: _combined([judgements.get(name, Judgement()) for _, judgements in ballots], vote) for name in rubric.names
     }
-    found = assess(rubric, together, threshold=threshold)
+    assessment = assess(rubric, together, threshold=threshold)
     votes: list[dict[str, Any]] = [
-        {"by": name, "overall_score": one.overall_score, "meets_threshold": one.meets_threshold} for name, one in alone
+        {"by": name, "overall_score": ballot.overall_score, "meets_threshold": ballot.meets_threshold}
+        for name, ballot in alone
     ]
-    meets = found.meets_threshold
+    meets = assessment.meets_threshold
     if vote == "majority":
-        meets = 2 * sum(one.meets_threshold for _, one in alone) > len(alone)
-    details = {**found.assessment_details, "vote": vote, "votes": votes}
-    return found.model_copy(update={"meets_threshold": meets, "assessment_details": details})
+        meets = 2 * sum(ballot.meets_threshold for _, ballot in alone) > len(alone)
+    details = {**assessment.assessment_details, "vote": vote, "votes": votes}
+    return assessment.model_copy(update={"meets_threshold": meets, "assessment_details": details})
 
 
 def _combined(judgements: Sequence[Judgement], vote: Vote) -> Judgement:
     """Return the panel's judgement of one dimension, with the suggestion of its strictest member."""
-    read = [one for one in judgements if one.score is not None]
-    by = ", ".join(dict.fromkeys(one.by for one in judgements if one.by))
+    read = [judgement for judgement in judgements if judgement.score is not None]
+    by = ", ".join(dict.fromkeys(judgement.by for judgement in judgements if judgement.by))
     if not read or (vote != "majority" and len(read) < len(judgements)):
-        trouble = next((one.reason for one in judgements if one.score is None), "nobody judged it")
+        trouble = next((judgement.reason for judgement in judgements if judgement.score is None), "nobody judged it")
         return Judgement(reason=trouble, by=by)
-    scores = [one.score for one in read if one.score is not None]
-    strictest = min(read, key=lambda one: one.score or 0.0)
+    scores = [judgement.score for judgement in read if judgement.score is not None]
+    strictest = min(read, key=lambda judgement: judgement.score or 0.0)
     return Judgement(
         score=min(1.0, max(0.0, fmean(scores) if vote == "mean" else median(scores))),
         suggestion=strictest.suggestion,
         reason=strictest.reason,
         by=by,
-        cached=all(one.cached for one in judgements),
-        refused=any(one.refused for one in judgements),
+        cached=all(judgement.cached for judgement in judgements),
+        refused=any(judgement.refused for judgement in judgements),
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
-    from langgraph.store.base import BaseStore, Item
+    from langgraph.store.base import BaseStore, Item, SearchItem
 
     from ...state.critique import Critique
     from ...state.events import Event
@@ -51,12 +51,12 @@ class RememberingCritic(HumanCritic):
     def _logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         critique = super().__call__(task, draft, history)
         store = get_store()
-        if store is not None and (preference := _kept(task, draft, history, critique)):
-            yield do(store, "put", preference_namespace(), *preference)
+        if store is not None and (item := _preference(task, draft, history, critique)):
+            yield do(store, "put", preference_namespace(), *item)
         return critique
 
 
-class Preferences:
+class Preferences(Ground):
     """The ground from which a run knows what this person liked and disliked in earlier runs; see `Ground`.
 
     A store that has an index finds those of similar tasks; without one the newest are told.
@@ -75,19 +75,12 @@ class Preferences:
             raise ValueError(f"limit must be 1 or more, not {limit!r}")
         self.limit = limit
 
-    def find(self, task: str) -> list[dict[str, Any]]:
+    def logic(self, task: str) -> Generator[Do, Any, list[dict[str, Any]]]:
         """Return the preferences, best match or newest first; none without a store."""
-        return drive(self._logic(task))
-
-    async def afind(self, task: str) -> list[dict[str, Any]]:
-        """Async twin."""
-        return await adrive(self._logic(task))
-
-    def _logic(self, task: str) -> Generator[Do, Any, list[dict[str, Any]]]:
         store: BaseStore | None = get_store()
         if store is None:
             return []
-        items: Sequence[Any] = yield do(store, "search", preference_namespace(), query=task, limit=MOST_READ)
+        items: list[SearchItem] = yield do(store, "search", preference_namespace(), query=task, limit=MOST_READ)
         if all(item.score is None for item in items):
             items = sorted(items, key=lambda item: (item.updated_at, item.key), reverse=True)
         return [{"id": item.key, "text": _sentence(item), "source": "preferences"} for item in items[: self.limit]]
@@ -95,18 +88,20 @@ class Preferences:
 
 def preference_namespace() -> tuple[str, ...]:
     """Return where the preferences of this run's `user_id` (in `configurable`) stand; all without one share a place."""
-    given = get_config().get("configurable", {}).get("user_id")
-    user = "anyone" if given is None or given == "" else str(given)
+    user_id = get_config().get("configurable", {}).get("user_id")
+    user = "anyone" if user_id is None or user_id == "" else str(user_id)
     return ("preferences", quote(user, safe="@ ").replace(".", "%2E"))  # a store takes no periods in a name
 
 
-def _kept(task: str, draft: str, history: Sequence[Event], critique: Critique) -> tuple[str, dict[str, Any]] | None:
+def _preference(
+    task: str, draft: str, history: Sequence[Event], critique: Critique
+) -> tuple[str, dict[str, Any]] | None:
     """Return the key and value to keep, or `None` where there is nothing to learn from."""
     if critique.score is None and not critique.text.strip():
         return None
     attempt = latest_draft(history)
-    found = [one.get("evidence", {}).get("assessment") for one in attempt.critiques] if attempt else []
-    scores: dict[str, float] = next((one["dimension_scores"] for one in found if one), {})
+    assessments = [one.get("evidence", {}).get("assessment") for one in attempt.critiques] if attempt else []
+    scores: dict[str, float] = next((one["dimension_scores"] for one in assessments if one), {})
     value = {
         "task": task[:500],
         "said": critique.text[:1000],
@@ -121,8 +116,8 @@ def _sentence(item: Item) -> str:
     value = item.value
     score = "" if value.get("score") is None else f", score {value['score']:.2f}"
     verdict = "liked" if (value.get("score") or float(bool(value.get("accepted")))) >= LIKED_FROM else "was not content"
-    said = f': "{value["said"]}"' if value.get("said") else ""
-    return f'On "{value.get("task", "")[:120]}" the person {verdict}{score}{said}'
+    quoted = f': "{value["said"]}"' if value.get("said") else ""
+    return f'On "{value.get("task", "")[:120]}" the person {verdict}{score}{quoted}'
 
 
 def rubric_wiring(
@@ -153,10 +148,10 @@ def rubric_wiring(
     critic = rubric_critic(rubric, judge=model if judge is None else judge, prompt=prompt, **own)
     remembers = [store is not None and type(one) is HumanCritic for one in critics]
     others = [RememberingCritic(one.name) if kept else one for kept, one in zip(remembers, critics, strict=True)]
-    found = [*grounds, *([Preferences()] if store is not None else [])]
+    sources = [*grounds, *([Preferences()] if store is not None else [])]
     wiring: dict[str, Any] = {"critics": [critic, *others] if enabled else [], "store": store}
-    if found:
-        wiring["prepare"] = Grounding(*found, after=rest.pop("prepare", None))
+    if sources:
+        wiring["prepare"] = Grounding(*sources, after=rest.pop("prepare", None))
     return (wiring if enabled else {**wiring, "check": _at_once}), rest
 
 

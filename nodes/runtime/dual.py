@@ -24,6 +24,7 @@ __all__ = [
     "DualCritic",
     "DualRunnable",
     "adrive",
+    "at_once",
     "calling",
     "drive",
     "finish",
@@ -130,6 +131,36 @@ def finish(result: Any) -> Any:
     # A thread that runs a loop can't run a second one.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
+
+
+def at_once(calls: Sequence[Do], *, most_threads: int | None = None) -> Do:
+    """Return the call that makes several calls side by side and lists their results, in order.
+
+    All run to their end; the call then raises the first error there was. `Do(drive, adrive, (logic,))` is the call of a
+    logic.
+
+    Args:
+        calls: One or more.
+        most_threads: How many may run at the same time in a sync run; default: all.
+    """
+
+    def run() -> list[Any]:
+        threads = min(len(calls), most_threads or len(calls))
+        if threads < 2:
+            return [call.make() for call in calls]
+        with ThreadPoolExecutor(threads) as pool:
+            # Each in a copy of the context: what counts the calls of models travels there.
+            running = [pool.submit(copy_context().run, call.make) for call in calls]
+        return [future.result() for future in running]
+
+    async def arun() -> list[Any]:
+        results = await asyncio.gather(*(call.amake() for call in calls), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
+
+    return Do(run, arun)
 
 
 def tolerated(

@@ -29,7 +29,7 @@ from redraft.nodes.verify import (
 )
 from redraft.nodes.writing import prompts, replies
 from redraft.nodes.writing.prompt_injection import fenced_messages
-from redraft.retrieval import citations, converters, key_terms, planning
+from redraft.retrieval import calibration, citations, converters, planning
 from redraft.sandbox import dialect
 from redraft.state import masking, retrievals
 from redraft.state.threads import diffs
@@ -134,7 +134,7 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     "passages": (lambda text: retrievals.numbered([{"text": text, "source": text}]), ["<", "< ", "<passage", "</"]),
     "claims": (citations.claims, [".", "! ", ". [1]", ".'", ". [1 ", "\n- ", "# ", "a.[1] a ", ":\na\n"]),
     "support": (lambda text: citations.support(halves(text)[0], [halves(text)[1]]), ["9", "9,", "word ", "名"]),
-    "key_terms": (key_terms.key_terms, ["a.", "a-", ".", "a", "a'", "名"]),
+    "key_terms": (calibration.key_terms, ["a.", "a-", ".", "a", "a'", "名"]),
     "frequent_terms": (lambda text: planning.frequent_terms([text], besides=[text]), ["word ", "a "]),
     "plan": (lambda text: planning.plan_by_rules(text, [text]), ["and ", "a ", "this ? ", "is ", "? ", "first "]),
     "complexity": (rubric_critic.task_complexity, ["\n", " ", "9.", "1)", "\n9", "-", "\r\n"]),

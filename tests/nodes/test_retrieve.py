@@ -47,7 +47,7 @@ def test_any_retriever_gives_the_k_best_to_the_record(documents: Any, asynchrono
 
 def test_the_record_says_which_search_found_a_passage() -> None:
     """An index says of each passage whether its words or its vector were close, in any preset with documents."""
-    for extra in ("bm25s", "langchain_qdrant"):
+    for extra in ("bm25s", "qdrant_client"):
         pytest.importorskip(extra)
     index = DocumentIndex(
         documents=found("slugs eat lettuce", "frost"), embeddings=DeterministicFakeEmbedding(size=8), top_k=2

@@ -17,7 +17,7 @@ from redraft.models.embeddings import embeddings
 from redraft.retrieval.retrievers import DocumentIndex, FusedRetriever, folder_index, fuse, open_sources
 from redraft.retrieval.search import Similarity
 
-for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_text_splitters"):
+for extra in ("wordllama", "bm25s", "Stemmer", "qdrant_client", "langchain_text_splitters"):
     pytest.importorskip(extra)
 
 GARDEN = Path(__file__).parents[1] / "graphs" / "data" / "garden"
@@ -193,7 +193,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     """Both halves of the index."""
     import sys
 
-    for module in ("bm25s", "langchain_qdrant"):
+    for module in ("bm25s", "qdrant_client"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(ImportError, match=r'pip install "redraft\[retrieval\]"'):

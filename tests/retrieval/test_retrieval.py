@@ -31,7 +31,7 @@ from redraft.state import Limits, Thread, open_checkpointer
 from redraft.state.retrievals import passages
 from typing_extensions import TypedDict
 
-for extra in ("wordllama", "bm25s", "Stemmer", "langchain_qdrant", "langchain_text_splitters"):
+for extra in ("wordllama", "bm25s", "Stemmer", "qdrant_client", "langchain_text_splitters"):
     pytest.importorskip(extra)
 
 # Most of what a search does is the same whatever measures: here the model that takes no time.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from redraft.retrieval.calibration import key_terms
 from redraft.retrieval.findings import RetrievedPassage
 from redraft.retrieval.follow_ups import Situation, by_rules, new_queries
-from redraft.retrieval.key_terms import key_terms
 from redraft.retrieval.planning import leans, plan_by_rules
 from redraft.retrieval.search import Query
 

