@@ -66,13 +66,13 @@ class Log:
 
 def flattened(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
     """Return the plain values of an object by dotted names: `metadata.item_id`."""
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, dict) and depth < DEEPEST:
-            found |= flattened(value, f"{prefix}{name}.", depth + 1)
+            plain |= flattened(value, f"{prefix}{name}.", depth + 1)
         else:
-            found[f"{prefix}{name}"] = value
-    return found
+            plain[f"{prefix}{name}"] = value
+    return plain
 
 
 def as_text(value: Any) -> str:
@@ -86,7 +86,7 @@ def as_text(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number and no boolean."""
+    """Return True for a number that is no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -30,7 +30,7 @@ MOST_CANDIDATES = 12
 
 @dataclass(frozen=True)
 class Naming:
-    """What a user says of a log's fields; `None`: found in the log, or refused."""
+    """Choice of a log's fields by the user; `None`: taken from the log where it is clear, else refused."""
 
     id_field: str | None = None
     right_field: str | None = None
@@ -50,19 +50,16 @@ def chosen_id(log: Log, naming: Naming) -> str:
     if naming.id_field is not None:
         return naming.id_field
     first = log.entries[0].ids
-    there = [name for name in log.id_fields if name in first]
-    found = [name for name in there if first[name] is not None] or there[:1]
-    if not found:
-        raise _unclear(log, "no field is known as the id", "--id-field", first, "id")
-    if len(found) > 1:
-        found = [name for name in found if _tells_apart(log, name)] or found[:1]
-    found = [name for name in found if name not in POSITIONS] or found
-    if len(found) > 1 and any(
-        entry.ids.get(name) != entry.ids.get(found[0]) for entry in log.entries for name in found
-    ):
-        some = {name: first[name] for name in found}
-        raise _unclear(log, "several fields may be the id", "--id-field", some, "id")
-    return found[0]
+    present = [name for name in log.id_fields if name in first]
+    fields = [name for name in present if first[name] is not None] or present[:1]
+    if not fields:
+        raise _unclear(log, "no field is known as the id", "--id-field", first)
+    if len(fields) > 1:
+        fields = [name for name in fields if _tells_apart(log, name)] or fields[:1]
+    fields = [name for name in fields if name not in POSITIONS] or fields
+    if any(entry.ids.get(name) != entry.ids.get(fields[0]) for entry in log.entries for name in fields[1:]):
+        raise _unclear(log, "several fields may be the id", "--id-field", {name: first[name] for name in fields})
+    return fields[0]
 
 
 def chosen_right(log: Log, naming: Naming) -> str:
@@ -73,20 +70,19 @@ def chosen_right(log: Log, naming: Naming) -> str:
     """
     if naming.right_field is not None:
         return naming.right_field
-    there: dict[str, Any] = {}
+    examples: dict[str, Any] = {}
     for entry in log.entries:
         for name, value in entry.scores.items():
-            there.setdefault(name, value)
-    found = list(there) if log.right_fields is None else [name for name in log.right_fields if name in there]
-    if not found:
-        raise _unclear(log, "no field is known as the verdict", "--right-field", there, "boolean")
-    if len(found) > 1:
-        # Those that always agree are one verdict under two names.
-        read = [[_value(entry.scores.get(name)) for entry in log.entries] for name in found]
-        if any(one != read[0] for one in read):
-            some = {name: there[name] for name in found}
-            raise _unclear(log, "several fields may be the verdict", "--right-field", some, "boolean")
-    return found[0]
+            examples.setdefault(name, value)
+    fields = list(examples) if log.right_fields is None else [name for name in log.right_fields if name in examples]
+    if not fields:
+        raise _unclear(log, "no field is known as the verdict", "--right-field", examples)
+    # Fields that always agree are one verdict under two names.
+    columns = [[_value(entry.scores.get(name)) for entry in log.entries] for name in fields]
+    if any(column != columns[0] for column in columns):
+        candidates = {name: examples[name] for name in fields}
+        raise _unclear(log, "several fields may be the verdict", "--right-field", candidates)
+    return fields[0]
 
 
 def problem_id(entry: Entry, name: str) -> str:
@@ -104,12 +100,12 @@ def problem_id(entry: Entry, name: str) -> str:
 
 
 def read_verdicts(log: Log, name: str, naming: Naming) -> list[float | bool]:
-    """Return what a field says for each entry: right or wrong, or a number where `right_from` is given.
+    """Read a field of each entry: right or wrong, or a number where `right_from` is set.
 
     Raises:
-        ValueError: A value is neither; or they are numbers of which it is not said from where on they are right.
+        ValueError: A value is neither; or they are numbers, and no `right_from` says which of them are right.
     """
-    found: list[float | bool] = []
+    verdicts: list[float | bool] = []
     wrong: list[str] = []
     for entry in log.entries:
         raw = entry.scores.get(name)
@@ -117,26 +113,27 @@ def read_verdicts(log: Log, name: str, naming: Naming) -> list[float | bool]:
         if value is None and entry.error:
             value = False  # a problem that failed is wrong, and stays in the denominator
         if value is None:
-            there = name in entry.scores
             what = (
-                f"must be true or false, not {shown(raw)}" if there else f"is missing; there are {_names(entry.scores)}"
+                f"must be true or false, not {shown(raw)}"
+                if name in entry.scores
+                else f"is missing; there are {_names(entry.scores)}"
             )
             wrong.append(f"{entry.where}: field {name!r} {what}")
-        found.append(value if value is not None else False)
+        verdicts.append(value if value is not None else False)
     refuse(log, wrong)
-    numbers = [value for value in found if not isinstance(value, bool)]
+    numbers = [value for value in verdicts if not isinstance(value, bool)]
     if not numbers or naming.right_from is not None:
-        return found
+        return verdicts
     between = [value for value in numbers if value not in (0.0, 1.0)]
-    known = name in YES_NO or name.partition(",")[0] in YES_NO
-    if between or not (known or len(set(numbers)) > 1 or len(numbers) < len(found)):
+    binary = name in YES_NO or name.partition(",")[0] in YES_NO
+    if between or not (binary or len(set(numbers)) > 1 or len(numbers) < len(verdicts)):
         example = between[0] if between else numbers[0]
-        place = next(entry.where for entry, value in zip(log.entries, found, strict=True) if value == example)
+        place = next(entry.where for entry, value in zip(log.entries, verdicts, strict=True) if value == example)
         raise ValueError(
             f"{log.path}, {place}: field {name!r} must be true or false, or 0 or 1, not {example:g}"
             f"{'' if between else ' everywhere'}: say from which number on it is right (--right-from 0.5, right_from=)"
         )
-    return [bool(value) for value in found]
+    return [bool(value) for value in verdicts]
 
 
 def refuse(log: Log, wrong: Sequence[str]) -> None:
@@ -166,11 +163,11 @@ def _tells_apart(log: Log, name: str) -> bool:
     return len(set(keys)) == len(keys)
 
 
-def _unclear(log: Log, what: str, flag: str, candidates: Any, noun: str) -> ValueError:
+def _unclear(log: Log, what: str, flag: str, candidates: Any) -> ValueError:
     listed = [f"{name!r} ({shown(value)})" for name, value in candidates.items() if not isinstance(value, list | dict)]
     more = f" and {len(listed) - MOST_CANDIDATES} more" if len(listed) > MOST_CANDIDATES else ""
     there = ", ".join(listed[:MOST_CANDIDATES]) or "none"
-    argument = "id_field" if noun == "id" else "right_field"
+    argument = flag.removeprefix("--").replace("-", "_")
     place = f"{log.path}, {log.entries[0].where} ({log.format})"
     return ValueError(f"{place}: {what}; name it ({flag}, {argument}=): there are {there}{more}")
 

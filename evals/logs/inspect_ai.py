@@ -15,24 +15,25 @@ __all__ = ["is_inspect", "read_inspect"]
 
 LETTERS: dict[str, bool | float] = {"C": True, "I": False, "N": False, "P": 0.5}
 """Correct, incorrect, no answer, partially correct."""
+START = "_journal/start.json"
 
 
 def is_inspect(source: Source) -> bool:
-    """Return whether a file is an Inspect log."""
+    """Detect an Inspect log."""
     if source.kind == "zip":
         return any(name in source.names for name in ("header.json", START))
     return source.kind == "json" and isinstance(source.document, dict) and {"eval", "plan"} <= source.document.keys()
 
 
 def read_inspect(source: Source) -> Log:
-    """Return the samples of an Inspect log; each score between attempts is a round."""
+    """Read the samples of an Inspect log; each score between attempts is a round."""
     if source.kind == "zip":
         header = source.member("header.json" if "header.json" in source.names else START)
         names = [name for name in source.names if name.startswith("samples/")]
         samples: Iterable[tuple[str, Any]] = ((name, source.member(name)) for name in names)
     else:
         header = source.document
-        samples = ((f"sample {n}", one) for n, one in enumerate(header.get("samples") or (), 1))
+        samples = ((f"sample {n}", sample) for n, sample in enumerate(header.get("samples") or (), 1))
     info = header.get("eval") or {}
     data = info.get("dataset") or {}
     entries: list[Entry] = []
@@ -40,10 +41,10 @@ def read_inspect(source: Source) -> Log:
     for where, sample in samples:
         if not isinstance(sample, dict):
             raise ValueError(f"{source.path}, {where}: a sample is an object, not {type(sample).__name__}")  # noqa: TRY004
-        found = list(_drafts(where, sample, str(info.get("model", ""))))
-        several |= len(found) > 1
-        went_on |= any(True in entry.scores.values() for entry in found[:-1])
-        entries += found
+        drafts = list(_drafts(where, sample, str(info.get("model", ""))))
+        several |= len(drafts) > 1
+        went_on |= any(True in entry.scores.values() for entry in drafts[:-1])
+        entries += drafts
     # The header lists solvers under `plan`; the journal's start keeps them there too.
     steps = [step.get("solver", "") for step in (header.get("plan") or {}).get("steps") or ()]
     return Log(
@@ -66,7 +67,9 @@ def _drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[Entry]:
     usage = sample.get("model_usage") or {}
     scores = {name: score for name, score in (sample.get("scores") or {}).items() if isinstance(score, dict)}
     final = {key: value for name, score in scores.items() for key, value in _values(name, score.get("value")).items()}
-    text = _answer(scores) or _completion(output)
+    choices = output.get("choices") or ()
+    completion = (choices[0].get("message") or {}).get("content") if choices else output.get("completion")
+    answer = next((as_text(score["answer"]) for score in scores.values() if score.get("answer")), "")
     error = sample.get("error")
     common: dict[str, Any] = {
         "where": where,
@@ -77,29 +80,32 @@ def _drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[Entry]:
         "model": model,
         "error": as_text(error.get("message")) if isinstance(error, dict) else as_text(error) or None,
     }
-    tokens = sum(int(one.get("total_tokens") or 0) for one in usage.values() if isinstance(one, dict))
-    seconds = float(sample.get("total_time") or 0.0)
+    tokens = sum(int(used.get("total_tokens") or 0) for used in usage.values() if isinstance(used, dict))
     rounds, written_since = _scored_on_the_way(sample, scores)
     if rounds and not written_since:
         rounds.pop()  # the answer, which is scored once more at the end
     for number, (values, draft, spent) in enumerate(rounds):
         yield Entry(**common, scores=values, round=number, text=draft, tokens=spent)
     spent_before = sum(spent for _, _, spent in rounds)
-    number_last = len(rounds) if rounds else None
     yield Entry(
-        **common, scores=final, round=number_last, text=text, tokens=max(tokens - spent_before, 0), seconds=seconds
+        **common,
+        scores=final,
+        round=len(rounds) if rounds else None,
+        text=answer or _content(completion),
+        tokens=max(tokens - spent_before, 0),
+        seconds=float(sample.get("total_time") or 0.0),
     )
 
 
 def _scored_on_the_way(
     sample: dict[str, Any], scores: dict[str, Any]
 ) -> tuple[list[tuple[dict[str, Any], str, int]], bool]:
-    """Return the values, the answer and the tokens of each draft scored before the end; and whether one came after."""
+    """Return the values, answer and tokens of each draft scored before the end, and True if a draft came after them."""
     # The event names no scorer: with several it would be a guess whose value it is.
     if len(scores) != 1:
         return [], False
     name = next(iter(scores))
-    found: list[tuple[dict[str, Any], str, int]] = []
+    rounds: list[tuple[dict[str, Any], str, int]] = []
     spent, written = 0, False
     for event in sample.get("events") or ():
         if not isinstance(event, dict):
@@ -109,15 +115,15 @@ def _scored_on_the_way(
             spent, written = spent + int(used.get("total_tokens") or 0), True
         elif event.get("event") == "score" and event.get("intermediate"):
             score = event.get("score") or {}
-            found.append((_values(name, score.get("value")), as_text(score.get("answer")), spent))
+            rounds.append((_values(name, score.get("value")), as_text(score.get("answer")), spent))
             spent, written = 0, False
-    return found, written
+    return rounds, written
 
 
 def _values(name: str, value: Any) -> dict[str, Any]:
     """Return the verdicts in a score's value, which may be an object of several."""
     if isinstance(value, dict):
-        return {f"{name}.{key}": _letter(one) for key, one in flattened(value).items()}
+        return {f"{name}.{key}": _letter(part) for key, part in flattened(value).items()}
     return {name: _letter(value)}
 
 
@@ -125,19 +131,9 @@ def _letter(value: Any) -> Any:
     return LETTERS.get(value, value) if isinstance(value, str) else value
 
 
-def _answer(scores: dict[str, Any]) -> str:
-    return next((as_text(score["answer"]) for score in scores.values() if score.get("answer")), "")
-
-
-def _completion(output: dict[str, Any]) -> str:
-    choices = output.get("choices") or ()
-    content = (choices[0].get("message") or {}).get("content") if choices else output.get("completion")
-    return _content(content)
-
-
 def _input(value: Any) -> str:
     if isinstance(value, list):
-        return "\n\n".join(_content(one.get("content")) for one in value if isinstance(one, dict))
+        return "\n\n".join(_content(message.get("content")) for message in value if isinstance(message, dict))
     return as_text(value)
 
 
@@ -145,6 +141,3 @@ def _content(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(as_text(part.get("text")) for part in value if isinstance(part, dict) and part.get("text"))
     return as_text(value)
-
-
-START = "_journal/start.json"

@@ -1,0 +1,240 @@
+"""Logs of test harnesses: lm-evaluation-harness, OpenAI evals, promptfoo and DeepEval. Internal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .entries import Entry, Log, as_text, flattened, is_number
+
+if TYPE_CHECKING:
+    from .sources import Source
+
+__all__ = [
+    "is_deepeval",
+    "is_lm_eval",
+    "is_openai_evals",
+    "is_promptfoo",
+    "read_deepeval",
+    "read_lm_eval",
+    "read_openai_evals",
+    "read_promptfoo",
+]
+
+LM_EVAL_FIELDS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
+"""Those of a sample that are no metric's value."""
+QUIET_EVENTS = ("sampling", "raw_sample", "function_call", "cond_logp", "extra")
+"""Events of OpenAI evals that hold a prompt and its reply, and judge nothing."""
+MATCH_TEXTS = ("match.expected", "match.picked", "match.sampled", "match.options", "match.prompt")
+NO_ANSWER = 2
+"""promptfoo's `failureReason` of a result without an answer; 1 is an assertion that failed."""
+
+
+def is_lm_eval(source: Source) -> bool:
+    """Detect the samples that lm-evaluation-harness logs: `samples_*.jsonl`."""
+    return any({"doc_id", "doc", "resps", "filtered_resps"} <= row.keys() for row in source.head[:1])
+
+
+def read_lm_eval(source: Source) -> Log:
+    """Read the samples; a document judged through several filters has a verdict for each metric and filter."""
+    samples: dict[str, Entry] = {}
+    for where, row in source.rows():
+        through = as_text(row.get("filter")) or "none"
+        names = row.get("metrics") or [
+            name
+            for name, value in row.items()
+            if name not in LM_EVAL_FIELDS and (is_number(value) or isinstance(value, bool))
+        ]
+        # The harness itself writes a result's name so: `exact_match,strict-match`.
+        scores = {f"{name},{through}": row.get(name) for name in names if isinstance(name, str)}
+        key = as_text(row.get("doc_id"))
+        if key in samples and not scores.keys() & samples[key].scores.keys():
+            samples[key].scores.update(scores)
+            continue
+        reply = row.get("filtered_resps")
+        while isinstance(reply, list) and len(reply) == 1:
+            reply = reply[0]
+        # Two rows of one filter are two results for one document: kept apart, and refused later.
+        samples[f"{key} {where}" if key in samples else key] = Entry(
+            where,
+            {"doc_id": row.get("doc_id"), "doc_hash": row.get("doc_hash")},
+            scores,
+            task=_first_argument(row.get("arguments")) or as_text(row.get("doc")),
+            text=as_text(reply),
+            gold=as_text(row.get("target")) or None,
+        )
+    return Log(source.path, "lm-evaluation-harness samples", list(samples.values()), ("doc_id",))
+
+
+def _first_argument(arguments: Any) -> str:
+    if isinstance(arguments, dict):
+        first = next(iter(arguments.values()), None)
+        return as_text(first.get("arg_0")) if isinstance(first, dict) else ""
+    while isinstance(arguments, list) and arguments:
+        arguments = arguments[0]
+    return as_text(arguments or "")
+
+
+def is_openai_evals(source: Source) -> bool:
+    """Detect the events that `oaieval` records: JSONL with a `spec`, events and a `final_report`."""
+    return any({"event_id", "sample_id", "type", "data"} <= row.keys() for row in source.head)
+
+
+def read_openai_evals(source: Source) -> Log:
+    """Read the samples; each field of each judging event may be the verdict: `match.correct`."""
+    spec: dict[str, Any] = {}
+    samples: dict[str, dict[str, Any]] = {}
+    for where, row in source.rows():
+        if isinstance(row.get("spec"), dict):
+            spec = row["spec"]
+        data = row.get("data")
+        if row.get("sample_id") is None or not isinstance(data, dict):
+            continue
+        sample = samples.setdefault(as_text(row["sample_id"]), {"where": where, "scores": {}})
+        kind = as_text(row.get("type"))
+        if kind in QUIET_EVENTS:
+            sample.setdefault("prompt", data.get("prompt"))
+            sample["sampled"] = data.get("sampled")
+        elif kind == "error":
+            sample["error"] = as_text(data.get("message") or data.get("type") or "error")
+        else:
+            for name, value in flattened(data).items():
+                field = f"{kind}.{name}"
+                if sample["scores"].get(field, value) != value:
+                    raise ValueError(f"{source.path}, {where}: sample {row['sample_id']!r} has two values of {field!r}")
+                sample["scores"][field] = value
+            sample["gold"] = data.get("expected", data.get("options"))
+    model = "+".join(as_text(function) for function in spec.get("completion_fns") or ())
+    entries = [
+        Entry(
+            sample["where"],
+            {"sample_id": name},
+            {key: value for key, value in sample["scores"].items() if key not in MATCH_TEXTS},
+            task=_messages(sample.get("prompt")),
+            text=_only(sample.get("sampled")),
+            gold=as_text(sample.get("gold")) or None,
+            model=model,
+            error=sample.get("error"),
+        )
+        for name, sample in samples.items()
+        if sample["scores"] or sample.get("error")
+    ]
+    dataset = as_text(spec.get("base_eval") or spec.get("eval_name"))
+    return Log(source.path, "OpenAI evals record", entries, ("sample_id",), dataset=dataset, method=model)
+
+
+def _messages(prompt: Any) -> str:
+    if isinstance(prompt, list):
+        return "\n\n".join(as_text(message.get("content")) for message in prompt if isinstance(message, dict))
+    return as_text(prompt)
+
+
+def _only(value: Any) -> str:
+    return as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+
+
+def is_promptfoo(source: Source) -> bool:
+    """Detect the results that promptfoo writes: the JSON of `promptfoo eval -o`, or its JSONL."""
+    rows = _promptfoo_results(source) if source.kind == "json" else source.head
+    return any(isinstance(row, dict) and {"success", "vars", "prompt", "provider"} <= row.keys() for row in rows[:1])
+
+
+def read_promptfoo(source: Source) -> Log:
+    """Read the results, those of each prompt and provider apart; `success` is the verdict."""
+    document = source.document if source.kind == "json" else None
+    listed = (
+        list(source.rows())
+        if document is None
+        else [(f"result {n}", row) for n, row in enumerate(_promptfoo_results(source), 1) if isinstance(row, dict)]
+    )
+    parts = [(_label(row, "prompt"), _label(row, "provider")) for _, row in listed]
+    named = [len({part[at] for part in parts}) > 1 for at in (0, 1)]
+    entries = []
+    for (where, row), names in zip(listed, parts, strict=True):
+        response, prompt = row.get("response") or {}, row.get("prompt")
+        case = row.get("testCase")
+        description = as_text(case.get("description")) if isinstance(case, dict) else ""
+        # promptfoo numbers the tests that have no description of their own.
+        own = {"description": description} if description and not re.fullmatch(r"Test #\d+", description) else {}
+        entries.append(
+            Entry(
+                where,
+                {"vars": as_text(row.get("vars")), "testIdx": row.get("testIdx"), **own},
+                {"success": row.get("success"), "score": row.get("score"), **(row.get("namedScores") or {})},
+                method=" · ".join(name for name, needed in zip(names, named, strict=True) if needed),
+                task=as_text(prompt.get("raw")) if isinstance(prompt, dict) else "",
+                text=as_text(response.get("output")),
+                model=names[1],
+                tokens=int((row.get("tokenUsage") or response.get("tokenUsage") or {}).get("total") or 0),
+                cost_usd=float(row["cost"]) if is_number(row.get("cost")) and row["cost"] >= 0 else None,
+                seconds=(row.get("latencyMs") or 0) / 1000,
+                # A failed assertion stands there too; it is a verdict and no error.
+                error=(as_text(row.get("error")) or None) if row.get("failureReason") == NO_ANSWER else None,
+            )
+        )
+    tests = {(entry.method, entry.ids["vars"]) for entry in entries}
+    # The variables name a test wherever it stands in its file; the number only where two tests share them.
+    ids = ("vars",) if len(tests) == len(entries) else ("testIdx",)
+    config = document.get("config") if isinstance(document, dict) else None
+    title = as_text(config.get("description")) if isinstance(config, dict) else ""
+    return Log(source.path, "promptfoo results", entries, ids, ("success",), dataset=title)
+
+
+def _promptfoo_results(source: Source) -> list[Any]:
+    results = source.document
+    for _ in range(2):
+        results = results.get("results") if isinstance(results, dict) else results
+    return results if isinstance(results, list) else []
+
+
+def _label(row: dict[str, Any], part: str) -> str:
+    """Return the name of a result's prompt or provider, which older files hold as a plain text."""
+    value = row.get(part)
+    if not isinstance(value, dict):
+        return as_text(value)
+    return as_text(value.get("label") or (row.get("promptIdx") if part == "prompt" else value.get("id")))
+
+
+def is_deepeval(source: Source) -> bool:
+    """Detect a test run of DeepEval: the JSON in its results folder."""
+    if source.kind != "json" or not isinstance(source.document, dict):
+        return False
+    return any("metricsData" in case for _, case in _deepeval_cases(source.document)[:1])
+
+
+def read_deepeval(source: Source) -> Log:
+    """Read the test cases; `success`, that of all metrics, is the verdict, and each metric's can be named."""
+    entries: list[Entry] = []
+    for where, case in _deepeval_cases(source.document):
+        metrics = [metric for metric in case.get("metricsData") or () if isinstance(metric, dict)]
+        scores: dict[str, Any] = {"success": case.get("success")}
+        for metric in metrics:
+            name = as_text(metric.get("name"))
+            scores |= {f"{name}.success": metric.get("success"), f"{name}.score": metric.get("score")}
+        question = as_text(case.get("input") or case.get("scenario"))
+        entries.append(
+            Entry(
+                where,
+                {"name": as_text(case.get("name")), "input": question, "order": case.get("order")},
+                scores,
+                task=question,
+                text=as_text(case.get("actualOutput")),
+                gold=as_text(case.get("expectedOutput")) or None,
+                cost_usd=float(case["tokenCost"]) if is_number(case.get("tokenCost")) else None,
+                seconds=float(case["completionTime"]) if is_number(case.get("completionTime")) else 0.0,
+                error=next((as_text(metric["error"]) for metric in metrics if metric.get("error")), None),
+            )
+        )
+    numbered = any(re.fullmatch(r"(conversational_)?test_case_\d+", entry.ids["name"]) for entry in entries)
+    # DeepEval numbers cases that were given no name, in the order in which they came.
+    return Log(source.path, "DeepEval test run", entries, ("input",) if numbered else ("name",), ("success",))
+
+
+def _deepeval_cases(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    run = document.get("testRunData") if isinstance(document.get("testRunData"), dict) else document
+    return [
+        (f"{kind} {number}", case)
+        for kind in ("testCases", "conversationalTestCases")
+        for number, case in enumerate((run or {}).get(kind) or (), 1)
+        if isinstance(case, dict)
+    ]
