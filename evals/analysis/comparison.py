@@ -8,8 +8,7 @@ from pydantic import Field
 
 from ..logs.fields import POSITIONS
 from ..logs.registry import Naming, read_log
-from .paired import Paired, paired
-from .power import WANTED, Power, power_of
+from .paired import WANTED, Paired, Power, paired, power_of
 from .sentences import change_in_words, percent, power_in_words, undecided
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from .paired import Finding, Paired, Proportion, Row, paired, proportion
-from .power import WANTED, Power, power_of
+from .paired import WANTED, Finding, Paired, Power, Proportion, Row, paired, power_of, proportion
 from .round_rates import (
     RoundRates,
     answers_right,

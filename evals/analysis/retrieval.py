@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import cache, partial
 from statistics import NormalDist, fmean, median, stdev
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .paired import Interval, Paired, Proportion, Row, paired, proportion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 __all__ = [
+    "RETRIEVAL_METHODS",
     "ConfidenceRow",
     "Found",
     "KnownQuestion",
@@ -26,8 +28,10 @@ __all__ = [
     "known_questions",
     "measured",
     "retrieval_ledger",
+    "retrieval_methods",
 ]
 
+RETRIEVAL_METHODS = ("bm25", "vectors", "unrefined", "refined")
 DEPTH = 5
 """Passages of a result that are looked at, as in hit@5."""
 
@@ -262,3 +266,65 @@ def _mean_interval(values: Sequence[float]) -> Interval:
 
 def _folded(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+def retrieval_methods(
+    folder: Path, names: Sequence[str], *, embeddings: str | None = None, **options: Any
+) -> Mapping[str, Callable[[str], Found]]:
+    """Return the methods of these names, over one index of the folder.
+
+    Args:
+        folder: Of documents.
+        names: Of `RETRIEVAL_METHODS`: `bm25` and `vectors` alone, `unrefined` with `max_iterations=0`, and `refined`.
+        embeddings: As `build_retrieval_graph` takes it; default: the one built in.
+        options: Others of `build_retrieval_graph`.
+
+    Raises:
+        ValueError: A name is not known, or an option makes no sense.
+        ImportError: The extra `retrieval` is not installed.
+    """
+    from ...graphs.retrieval import build_retrieval_graph, retrieval_result
+    from ...models.embeddings import DEFAULT
+    from ...models.embeddings import embeddings as embedding_model
+    from ...nodes.retrieval.documents import load_folder
+    from ...nodes.retrieval.retrievers import DocumentIndex
+
+    if unknown := [name for name in names if name not in RETRIEVAL_METHODS]:
+        raise ValueError(f"there is no method {unknown[0]!r} of retrieval; known are {', '.join(RETRIEVAL_METHODS)}")
+    documents = load_folder(folder)
+    meaning = embedding_model(embeddings or DEFAULT)
+    top_k = options.get("top_k", 5)
+
+    def alone(**choice: Any) -> Callable[[str], Found]:
+        index = DocumentIndex(documents=documents, top_k=top_k, **choice)
+
+        def search(question: str) -> Found:
+            passages = index.invoke(question)
+            return Found(passages=[(passage.metadata["source"], passage.page_content) for passage in passages])
+
+        return search
+
+    def graph(**more: Any) -> Callable[[str], Found]:
+        built = build_retrieval_graph(both(), embeddings=meaning, **{**options, **more})
+
+        def search(question: str) -> Found:
+            result = retrieval_result(built.invoke({"task": question}))
+            passages = result.results or result.withheld
+            return Found(
+                passages=[(passage.source, passage.text) for passage in passages],
+                queries=result.queries_run,
+                confidence=result.confidence,
+                nothing=bool(result.withheld),
+            )
+
+        return search
+
+    # One index for both ways, made only where one of them is asked for.
+    both = cache(partial(DocumentIndex, documents=documents, embeddings=meaning, top_k=top_k))
+    makers: dict[str, Callable[[], Callable[[str], Found]]] = {
+        "bm25": partial(alone, vectors=False),
+        "vectors": partial(alone, embeddings=meaning, hybrid=False),
+        "unrefined": partial(graph, max_iterations=0),
+        "refined": graph,
+    }
+    return {name: makers[name]() for name in names}

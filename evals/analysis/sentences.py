@@ -9,8 +9,7 @@ from .paired import CHANCE, finding
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
     from .method_row import MethodRow
-    from .paired import Finding, Interval, Paired
-    from .power import Power
+    from .paired import Finding, Interval, Paired, Power
 
 __all__ = [
     "change_in_words",
