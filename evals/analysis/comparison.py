@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from ..logs.fields import POSITIONS
+from ..logs.entries import POSITIONS
 from ..logs.registry import Naming, read_log
 from .paired import WANTED, Paired, Power, paired, power_of
 from .sentences import change_in_words, percent, power_in_words, undecided

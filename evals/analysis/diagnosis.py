@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from .equal_cost import mean_tokens
+from .equal_cost import SLACK, match_tokens, mean_tokens
 from .method_row import refines_nothing
 from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired, power_of, proportion
 from .round_rates import answers_right, drafts_right, round_limit, tokens_by_round
 from .sentences import p_in_words, percent, power_in_words, prices_in_words
-from .token_matching import SLACK, match_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,11 @@ from pydantic import Field
 
 from ...models.spec_names import model_name
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
-from .critic_rates import CriticRow, critic_rows
 from .diagnosis import diagnose
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
 from .method_row import Headline, MethodRow, RoundRow, method_row
 from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired
-from .round_rates import RoundRates
+from .round_rates import CriticRow, RoundRates, critic_rows
 from .sentences import verdict
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Registry of the formats of logs, and the reading of one into runs. Internal."""
+"""Registry of the formats of logs, and the reading of logs, and of folders of our own results, into runs. Internal."""
 
 from __future__ import annotations
 
@@ -8,20 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..run.result_record import Iteration, ResultRecord
-from ..run.run_folder import Run, RunInfo
-from .entries import TRIAL_FIELDS, Entry, Log, as_text, flattened, round_of
-from .fields import Naming, chosen_id, chosen_right, problem_id, read_verdicts, refuse
+from ..run.run_folder import INFO, RESULTS, Run, RunInfo, find_runs
+from .entries import (
+    TRIAL_FIELDS,
+    Entry,
+    Log,
+    Naming,
+    as_text,
+    chosen_id,
+    chosen_right,
+    flattened,
+    problem_id,
+    read_verdicts,
+    refuse,
+    round_of,
+)
 from .harness_logs import (
     is_deepeval,
+    is_inspect,
     is_lm_eval,
     is_openai_evals,
     is_promptfoo,
     read_deepeval,
+    read_inspect,
     read_lm_eval,
     read_openai_evals,
     read_promptfoo,
 )
-from .inspect_ai import is_inspect, read_inspect
 from .platform_exports import (
     is_langfuse,
     is_langsmith,
@@ -33,12 +46,21 @@ from .platform_exports import (
 from .sources import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from .sources import Source
 
-__all__ = ["FORMATS", "Format", "Naming", "ReadLog", "read_log"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Naming",
+    "ReadLog",
+    "read_log",
+    "read_runs",
+]
 
+PLAIN = "zero-shot"
+"""The method under which a run that refined nothing is held against the others."""
 ID_FIELDS = (
     *("question_id", "id", "task_id", "problem_id", "example_id", "sample_id", "qid", "uid"),
     *("doc_id", "index", "idx"),
@@ -285,3 +307,74 @@ def _run(log: Log, method: str, records: list[ResultRecord], model: str) -> Run:
     )
     folder = log.path if not method else Path(f"{log.path}#{method}")
     return Run(folder, info, tuple(records))
+
+
+def read_runs(
+    paths: Sequence[Path | str], naming: Naming | None = None, *, baseline: str | None = None
+) -> tuple[list[Run], list[str]]:
+    """Return the runs in some folders and logs, and sentences on the fields by which the logs were read.
+
+    A log with rounds and no baseline of its data set and model beside it brings one along: its own first drafts.
+
+    Args:
+        paths: Folders as `find_runs` takes them, and files as `read_log` does.
+        naming: Choice of the logs' fields by the user.
+        baseline: The method, or the file's name without its ending, that refined nothing; it becomes `zero-shot`.
+
+    Raises:
+        ValueError: As `find_runs` and `read_log`; two logs are the same file, or nothing is called `baseline`.
+        OSError: A file can't be opened.
+    """
+    runs: list[Run] = []
+    sentences: list[str] = []
+    for path in map(Path, paths):
+        if path.is_dir() or (path.name == RESULTS and path.with_name(INFO).is_file()):
+            runs += find_runs([path if path.is_dir() else path.parent])
+            continue
+        log = read_log(path, naming)
+        if any(run.folder == log.runs[0].folder for run in runs):
+            raise ValueError(f"{path} is given twice")
+        runs += log.runs
+        sentences.append(log.sentence)
+        if not any(record.total_tokens for run in log.runs for record in run.records):
+            sentences.append(f"{path.name}: it tells no tokens, so nothing can be said of equal cost")
+    if baseline is not None:
+        names = [(run.info.method, run.folder.stem) for run in runs]
+        if not any(baseline in name for name in names):
+            there = ", ".join(repr(method) for method, _ in names)
+            raise ValueError(f"there is no method {baseline!r} to be the baseline; there are {there}")
+        runs = [
+            replace(run, info=run.info.model_copy(update={"method": PLAIN})) if baseline in name else run
+            for run, name in zip(runs, names, strict=True)
+        ]
+        sentences.append(f"{baseline} is taken as the baseline, {PLAIN}")
+    plain = {(run.info.dataset_sha256, run.info.model) for run in runs if run.info.method == PLAIN}
+    for run in list(runs):
+        played = run.info.kind == "log" and any(record.num_iterations for record in run.records)
+        if played and (run.info.dataset_sha256, run.info.model) not in plain:
+            plain.add((run.info.dataset_sha256, run.info.model))
+            runs.insert(0, _first_drafts(run))
+            sentences.append(f"{run.folder.name}: its first drafts are the baseline, {PLAIN}")
+    return runs, sentences
+
+
+def _first_drafts(run: Run) -> Run:
+    """Return the run as it would have been without any revision."""
+    records = [
+        record.model_copy(
+            update={
+                "is_correct": first.is_correct,
+                "final_solution": first.solution,
+                "num_iterations": 0,
+                "total_tokens": first.tokens_used,
+                "cost_usd": None,
+                "seconds": first.seconds,
+                "oracle": False,
+                "iterations_log": [first],
+            }
+        )
+        for record in run.records
+        for first in record.iterations_log[:1]
+    ]
+    info = run.info.model_copy(update={"method": PLAIN, "oracle": False, "limits": {}})
+    return replace(run, folder=Path(f"{run.folder}#first drafts"), info=info, records=tuple(records))

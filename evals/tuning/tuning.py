@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ..._files import appended, write_file
 from ...nodes.writing.prompt_files import FORMAT
 from ...state import open_checkpointer
+from ..analysis.equal_cost import SLACK
 from ..analysis.paired import paired, proportion
-from ..analysis.token_matching import SLACK
 from ..run.methods import build_method
 from ..run.provenance import prompt_hashes
 from ..run.run_folder import locked_folder

@@ -70,8 +70,7 @@ def report(
     Writes report.html, one file with the tables, plots and every single problem; it needs no network.
     """
     from ...evals.analysis.ledger import build_ledger
-    from ...evals.logs.registry import Naming
-    from ...evals.logs.runs import read_runs
+    from ...evals.logs.registry import Naming, read_runs
     from ..views.console import Screen
     from ..views.report.page import write_report
 
@@ -164,8 +163,7 @@ def diagnose(
 ) -> None:
     """Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results."""
     from ...evals.analysis.diagnosis import diagnose as diagnosed
-    from ...evals.logs.registry import Naming
-    from ...evals.logs.runs import read_runs
+    from ...evals.logs.registry import Naming, read_runs
     from ..views.console import Screen
 
     screen = Screen(as_json=as_json)
