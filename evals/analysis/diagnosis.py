@@ -112,7 +112,7 @@ def diagnose(runs: Sequence[Run], *, rounds: int = 3, wanted: float = WANTED) ->
         (option.model_copy(update={"p_corrected": p}), change)
         for (option, change), p in zip(looked_at, corrected, strict=True)
     ]
-    firsts = {one.question_id: drafts_right(one)[:1] == [True] for one in refining[0].records}
+    firsts = {record.question_id: drafts_right(record)[:1] == [True] for record in refining[0].records}
     weighed, recommended, sentence = _recommended(
         [one for one, _ in measured], [one for one, _ in looked_at], baselines, ids, wanted
     )
@@ -167,11 +167,11 @@ def _by_rounds(
     run: Run, ids: Sequence[str], reference: Sequence[bool], *, rounds: int, cost: float
 ) -> list[tuple[Option, Paired]]:
     """Return an option for each number of rounds, with its change against the baseline, or the last observed one's."""
-    by_id = {one.question_id: one for one in run.records}
+    by_id = {record.question_id: record for record in run.records}
     records = [by_id[name] for name in ids]
     limit = round_limit(run)
-    answers = [answers_right(one) or [False] for one in records]
-    spent = [tokens_by_round(one) or [one.total_tokens] for one in records]
+    answers = [answers_right(record) or [False] for record in records]
+    spent = [tokens_by_round(record) or [record.total_tokens] for record in records]
     found: list[tuple[Option, Paired]] = []
     for number in range(1, limit + 1):
         change = paired(reference, [rights[: number + 1][-1] for rights in answers])
@@ -215,7 +215,7 @@ def _recommended(
     def found(one: Option) -> Finding:
         return finding(one.gain, one.gain_ci95, one.p_corrected, wanted=wanted)
 
-    helps = [one for one in refining if found(one) == "better"]
+    helps = [option for option in refining if found(option) == "better"]
     # The cheapest that is within a point of the best: further rounds must earn their tokens.
     top = max(one.accuracy for one in helps or refining)
     best = min((one for one in helps or refining if one.accuracy >= top - 0.01), key=lambda one: one.tokens)
@@ -227,7 +227,9 @@ def _recommended(
         f"{100 * best.gain:+.1f} points against {cheapest.method} "
         f"(95% {100 * low:+.1f} to {100 * high:+.1f}; {p_in_words(best.p, best.p_corrected)})"
     )
-    rivals = [(one.method, one.accuracy, one.tokens) for one in baselines if one.tokens <= SLACK * best.tokens]
+    rivals = [
+        (option.method, option.accuracy, option.tokens) for option in baselines if option.tokens <= SLACK * best.tokens
+    ]
     for run in runs:
         dear = mean_tokens(run, ids) > SLACK * best.tokens
         if dear and (cut := match_tokens(run, ids, best.tokens)) and cut.tokens <= SLACK * best.tokens:

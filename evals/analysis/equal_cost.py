@@ -132,13 +132,13 @@ def frontier(rows: Sequence[MethodRow]) -> list[str]:
 
 def shared_ids(run: Run, other: Run) -> list[str]:
     """Return the problems that both runs have, in the order of the first."""
-    theirs = {one.question_id for one in other.records}
-    return [one.question_id for one in run.records if one.question_id in theirs]
+    theirs = {record.question_id for record in other.records}
+    return [record.question_id for record in run.records if record.question_id in theirs]
 
 
 def mean_tokens(run: Run, ids: Sequence[str]) -> float:
     """Return the tokens a problem of a run on some of its problems; 0 without any."""
-    tokens = {one.question_id: one.total_tokens for one in run.records}
+    tokens = {record.question_id: record.total_tokens for record in run.records}
     return sum(tokens[name] for name in ids) / len(ids) if ids else 0.0
 
 

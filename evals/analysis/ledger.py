@@ -104,7 +104,7 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
         own = [row for row in held if row.label in group.methods]
         names = dict(zip(group.methods, _short_labels(group.methods), strict=True))
         tests = {row.label: change for row in own if (change := row.vs_zero_shot if row.baseline else row.overall)}
-        equal_tests = {label: one.paired for label, one in beside.items() if label in group.methods}
+        equal_tests = {label: equal.paired for label, equal in beside.items() if label in group.methods}
         first_tests = {row.label: test for row in own if (test := _headline_test(row, beside.get(row.label)))}
         for kind in ([row for row in own if row.baseline], [row for row in own if not row.baseline]):
             corrected, firsts = _corrected(kind, tests), _corrected(kind, first_tests)
@@ -114,16 +114,20 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
                 beside[label] = beside[label].model_copy(update=update)
             for row in kind:
                 equal = beside.get(row.label)
-                told = row.model_copy(update={"name": names[row.label], "p_corrected": corrected.get(row.label)})
-                first = _headline(told, equal, firsts.get(row.label), names)
-                finished[row.label] = told.model_copy(update={"verdict": verdict(told, equal), "headline": first})
+                corrected_row = row.model_copy(
+                    update={"name": names[row.label], "p_corrected": corrected.get(row.label)}
+                )
+                first = _headline(corrected_row, equal, firsts.get(row.label), names)
+                finished[row.label] = corrected_row.model_copy(
+                    update={"verdict": verdict(corrected_row, equal), "headline": first}
+                )
     return Ledger(
         groups=groups,
         methods=[finished[row.label] for row in rows],
         equal_cost=list(beside.values()),
         critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
         warnings=[
-            text for group, members in zip(groups, together.values(), strict=True) for text in _said(group, members)
+            text for group, members in zip(groups, together.values(), strict=True) for text in _warnings(group, members)
         ],
     )
 
@@ -157,7 +161,7 @@ def _group(title: str, members: list[tuple[MethodRow, Run]], wanted: float) -> G
 
 def _against_zero_shot(row: MethodRow, run: Run, members: list[tuple[MethodRow, Run]]) -> dict[str, object]:
     """Return the fields that hold a run against the zero-shot run that shares most problems with it."""
-    plain = [other for one, other in members if one.method == "zero-shot" and not one.oracle]
+    plain = [other for member, other in members if member.method == "zero-shot" and not member.oracle]
     if not plain or row.method == "zero-shot":
         return {}
     zero = max(plain, key=lambda other: len(shared_ids(run, other)))
@@ -170,17 +174,17 @@ def _against_zero_shot(row: MethodRow, run: Run, members: list[tuple[MethodRow, 
     }
 
 
-def _said(group: Group, members: list[tuple[MethodRow, Run]]) -> list[str]:
+def _warnings(group: Group, members: list[tuple[MethodRow, Run]]) -> list[str]:
     where = f"{group.dataset}, {model_name(group.model)}"
     asked = {name for _, run in members for name in run.verdicts}
-    said = [
+    notes = [
         (
             group.problems < len(asked),
             f"its runs share {group.problems} of {len(asked)} problems; two methods are compared on those both have",
         ),
         (not any(row.baseline for row, _ in members), "no baseline was run: nothing shows what the same tokens bring"),
     ]
-    return [f"{where}: {text}" for holds, text in said if holds]
+    return [f"{where}: {text}" for holds, text in notes if holds]
 
 
 def _headline_test(row: MethodRow, equal_cost: EqualCostRow | None) -> Paired | None:

@@ -21,6 +21,7 @@ __all__ = [
     "Power",
     "Proportion",
     "Row",
+    "auc",
     "finding",
     "fisher_p",
     "holm",
@@ -160,6 +161,19 @@ def holm(ps: Sequence[float]) -> list[float]:
     """Return the p-values of several tests corrected by Holm's method, in their order."""
     multipletests = _library("statsmodels.stats.multitest").multipletests
     return [float(p) for p in multipletests(ps, method="holm")[1]] if ps else []
+
+
+def auc(numbers: Sequence[float], right: Sequence[bool]) -> float | None:
+    """Return the chance that a right one has a higher number than a wrong one, ties counting half.
+
+    `None` where all are right, or all wrong.
+    """
+    np = _library("numpy")
+    verdicts = np.asarray(right, dtype=bool)
+    good, bad = int(verdicts.sum()), int((~verdicts).sum())
+    if not good or not bad:
+        return None
+    return float((_library("scipy").stats.rankdata(numbers)[verdicts].sum() - good * (good + 1) / 2) / (good * bad))
 
 
 @lru_cache(maxsize=4096)

@@ -49,13 +49,13 @@ def drafts_right(record: ResultRecord) -> list[bool]:
     A revision that is no draft leaves the one before in force. A draft without a verdict is wrong, and there are none
     where an error came before the first. A first draft that is written anew stands for the one before.
     """
-    found: list[bool] = []
+    rights: list[bool] = []
     for step in record.iterations_log:
         if step.type == "initial_generation":
-            found = [step.is_correct is True]
-        elif step.type == "refinement" and found:
-            found.append(found[-1] if step.rejected else step.is_correct is True)
-    return found
+            rights = [step.is_correct is True]
+        elif step.type == "refinement" and rights:
+            rights.append(rights[-1] if step.rejected else step.is_correct is True)
+    return rights
 
 
 def answers_right(record: ResultRecord) -> list[bool]:
@@ -66,28 +66,28 @@ def answers_right(record: ResultRecord) -> list[bool]:
     order was in force then.
     """
     attempts: list[tuple[Attempt, bool]] = []
-    found: list[bool] = []
+    rights: list[bool] = []
     for step in record.iterations_log:
         if step.type == "initial_generation":
-            attempts, found = [], []
-        elif step.type == "feedback" or not found:
+            attempts, rights = [], []
+        elif step.type == "feedback" or not rights:
             continue
         if not step.rejected:
             attempts.append((attempt_of(record, step), step.is_correct is True))
         judged = any(attempt.judged for attempt, _ in attempts)
-        best = max(attempts, key=lambda one: one[0].rank) if judged else attempts[-1] if attempts else None
-        found.append(best is not None and best[1])
-    return [*found[:-1], record.is_correct is True] if found else []
+        best = max(attempts, key=lambda attempt: attempt[0].rank) if judged else attempts[-1] if attempts else None
+        rights.append(best is not None and best[1])
+    return [*rights[:-1], record.is_correct is True] if rights else []
 
 
 def attempt_of(record: ResultRecord, draft: Iteration) -> Attempt:
-    """Return a recorded draft with what was said about it, as the run itself ranked it."""
-    said: list[dict[str, Any]] = [
-        {"kind": "critique", "accepted": one.accepted, "score": one.score, "verifier": one.verifier}
-        for one in record.iterations_log
-        if one.type == "feedback" and one.iteration == draft.iteration
+    """Return a recorded draft with its critiques, as the run itself ranked it."""
+    critiques: list[dict[str, Any]] = [
+        {"kind": "critique", "accepted": step.accepted, "score": step.score, "verifier": step.verifier}
+        for step in record.iterations_log
+        if step.type == "feedback" and step.iteration == draft.iteration
     ]
-    return Attempt(draft.iteration, draft.solution, draft.by, None, tuple(said))  # type: ignore[arg-type]
+    return Attempt(draft.iteration, draft.solution, draft.by, None, tuple(critiques))  # type: ignore[arg-type]
 
 
 def tokens_by_round(record: ResultRecord) -> list[int]:
@@ -173,7 +173,7 @@ def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted:
     goes_on = 1 - (rates.give_up.rate or 0.0)
     fixed, broken = rates.fixed.rate or 0.0, rates.broken.rate or 0.0
     done, right, wrong = 0.0, first, drafted - first
-    found = [first]
+    accuracies = [first]
     for _ in range(rounds):
         revised_right = right * (1 - (rates.accept_right.rate or 0.0)) * goes_on
         revised_wrong = wrong * (1 - (rates.accept_wrong.rate or 0.0)) * goes_on
@@ -181,8 +181,8 @@ def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted:
         right = revised_right * (1 - broken) + revised_wrong * fixed
         wrong = revised_wrong * (1 - fixed) + revised_right * broken
         # Rounding can put it a hair above 1, which a row refuses.
-        found.append(min(done + right, 1.0))
-    return found
+        accuracies.append(min(done + right, 1.0))
+    return accuracies
 
 
 class CriticRow(Row):
@@ -217,27 +217,27 @@ def critic_rows(run: Run, *, label: str) -> list[CriticRow]:
         run: The run.
         label: How the rows name its method.
     """
-    said: dict[str, list[Iteration]] = {}
+    by_critic: dict[str, list[Iteration]] = {}
     drafts: list[list[Iteration]] = []
     for record in run.records:
         by_draft: dict[tuple[int, str], list[Iteration]] = {}
         for step in record.iterations_log:
             if step.type == "feedback":
-                said.setdefault(step.by or "unnamed", []).append(step)
+                by_critic.setdefault(step.by or "unnamed", []).append(step)
                 by_draft.setdefault((step.iteration, step.solution), []).append(step)
         drafts += by_draft.values()
     rows = [
         _critic_row(
-            [(one.is_correct, one.accepted) for one in steps],
+            [(step.is_correct, step.accepted) for step in steps],
             critic=name,
             label=label,
             oracle=run.oracle,
-            verifier=all(one.verifier for one in steps),
+            verifier=all(step.verifier for step in steps),
         )
-        for name, steps in sorted(said.items())
+        for name, steps in sorted(by_critic.items())
     ]
     if len(rows) > 1:
-        joint = [(steps[0].is_correct, _joint([one.accepted for one in steps])) for steps in drafts]
+        joint = [(steps[0].is_correct, _joint([step.accepted for step in steps])) for steps in drafts]
         verifiers = all(row.verifier for row in rows)
         rows.append(_critic_row(joint, critic=TOGETHER, label=label, oracle=run.oracle, verifier=verifiers))
     return rows

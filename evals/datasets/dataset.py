@@ -104,7 +104,7 @@ class Dataset:
         if seed is not None:
             chosen = tuple(sorted(chosen, key=lambda one: hashlib.sha256(f"{seed}:{one.id}".encode()).digest()))
         kept = {one.id for one in chosen[:limit]}
-        return dataclasses.replace(self, problems=tuple(one for one in self.problems if one.id in kept))
+        return dataclasses.replace(self, problems=tuple(problem for problem in self.problems if problem.id in kept))
 
 
 def load_dataset(
@@ -253,8 +253,10 @@ def _examples(spec: str) -> _Source:
     examples = sorted(
         read_examples(spec), key=attrgetter("id")
     )  # services promise no order, and a sample must be the same tomorrow
-    rows = [{**one.outputs, **one.inputs, "id": one.id} for one in examples]
-    pairs = {(*one.inputs, *one.outputs) for one in examples if len(one.inputs) == len(one.outputs) == 1}
+    rows = [{**example.outputs, **example.inputs, "id": example.id} for example in examples]
+    pairs = {
+        (*example.inputs, *example.outputs) for example in examples if len(example.inputs) == len(example.outputs) == 1
+    }
     question, answer = pairs.pop() if len(pairs) == 1 else ("", "")
     fields = (question, answer) if question != answer else None
     return _Source(spec.partition(":")[2], _digest(rows), enumerate(rows, 1), "example", fields)

@@ -184,9 +184,9 @@ def _to_langsmith(name: str, experiment: str, run: Run) -> None:
 def _from_langfuse(name: str) -> list[Example]:
     from langfuse import get_client
 
-    items = [one for one in get_client().get_dataset(name).items if one.status != "ARCHIVED"]
+    items = [item for item in get_client().get_dataset(name).items if item.status != "ARCHIVED"]
     return [
-        Example(one.id, _plain(one.input, "input"), _plain(one.expected_output, "expected_output")) for one in items
+        Example(item.id, _plain(item.input, "input"), _plain(item.expected_output, "expected_output")) for item in items
     ]
 
 
@@ -195,7 +195,7 @@ def _to_langfuse(name: str, experiment: str, run: Run) -> None:
     from langfuse import get_client
 
     client, records = get_client(), {record.question_id: record for record in run.records}
-    items = [one for one in client.get_dataset(name).items if one.id in records]
+    items = [item for item in client.get_dataset(name).items if item.id in records]
 
     def answer(*, item: Any, **_: Any) -> str:
         return records[item.id].final_solution

@@ -107,7 +107,7 @@ class ResultRecord(BaseModel):
     def cut_off(self) -> tuple[int, int]:
         """How many drafts, samples among them, met the limit of output tokens, and of how many."""
         written = [step for step in self.iterations_log if step.type != "feedback"]
-        drafts = [one.cut_off for step in written for one in step.samples]
+        drafts = [sample.cut_off for step in written for sample in step.samples]
         drafts += [step.cut_off for step in written if not step.samples]
         return sum(drafts), len(drafts)
 

@@ -118,7 +118,9 @@ class ResultFile:
         """Put other records in the place of all there are. All at once or not at all."""
         assert self._file is not None, "the file is not open"  # noqa: S101
         self.records = {record.question_id: record for record in records}
-        write_file(self.path, "".join(one.model_dump_json() + "\n" for one in self.records.values()), private=True)
+        write_file(
+            self.path, "".join(record.model_dump_json() + "\n" for record in self.records.values()), private=True
+        )
         self._file.close()
         self._file = appended(self.path)
 
@@ -257,7 +259,7 @@ class Run:
     @property
     def verdicts(self) -> dict[str, bool]:
         """For each problem's id, True if its answer is right. One without an answer or a verdict is wrong."""
-        return {one.question_id: one.is_correct is True for one in self.records}
+        return {record.question_id: record.is_correct is True for record in self.records}
 
 
 def read_run(folder: Path | str) -> Run:

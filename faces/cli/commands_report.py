@@ -168,7 +168,7 @@ def diagnose(
 
     screen = Screen(as_json=as_json)
     sources = [Path(one) for one in sample]
-    results = all(one.is_dir() or (one.is_file() and out is None) for one in sources)
+    results = all(source.is_dir() or (source.is_file() and out is None) for source in sources)
     if not results:
         if out is None:
             raise BadInputError(
@@ -259,7 +259,7 @@ def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None
 
     screen.line((safe(group.title), "bold"), f": {amount(group.problems, 'problem')}")
     table = plain_table("method", "points", "95%", "", "against", right=("points", "95%"))
-    for row in sorted((one for one in rows if one.headline), key=lambda one: one.baseline):
+    for row in sorted((row for row in rows if row.headline), key=lambda one: one.baseline):
         if first := row.headline:
             both = points(first.paired.diff), points(first.paired.diff_ci95)
             found = finding_in_words(first.finding, row.power)
