@@ -12,6 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
+    Vector = np.ndarray[Any, Any]
+
 __all__ = [
     "CHANCE",
     "WANTED",
@@ -163,13 +167,12 @@ def holm(ps: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(ps, method="holm")[1]] if ps else []
 
 
-def auc(numbers: Sequence[float], right: Sequence[bool]) -> float | None:
+def auc(numbers: Sequence[float] | Vector, right: Sequence[bool] | Vector) -> float | None:
     """Return the chance that a right one has a higher number than a wrong one, ties counting half.
 
     `None` where all are right, or all wrong.
     """
-    np = _library("numpy")
-    verdicts = np.asarray(right, dtype=bool)
+    verdicts = _library("numpy").asarray(right, dtype=bool)
     good, bad = int(verdicts.sum()), int((~verdicts).sum())
     if not good or not bad:
         return None
@@ -278,15 +281,15 @@ def _needed(wanted: float, changed: float) -> int | None:
 def _chance_to_find(diff: float, n: int, changed: float) -> float:
     """Return the chance that the exact test of n problems gives p <= 0.05 where this is the difference."""
     binom = _library("scipy").stats.binom
-    np = _library("numpy")
+    numpy = _library("numpy")
     share = max(changed, diff)
     low, high = binom.ppf(TAIL, n, share), binom.isf(TAIL, n, share)
-    changes = np.arange(max(low, 1), high + 1)
+    changes = numpy.arange(max(low, 1), high + 1)
     # The most changes the rarer way at which the two-sided test still rejects; -1 where it never does.
     rejects = binom.ppf(CHANCE / 2, changes, 0.5) - 1
     fixed = (1 + diff / share) / 2
     power = binom.cdf(rejects, changes, 1 - fixed) + binom.cdf(rejects, changes, fixed)
-    return float(np.sum(binom.pmf(changes, n, share) * power))
+    return float(numpy.sum(binom.pmf(changes, n, share) * power))
 
 
 def _within(value: float, low: float, high: float) -> float:

@@ -140,8 +140,8 @@ def result_record(
         return is_correct(solution) if is_correct else None
 
     def read(solution: str) -> str | None:
-        found = read_answer(solution)
-        return None if found is None else str(found)
+        value = read_answer(solution)
+        return None if value is None else str(value)
 
     answer = output["answer"]
     failures = [event["text"] for event in current_run(output["events"]) if event["kind"] == "failure"]
